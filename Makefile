@@ -1,0 +1,47 @@
+# The commands of this project. Each builds what it needs: .venv, and Java for Spark.
+
+PYTHON ?= $(shell tools/find-python)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.complete
+
+.PHONY: help demo test test-unit test-cluster test-spark check bench clean
+
+help:
+	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
+	@echo "make test    every test"
+	@echo "make check   style, types, import rules, sizes"
+	@echo "make bench   benchmarks, with ratios against peers in the same run"
+	@echo "make clean   remove .venv and build output"
+
+$(STAMP): requirements.lock pyproject.toml tools/make-venv
+	@PYTHON="$(PYTHON)" tools/make-venv $(VENV)
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/ottla demo
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest tests
+
+test-unit: $(STAMP)
+	@$(BIN)/python -m pytest tests/unit
+
+test-cluster: $(STAMP)
+	@$(BIN)/python -m pytest tests/cluster
+
+test-spark: $(STAMP)
+	@$(BIN)/python -m pytest tests/spark
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/tidy.py
+
+bench: $(STAMP)
+	@$(BIN)/python benches/run.py
+
+clean:
+	rm -rf $(VENV) build dist

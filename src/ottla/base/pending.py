@@ -1,0 +1,58 @@
+"""A value that comes later, without a loop: the promise that parked requests hold.
+
+Completed at most once; listeners run in the order of their registration, at once when the
+value is already there. No thread, no task: whoever completes it runs the listeners.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Pending(Generic[T]):
+    """A single-assignment value with listeners."""
+
+    __slots__ = ("_listeners", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._listeners: list[Callable[[T], None]] = []
+
+    def complete(self, value: T) -> bool:
+        """Set the value and tell the listeners; return False where it was set before."""
+        if self.done:
+            return False
+        self.done = True
+        self._value = value
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(value)
+        return True
+
+    def then(self, listener: Callable[[T], None]) -> None:
+        """Call `listener` with the value, now or when it comes."""
+        if self.done:
+            listener(self._value)
+        else:
+            self._listeners.append(listener)
+
+    def map(self, convert: Callable[[T], U]) -> "Pending[U]":
+        """Return a promise of `convert(value)`."""
+        converted: Pending[U] = Pending()
+        self.then(lambda value: converted.complete(convert(value)) and None)
+        return converted
+
+    @property
+    def value(self) -> T:
+        """Return the value; the caller knows that it is there."""
+        assert self.done
+        return self._value
+
+
+def completed(value: T) -> Pending[T]:
+    """Return a promise that is kept already."""
+    pending: Pending[T] = Pending()
+    pending.complete(value)
+    return pending

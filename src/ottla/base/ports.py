@@ -1,0 +1,149 @@
+"""What the pure packages ask of the world: time, dice, disk, blocking work.
+
+The host implements these over the operating system, the simulator over values from one seed.
+A port's method never waits: what can block is given to `Workers` and its end is a callback on
+the loop that owns the caller.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Two clocks: one that people read, one that only goes forward."""
+
+    def now_ms(self) -> int:
+        """Return wall-clock milliseconds since the epoch; may jump either way."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since some fixed moment; never goes back."""
+        ...
+
+
+class Dice(Protocol):
+    """The only source of chance."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return `count` random bytes, good enough for UUIDs."""
+        ...
+
+    def below(self, bound: int) -> int:
+        """Return an integer of [0, bound)."""
+        ...
+
+
+class Workers(Protocol):
+    """Threads for work that can block: fsync, recovery, cold reads, unlink."""
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None
+    ) -> None:
+        """Run `work` elsewhere; then call `done` with its result or exception, on the loop."""
+        ...
+
+
+class File(Protocol):
+    """An open file. Reads and writes are positional or at the end; none moves a cursor."""
+
+    path: str
+
+    def fileno(self) -> int:
+        """Return the descriptor, for sendfile."""
+        ...
+
+    def read_at(self, position: int, count: int) -> bytes:
+        """Return up to `count` bytes at `position`; fewer only at the end of the file."""
+        ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all of `buffers` at the end; return the bytes written (all, or OSError)."""
+        ...
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite at `position`, extending the file where it is shorter."""
+        ...
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Make content and length durable (fdatasync)."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor; idempotent."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system. Paths are absolute; every failure is an OSError with its errno."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless it exists or `create`."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether `path` is a folder."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """Return when the file's content last changed, in epoch milliseconds."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder and its parents; no error where it exists."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder atomically within a file system."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Unlink a file; a missing one counts as done."""
+        ...
+
+    def rmtree(self, path: str) -> None:
+        """Remove a folder and all in it; what is missing counts as done."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a small file's content."""
+        ...
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Replace a small file: temporary, sync, rename, sync of the folder."""
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """Return what the file system under `path` still takes."""
+        ...
+
+    def total_bytes(self, path: str) -> int:
+        """Return how large the file system under `path` is."""
+        ...

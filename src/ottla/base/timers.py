@@ -1,0 +1,79 @@
+"""Timers as a heap of deadlines: whoever owns the clock asks for the next and runs the due.
+
+Milliseconds are monotonic. Equal deadlines run in the order in which they were set, so that
+a replay is exact. A cancelled timer stays in the heap until its time, without its callback;
+when more than half of the heap is dead it is rebuilt, so a busy server's heap stays bounded.
+"""
+
+import heapq
+from collections.abc import Callable
+
+
+class Timer:
+    """A handle to cancel with; `callback` is None once run or cancelled."""
+
+    __slots__ = ("_timers", "at_ms", "callback", "order")
+
+    def __init__(self, timers: "Timers", at_ms: int, order: int, callback: Callable[[], None]):
+        self._timers = timers
+        self.at_ms = at_ms
+        self.order = order
+        self.callback: Callable[[], None] | None = callback
+
+    def __lt__(self, other: "Timer") -> bool:
+        return (self.at_ms, self.order) < (other.at_ms, other.order)
+
+    def cancel(self) -> None:
+        """Forget the callback; harmless after it ran."""
+        if self.callback is not None:
+            self.callback = None
+            self._timers._note_dead()
+
+
+class Timers:
+    """The heap. `on_earlier` is called when a new first deadline is set, to re-arm a wake-up."""
+
+    def __init__(self, on_earlier: Callable[[int], None] | None = None) -> None:
+        self._heap: list[Timer] = []
+        self._dead = 0
+        self._order = 0
+        self.on_earlier = on_earlier
+
+    def at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` once `at_ms` (monotonic milliseconds) has come."""
+        self._order += 1
+        timer = Timer(self, at_ms, self._order, callback)
+        heapq.heappush(self._heap, timer)
+        if self._heap[0] is timer and self.on_earlier is not None:
+            self.on_earlier(at_ms)
+        return timer
+
+    def next_ms(self) -> int | None:
+        """Return the first live deadline, or None."""
+        while self._heap and self._heap[0].callback is None:
+            heapq.heappop(self._heap)
+            self._dead -= 1
+        return self._heap[0].at_ms if self._heap else None
+
+    def run_due(self, now_ms: int) -> int:
+        """Run all that is due, in order; return how many ran."""
+        ran = 0
+        while self._heap and self._heap[0].at_ms <= now_ms:
+            timer = heapq.heappop(self._heap)
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._dead -= 1
+                continue
+            ran += 1
+            callback()
+        return ran
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._dead
+
+    def _note_dead(self) -> None:
+        self._dead += 1
+        if self._dead > 64 and self._dead * 2 > len(self._heap):
+            self._heap = [timer for timer in self._heap if timer.callback is not None]
+            heapq.heapify(self._heap)
+            self._dead = 0

@@ -1,0 +1,177 @@
+"""What an API file declares, and what its handler is given.
+
+Every `kNN_<name>.py` beside this file has a constant `API` and a function
+`handle(ctx, request)`. The handler returns one of: the response message; a `Pending` of it,
+where the answer comes later; `None`, where the protocol wants no answer (Produce, acks=0).
+Handlers are plain functions on the node's loop: they never wait and never block.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ottla.base.errors import ApiError
+from ottla.base.pending import Pending
+
+if TYPE_CHECKING:
+    from ottla.broker.core import Broker
+    from ottla.controller.step import Decision
+    from ottla.metadata.image import ClusterImage
+    from ottla.wire.frames import RequestHeader
+
+R = TypeVar("R")
+
+Message = Any
+"""A message class of `ottla.wire.messages`; each handler names its own."""
+
+Answer = Message | Pending[Message] | None
+
+
+class Listener(Enum):
+    """The kinds of listener. One port may be client and inter-broker listener at once."""
+
+    CLIENT = "client"
+    INTER_BROKER = "inter-broker"
+    CONTROLLER = "controller"
+
+
+class RunsOn(Enum):
+    """Where a request is decided; a broker forwards to the controller what is not its own."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+CLIENTS = frozenset({Listener.CLIENT})
+CONTROLLERS = frozenset({Listener.CONTROLLER})
+EVERYWHERE = frozenset(Listener)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API key as this server offers it.
+
+    Fields: `versions`: served. `advertised`: what ApiVersions says, where Kafka must differ
+            from `versions`. `listeners`: the kinds it answers on; only those of the kind
+            CLIENT are told to clients. `acl`: operation and resource, for later enforcement.
+    """
+
+    key: int
+    versions: range
+    advertised: range | None = None
+    listeners: frozenset[Listener] = CLIENTS
+    runs_on: RunsOn = RunsOn.BROKER
+    acl: str = ""
+
+
+@dataclass(slots=True)
+class Connection:
+    """What a server remembers of one connection, besides its bytes."""
+
+    id: str
+    """`local-host:port-remote-host:port-sequence`, as Kafka's request log names connections."""
+    listener: Listener
+    listener_name: str
+    client_host: str
+    client_port: int
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+    closed: Pending[None] = field(default_factory=Pending)
+    """Kept when the connection ends: what it holds (a parked request) is released then."""
+
+
+class ControllerPort(Protocol):
+    """The active controller of this node, as handlers and the channel see it."""
+
+    @property
+    def image(self) -> "ClusterImage":
+        """Return the appended image, on which the next decision will rest."""
+        ...
+
+    def run(
+        self, decide: "Callable[[ClusterImage], Decision[R]]", *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide now; answer when the decision's records are committed.
+
+        `deadline_ms` is monotonic: a decision that could not start by then is not made and is
+        answered REQUEST_TIMED_OUT. Not leading is answered NOT_CONTROLLER.
+        """
+        ...
+
+
+class QuorumPort(Protocol):
+    """The metadata quorum of this node: what controllers and observers ask each other."""
+
+    def fetch(self, ctx: "Context", request: Message) -> Answer:
+        """Answer a Fetch of the metadata log."""
+        ...
+
+    def fetch_snapshot(self, ctx: "Context", request: Message) -> Answer:
+        """Answer FetchSnapshot."""
+        ...
+
+    def describe(self, ctx: "Context", request: Message) -> Answer:
+        """Answer DescribeQuorum."""
+        ...
+
+
+@dataclass(slots=True)
+class Context:
+    """One request's surroundings: who asks, when, and the parts of the node it may use."""
+
+    header: "RequestHeader"
+    connection: Connection
+    now_ms: int
+    """Wall clock, epoch milliseconds."""
+    monotonic_ms: int
+    node: "NodeFacts"
+    broker_or_none: "Broker | None" = None
+    controller_or_none: ControllerPort | None = None
+    quorum_or_none: QuorumPort | None = None
+
+    @property
+    def version(self) -> int:
+        """Return the request's API version."""
+        return self.header.api_version
+
+    @property
+    def broker(self) -> "Broker":
+        """Return the broker of this node; only APIs of broker listeners ask."""
+        assert self.broker_or_none is not None
+        return self.broker_or_none
+
+    @property
+    def controller(self) -> ControllerPort:
+        """Return the controller of this node; only APIs that run on it ask."""
+        assert self.controller_or_none is not None
+        return self.controller_or_none
+
+    @property
+    def quorum(self) -> QuorumPort:
+        """Return the metadata quorum of this node; only controller listeners ask."""
+        assert self.quorum_or_none is not None
+        return self.quorum_or_none
+
+
+class NodeFacts(Protocol):
+    """What every handler may ask of the node, broker or controller."""
+
+    node_id: int
+    cluster_id: str
+
+    def dispatch_embedded(self, ctx: Context, frame: memoryview) -> "Pending[bytes | None]":
+        """Handle a request that came inside an Envelope; answer its response, header included."""
+        ...
+
+
+class Forwarder(Protocol):
+    """A broker's way to the active controller."""
+
+    def forward(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+        """Send a client's request on inside an Envelope; None where no controller answered."""
+        ...
+
+    def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:
+        """Ask the controller something of the broker's own (ids, registration, creation)."""
+        ...

@@ -1,0 +1,1 @@
+"""Pytest fixtures for tests against a real Ottla cluster."""

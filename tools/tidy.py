@@ -1,0 +1,76 @@
+"""Check what no linter checks: sizes of files and functions, and marks of unfinished work.
+
+Source: docs/decisions; a function stays under 60 lines, a file under 500. Exit code 1 with one
+line per finding.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+FILE_BYTES_MAX = 1024 * 1024
+MARKS = ("TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImplemented" + "Error")
+
+
+def tracked(root: Path) -> list[Path]:
+    """Return the files that belong to the repository, in order."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        check=True,
+    )
+    paths = (root / name for name in listed.stdout.decode().split("\0") if name)
+    return sorted(path for path in paths if path.is_file())
+
+
+def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count a function's lines without its decorators and docstring."""
+    assert node.end_lineno is not None
+    lines = node.end_lineno - node.lineno + 1
+    first = node.body[0]
+    if ast.get_docstring(node) is not None and first.end_lineno is not None:
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+def findings(path: Path) -> Iterator[str]:
+    """Yield what is wrong with one file."""
+    data = path.read_bytes()
+    if len(data) > FILE_BYTES_MAX:
+        yield f"{path}: {len(data)} bytes, at most {FILE_BYTES_MAX}"
+    if path.suffix != ".py":
+        return
+    text = data.decode()
+    lines = text.splitlines()
+    if len(lines) > FILE_LINES_MAX:
+        yield f"{path}: {len(lines)} lines, at most {FILE_LINES_MAX}"
+    for number, line in enumerate(lines, 1):
+        yield from (f"{path}:{number}: {mark}" for mark in MARKS if mark in line)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = code_lines(node)
+            if length > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most 60"
+
+
+def main() -> int:
+    """Print all findings; return the exit code."""
+    root = Path(__file__).resolve().parent.parent
+    found = [
+        line
+        for path in tracked(root)
+        for line in findings(
+            path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        )
+    ]
+    print("\n".join(found) if found else f"tidy: {len(tracked(root))} files, nothing found")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""The codecs of record batches, with bounded decompression.
+
+A peer chooses what we decompress, so every decompression takes a limit and holds little more
+memory than that, whatever the data says of its own size. All functions here keep no state and
+may run in any thread (zstd's contexts may not be shared, so none is kept).
+
+Sources: Kafka's CompressionType; KIP-57 (lz4: independent blocks, correct header checksum),
+KIP-110 (zstd), KIP-390 (levels); the Xerial framing of snappy-java; RFC 1952; RFC 8878.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+import lz4.frame
+
+from ottla.records.errors import CorruptBatch
+
+Buffer = bytes | bytearray | memoryview
+
+DECOMPRESSED_BYTES_MAX: Final = 256 << 20
+"""What a batch may grow to where the caller knows no better bound."""
+
+
+class Codec(IntEnum):
+    """The three low bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+NAMES: Final = {
+    "none": Codec.NONE,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+KEEP_PRODUCERS_CODEC: Final = "producer"
+
+
+def codec_of(name: str) -> Codec | None:
+    """Return the codec that a `compression.type` names; None = as the producer sent it.
+
+    Raises: ValueError for any other name.
+    """
+    if name == KEEP_PRODUCERS_CODEC:
+        return None
+    if name not in NAMES:
+        raise ValueError(f"{name!r} is not a codec: expected {', '.join((*NAMES, 'producer'))}")
+    return NAMES[name]
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Return `data` compressed as Kafka's Java client would read it; None = the usual level."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    return _COMPRESSORS[codec](data, level)
+
+
+def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Return the original bytes.
+
+    Raises: CorruptBatch where `data` is damaged or would grow beyond `limit` bytes.
+    """
+    if codec is Codec.NONE:
+        if len(data) > limit:
+            raise _too_long(limit)
+        return bytes(data)
+    return _DECOMPRESSORS[codec](data, limit)
+
+
+def _too_long(limit: int) -> CorruptBatch:
+    return CorruptBatch(f"the records decompress to more than the limit of {limit} bytes")
+
+
+# --- gzip -----------------------------------------------------------------------------------
+
+_GZIP_WINDOW = 31
+"""zlib's code for a 32 KB window with the gzip wrapper."""
+
+
+def _gzip_compress(data: Buffer, level: int | None) -> bytes:
+    # gzip.compress writes the time of day into the header; equal input must give equal output.
+    coder = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+    return coder.compress(data) + coder.flush()
+
+
+def _gzip_decompress(data: Buffer, limit: int) -> bytes:
+    decoder = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        result = decoder.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise CorruptBatch(f"bad gzip data: {error}") from None
+    if len(result) > limit:
+        raise _too_long(limit)
+    if not decoder.eof:
+        raise CorruptBatch("truncated gzip data")
+    if decoder.unused_data:
+        # No producer writes several members, and reading thousands of empty ones is quadratic.
+        raise CorruptBatch(f"{len(decoder.unused_data)} bytes follow the gzip member")
+    return result
+
+
+# --- snappy ---------------------------------------------------------------------------------
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_SNAPPY_RATIO_MAX = 64
+"""One element of snappy takes at least 2 bytes and makes at most 64."""
+_length_of = struct.Struct(">i").unpack_from
+
+
+def _snappy_compress(data: Buffer, level: int | None) -> bytes:
+    assert level is None, "snappy has no levels"
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
+
+
+def _snappy_block(block: memoryview, made: int, limit: int) -> bytes:
+    """Decompress one raw block, after `made` bytes of earlier ones."""
+    try:
+        length = cramjam.snappy.decompress_raw_len(block)
+        if made + length > limit:
+            raise _too_long(limit)
+        if length > len(block) * _SNAPPY_RATIO_MAX:
+            raise CorruptBatch(f"{len(block)} bytes of snappy cannot make {length}")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"bad snappy data: {error}") from None
+
+
+def _snappy_decompress(data: Buffer, limit: int) -> bytes:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        return _snappy_block(view, 0, limit)  # Raw, as librdkafka and others write it.
+    parts: list[bytes] = []
+    position = 0
+    made = 0
+    while position < len(view):
+        if view[position : position + 8] == _XERIAL_MAGIC:  # Streams may follow one another.
+            position += len(_XERIAL_HEADER)
+            continue
+        if position + 4 > len(view):
+            raise CorruptBatch("truncated snappy data")
+        (length,) = _length_of(view, position)
+        position += 4
+        if not 0 < length <= len(view) - position:
+            raise CorruptBatch(f"a snappy block says its length is {length}")
+        part = _snappy_block(view[position : position + length], made, limit)
+        made += len(part)
+        position += length
+        parts.append(part)
+    if position != len(view):
+        raise CorruptBatch("truncated snappy data")
+    return b"".join(parts)
+
+
+# --- lz4 ------------------------------------------------------------------------------------
+
+_LZ4_KAFKA_DEFAULT_LEVEL = 9
+"""Kafka calls its fast compressor level 9, and uses the slow ones for every other number."""
+_LZ4_FIRST_READ_BYTES = 64 * 1024
+
+
+def _lz4_compress(data: Buffer, level: int | None) -> bytes:
+    fast = level is None or level == _LZ4_KAFKA_DEFAULT_LEVEL
+    compressed: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if fast else level,
+        block_linked=False,  # Kafka's Java side cannot read linked blocks.
+        store_size=False,
+    )
+    return compressed
+
+
+def _lz4_decompress(data: Buffer, limit: int) -> bytes:
+    decoder = lz4.frame.LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    size = 0
+    chunk: Buffer = data
+    # The decoder reserves all that it may return: ask for little first, then for ever more.
+    ask = max(_LZ4_FIRST_READ_BYTES, 4 * len(data))
+    while not decoder.eof:
+        if size > limit:
+            raise _too_long(limit)
+        try:
+            part = decoder.decompress(chunk, max_length=min(ask, limit - size + 1))
+        except (RuntimeError, EOFError, ValueError) as error:
+            raise CorruptBatch(f"bad lz4 data: {error}") from None
+        if not part and not decoder.eof and decoder.needs_input:
+            raise CorruptBatch("truncated lz4 data")
+        parts.append(part)
+        size += len(part)
+        chunk = b""
+        ask *= 2
+    if size > limit:
+        raise _too_long(limit)
+    if decoder.unused_data:
+        raise CorruptBatch(f"{len(decoder.unused_data)} bytes follow the lz4 frame")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# --- zstd -----------------------------------------------------------------------------------
+
+_ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_BLOCK_BYTES_MAX = 128 * 1024
+_ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
+
+
+def _zstd_compress(data: Buffer, level: int | None) -> bytes:
+    return bytes(cramjam.zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
+
+
+def _zstd_decompress(data: Buffer, limit: int) -> bytes:
+    view = memoryview(data)
+    bound = _zstd_bound(view)
+    # One byte beyond the limit tells "exactly the limit" from "more than that".
+    target = bytearray(min(bound, limit + 1))
+    try:
+        length = cramjam.zstd.decompress_into(view, target)
+    except cramjam.DecompressionError as error:
+        if bound > limit:
+            raise _too_long(limit) from None
+        raise CorruptBatch(f"bad zstd data: {error}") from None
+    if length > limit:
+        raise _too_long(limit)
+    return bytes(memoryview(target)[:length])
+
+
+def _zstd_bound(view: memoryview) -> int:
+    """Return a size that the frames in `view` cannot exceed, by adding up their blocks.
+
+    Streaming writers, Kafka's Java client among them, store no content size, and a stored one
+    may lie; a block however makes at most 128 KB, and its header says where the next one is.
+    """
+    position = 0
+    total = 0
+    try:
+        while position < len(view):
+            magic = int.from_bytes(view[position : position + 4], "little")
+            if magic in _ZSTD_SKIPPABLE:
+                position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+                continue
+            if view[position : position + 4] != _ZSTD_MAGIC:
+                raise CorruptBatch("bad zstd data: no frame where one should begin")
+            position, size = _zstd_frame(view, position)
+            total += size
+    except IndexError:
+        raise CorruptBatch("truncated zstd data") from None
+    if position != len(view) or not position:
+        raise CorruptBatch("truncated zstd data")
+    return total
+
+
+def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
+    """Return where the frame at `position` ends, and a bound for what it makes."""
+    descriptor = view[position + 4]
+    single_segment = descriptor >> 5 & 1
+    position += 5 + (1 - single_segment)  # The window's size: one byte, unless all is one segment.
+    position += (0, 1, 2, 4)[descriptor & 3]  # The dictionary's id.
+    position += (single_segment, 2, 4, 8)[descriptor >> 6]  # The content's size.
+    size = 0
+    last = 0
+    while not last:
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        last, kind, length = header & 1, header >> 1 & 3, header >> 3
+        if kind == 1:  # One byte, repeated.
+            size += length
+            position += 4
+        else:
+            size += length if kind == 0 else _ZSTD_BLOCK_BYTES_MAX
+            position += 3 + length
+    return position + 4 * (descriptor >> 2 & 1), size  # A checksum may end the frame.
+
+
+_COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
+    Codec.GZIP: _gzip_compress,
+    Codec.SNAPPY: _snappy_compress,
+    Codec.LZ4: _lz4_compress,
+    Codec.ZSTD: _zstd_compress,
+}
+_DECOMPRESSORS: Final[dict[Codec, Callable[[Buffer, int], bytes]]] = {
+    Codec.GZIP: _gzip_decompress,
+    Codec.SNAPPY: _snappy_decompress,
+    Codec.LZ4: _lz4_decompress,
+    Codec.ZSTD: _zstd_decompress,
+}
+assert set(_COMPRESSORS) == set(_DECOMPRESSORS) == set(Codec) - {Codec.NONE}

@@ -1,0 +1,22 @@
+"""What can be wrong with bytes that claim to be record batches.
+
+The broker turns these into error codes: `CorruptBatch` into CORRUPT_MESSAGE, its child
+`InvalidRecord` into INVALID_RECORD, `UnsupportedMagic` into UNSUPPORTED_FOR_MESSAGE_FORMAT.
+Bytes from a peer or a disk raise nothing else.
+"""
+
+
+class RecordsError(ValueError):
+    """The bytes cannot be taken as record batches of format version 2."""
+
+
+class CorruptBatch(RecordsError):  # noqa: N818 -- it names what came, not who is to blame
+    """The bytes are truncated, damaged or absurd."""
+
+
+class InvalidRecord(CorruptBatch):
+    """The batch arrived whole, but its records break the rules of the format or of the topic."""
+
+
+class UnsupportedMagic(RecordsError):  # noqa: N818
+    """The batch has a message format older than 2, which Kafka 4 no longer takes either."""

@@ -1,0 +1,293 @@
+"""Records in plain Python: for coordinators' replay, compaction, tools and tests.
+
+A record of format 2 is a length, one unused byte of attributes, the deltas of timestamp and
+offset, then key, value and headers, all lengths being varints (-1 = null). Bulk decoding has its
+own vectorised module, `columnar`, which keeps exactly the rules of this one.
+
+Sources: KIP-98, KIP-82 (headers); Kafka's DefaultRecord, LogValidator.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.records.batch import (
+    LOG_APPEND_TIME_BIT,
+    RECORDS_AT,
+    BatchHeader,
+    check_crc,
+    iter_headers,
+)
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, decompress
+from ottla.records.errors import CorruptBatch, InvalidRecord
+from ottla.records.varint import ZIGZAG, read_varint, read_varlong
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+RECORD_SIZE_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers: one byte each."""
+
+TIMESTAMP_MIN: Final = -(2**63)
+TIMESTAMP_MAX: Final = 2**63 - 1
+
+
+class Record(NamedTuple):
+    """One record, with its absolute offset and its timestamp in milliseconds."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class RecordsSummary(NamedTuple):
+    """What `check_records` learns on its way: what a broker must still hold against limits."""
+
+    timestamp_min: int
+    timestamp_max: int
+    has_null_key: bool
+
+
+def iter_records(
+    buffer: Buffer,
+    *,
+    verify_crc: bool = True,
+    include_control: bool = False,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """Yield the records of all batches in `buffer`, which must hold whole batches.
+
+    Control batches are left out unless asked for: their keys and values are not the topic's.
+    A batch is decoded as a whole before its first record is yielded.
+
+    Fields: `limit`: bytes that any one batch may decompress to.
+    Raises: CorruptBatch, UnsupportedMagic.
+    """
+    for position, header in iter_headers(buffer):
+        if verify_crc:
+            check_crc(buffer, position, header)
+        if include_control or not header.is_control:
+            yield from read_records(buffer, position, header, limit=limit)
+
+
+def read_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> list[Record]:
+    """Return the records of one batch, in order; offsets may have gaps, as compaction leaves.
+
+    Raises: CorruptBatch, or its child InvalidRecord where the bytes are sound but the records
+            do not fill them exactly, leave the header's offsets or go back.
+    """
+    data = record_bytes(buffer, position, header, limit=limit)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    fixed_timestamp = header.attributes & LOG_APPEND_TIME_BIT
+    found: list[Record] = []
+    cursor = 0
+    delta_before = -1
+    try:
+        for _ in range(header.record_count):
+            timestamp, delta, key_at, key_length, value_at, value_length, cursor, count, end = (
+                _fields_at(data, cursor)
+            )
+            headers, cursor = _headers_at(data, cursor, count) if count else ((), cursor)
+            _check_end(cursor, end, data)
+            _check_delta(delta, delta_before, header)
+            delta_before = delta
+            timestamp += base_timestamp
+            if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
+                raise InvalidRecord("a record's timestamp exceeds 64 bits")
+            found.append(
+                Record(
+                    base_offset + delta,
+                    header.max_timestamp if fixed_timestamp else timestamp,
+                    None if key_length < 0 else data[key_at : key_at + key_length],
+                    None if value_length < 0 else data[value_at : value_at + value_length],
+                    headers,
+                )
+            )
+    except IndexError:
+        raise _too_few(header, len(found)) from None
+    if cursor != len(data):
+        raise InvalidRecord(f"{len(data) - cursor} bytes follow the batch's last record")
+    return found
+
+
+def check_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> RecordsSummary:
+    """Check one batch as Kafka checks what a producer sent, and say what else a topic may mind.
+
+    Beyond what `read_records` checks, the offset deltas must be 0, 1, 2, ...
+
+    Raises: CorruptBatch, InvalidRecord. Source: LogValidator.
+    """
+    data = record_bytes(buffer, position, header, limit=limit)
+    timestamp_min, timestamp_max = TIMESTAMP_MAX, TIMESTAMP_MIN
+    has_null_key = False
+    cursor = 0
+    index = -1
+    try:
+        for index in range(header.record_count):
+            timestamp, delta, _, key_length, _, _, cursor, count, end = _fields_at(data, cursor)
+            if count:
+                _, cursor = _headers_at(data, cursor, count)
+            _check_end(cursor, end, data)
+            if delta != index:
+                raise InvalidRecord(f"record {index} of a batch has offset delta {delta}")
+            has_null_key = has_null_key or key_length < 0
+            timestamp_min = min(timestamp_min, timestamp)
+            timestamp_max = max(timestamp_max, timestamp)
+    except IndexError:
+        raise _too_few(header, index) from None
+    if cursor != len(data):
+        raise InvalidRecord(f"{len(data) - cursor} bytes follow the batch's last record")
+    if header.last_offset_delta != index:
+        raise InvalidRecord(f"{index + 1} records, last offset delta {header.last_offset_delta}")
+    if index < 0 or header.attributes & LOG_APPEND_TIME_BIT:
+        return RecordsSummary(header.max_timestamp, header.max_timestamp, has_null_key)
+    base = header.base_timestamp
+    if base + timestamp_min < TIMESTAMP_MIN or base + timestamp_max > TIMESTAMP_MAX:
+        raise InvalidRecord("a record's timestamp exceeds 64 bits")
+    return RecordsSummary(base + timestamp_min, base + timestamp_max, has_null_key)
+
+
+def has_null_key(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> bool:
+    """Whether any record lacks a key, which compacted topics refuse.
+
+    Looks at nothing after each key, so says nothing of the records' soundness beyond that.
+    Raises: CorruptBatch where it cannot find its way.
+    """
+    data = record_bytes(buffer, position, header, limit=limit)
+    cursor = 0
+    try:
+        for _ in range(header.record_count):
+            length, cursor = read_varint(data, cursor)
+            end = cursor + length
+            _, cursor = read_varlong(data, cursor + 1)
+            _, cursor = read_varint(data, cursor)
+            if read_varint(data, cursor)[0] < 0:
+                return True
+            if end <= cursor:
+                raise InvalidRecord(f"a record says its length is {length}")
+            cursor = end
+    except IndexError:
+        raise InvalidRecord("a batch's records are cut") from None
+    return False
+
+
+def record_bytes(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """Return the records of one batch, decompressed but not parsed.
+
+    Raises: CorruptBatch where they are damaged, longer than `limit`, or too few bytes for the
+            header's record count (so that nobody makes room for billions of records).
+    """
+    with memoryview(buffer) as view:
+        section = view[position + RECORDS_AT : position + header.size_in_bytes]
+        data = decompress(header.compression, section, limit) if len(section) else b""
+    if header.record_count * RECORD_SIZE_MIN > len(data):
+        raise InvalidRecord(f"{len(data)} bytes cannot hold {header.record_count} records")
+    return data
+
+
+def _fields_at(data: bytes, cursor: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Return what one record says, and where.
+
+    In order: timestamp delta, offset delta, start and length of key, of value, where the headers
+    start and how many they are, where the record says that it ends. Most varints have one byte;
+    the branches below spare a call for each of these.
+    """
+    if (length := data[cursor]) < 128:
+        cursor += 1
+        length = ZIGZAG[length]
+    else:
+        length, cursor = read_varint(data, cursor)
+    end = cursor + length
+    cursor += 1  # Attributes: unused so far.
+    if (timestamp := data[cursor]) < 128:
+        cursor += 1
+        timestamp = ZIGZAG[timestamp]
+    else:
+        timestamp, cursor = read_varlong(data, cursor)
+    if (delta := data[cursor]) < 128:
+        cursor += 1
+        delta = ZIGZAG[delta]
+    else:
+        delta, cursor = read_varint(data, cursor)
+    key_at, key_length = _field_at(data, cursor)
+    cursor = key_at + key_length if key_length > 0 else key_at
+    value_at, value_length = _field_at(data, cursor)
+    cursor = value_at + value_length if value_length > 0 else value_at
+    if (count := data[cursor]) < 128:
+        cursor += 1
+        count = ZIGZAG[count]
+    else:
+        count, cursor = read_varint(data, cursor)
+    if count < 0:
+        raise InvalidRecord(f"a record says it has {count} headers")
+    return timestamp, delta, key_at, key_length, value_at, value_length, cursor, count, end
+
+
+def _field_at(data: bytes, cursor: int) -> tuple[int, int]:
+    """Return where a nullable field's bytes start, and how many they are; -1 = null."""
+    if (length := data[cursor]) < 128:
+        cursor += 1
+        length = ZIGZAG[length]
+    else:
+        length, cursor = read_varint(data, cursor)
+    if length < -1:
+        raise InvalidRecord(f"a field says its length is {length}")
+    return cursor, length
+
+
+def _headers_at(data: bytes, cursor: int, count: int) -> tuple[Headers, int]:
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        start, length = _field_at(data, cursor)
+        if length < 0:
+            raise InvalidRecord("a header has no key")
+        cursor = start + length
+        try:
+            key = data[start:cursor].decode()
+        except UnicodeDecodeError:
+            raise InvalidRecord("a header's key is not UTF-8") from None
+        start, length = _field_at(data, cursor)
+        cursor = start + length if length > 0 else start
+        headers.append((key, None if length < 0 else data[start:cursor]))
+    return tuple(headers), cursor
+
+
+def _check_end(cursor: int, end: int, data: bytes) -> None:
+    # Cursors only grow, so this also proves that no slice before it was cut short.
+    if cursor != end or end > len(data):
+        raise InvalidRecord(f"a record says it ends at byte {end}, its fields end at {cursor}")
+
+
+def _check_delta(delta: int, before: int, header: BatchHeader) -> None:
+    if not before < delta <= header.last_offset_delta:
+        raise InvalidRecord(
+            f"offset delta {delta} follows {before}, the last is {header.last_offset_delta}"
+        )
+
+
+def _too_few(header: BatchHeader, found: int) -> CorruptBatch:
+    return InvalidRecord(f"the bytes end within record {found} of {header.record_count}")

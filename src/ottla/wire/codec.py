@@ -1,0 +1,108 @@
+"""Encodes and decodes declared messages at any of their versions.
+
+The functions that do the work are compiled for each class and version on first use and kept.
+Encoding fails with EncodeError (our bug), decoding with WireError (the peer's bytes).
+"""
+
+import struct
+from typing import Any, TypeVar, cast
+
+from ottla.wire.compile_decode import Decoder, compile_decoder
+from ottla.wire.compile_encode import Encoder, chunk_size, compile_encoder
+from ottla.wire.errors import EncodeError, WireError
+from ottla.wire.primitives import Buffer
+from ottla.wire.schema import Array, Chunk, Records, StructSpec, spec_of
+
+T = TypeVar("T")
+
+_ENCODERS: dict[tuple[type, int], Encoder] = {}
+_DECODERS: dict[tuple[type, int], Decoder] = {}
+_HOLDS_RECORDS: dict[type, bool] = {}
+
+
+def encode(message: object, version: int) -> bytes:
+    """Return the bytes of a message; a RECORDS value must be made of bytes-like chunks."""
+    parts, _ = encode_parts(message, version)
+    try:
+        return b"".join(parts)
+    except TypeError as error:
+        raise EncodeError(f"{type(message).__name__}: {error}") from None
+
+
+def encode_chunks(message: object, version: int) -> list[Chunk]:
+    """Return the message as a list of chunks to send in order, RECORDS chunks uncopied."""
+    return gather(*encode_parts(message, version))
+
+
+def encode_parts(message: object, version: int) -> tuple[list[Any], list[int]]:
+    """Return the message's parts, and the indexes of those that belong to RECORDS values."""
+    cls = type(message)
+    encoder = _ENCODERS.get((cls, version))
+    if encoder is None:
+        encoder = _ENCODERS[cls, version] = compile_encoder(cls, version)
+    parts: list[Any] = []
+    cuts: list[int] = []
+    try:
+        encoder(message, parts, cuts)
+    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        raise EncodeError(f"{cls.__name__} version {version}: {error}") from error
+    return parts, cuts
+
+
+def gather(parts: list[Any], cuts: list[int]) -> list[Chunk]:
+    """Join what lies between the cuts, and leave the parts at the cuts as they are."""
+    chunks: list[Chunk] = []
+    start = 0
+    for cut in cuts:
+        if cut > start:
+            chunks.append(b"".join(parts[start:cut]))
+        if chunk_size(parts[cut]):
+            chunks.append(parts[cut])
+        start = cut + 1
+    if start < len(parts) or not chunks:
+        chunks.append(b"".join(parts[start:]))
+    return chunks
+
+
+def decode(cls: type[T], buffer: Buffer, version: int, offset: int = 0) -> T:
+    """Return the message that fills `buffer` from `offset` to its end.
+
+    RECORDS values are views of `buffer`, so it must stay unchanged while they are used; all else
+    is copied. Raises WireError whatever is wrong with the bytes.
+    """
+    decoder = _DECODERS.get((cls, version))
+    if decoder is None:
+        decoder = _DECODERS[cls, version] = compile_decoder(cls, version)
+        _HOLDS_RECORDS.setdefault(cls, holds_records(spec_of(cls)))
+    # Indexing bytes is faster than indexing a view; only RECORDS are worth not copying.
+    data = memoryview(buffer) if _HOLDS_RECORDS[cls] else bytes(buffer)
+    try:
+        made, position = decoder(data, offset)
+    except (struct.error, IndexError):
+        raise WireError(f"{cls.__name__} version {version} ends too early") from None
+    except UnicodeDecodeError as error:
+        raise WireError(f"{cls.__name__} version {version}: {error}") from None
+    if position != len(data):
+        extra = len(data) - position
+        raise WireError(f"{cls.__name__} version {version} is followed by {extra} bytes too many")
+    return cast(T, made)
+
+
+def records_view(records: Records | None) -> memoryview:
+    """Return a decoded RECORDS value as the view it is; null is an empty one."""
+    if records is None:
+        return memoryview(b"")
+    assert isinstance(records, bytes | bytearray | memoryview), "not a decoded value"
+    return memoryview(records)
+
+
+def holds_records(spec: StructSpec) -> bool:
+    """Say whether a RECORDS field is anywhere in the message."""
+    for each in spec.fields:
+        inner = each.type.element if isinstance(each.type, Array) else each.type
+        if isinstance(inner, type):
+            if holds_records(spec_of(inner)):
+                return True
+        elif inner.name == "records":
+            return True
+    return False

@@ -1,0 +1,26 @@
+"""The failures of the wire package: a peer's malformed bytes, and our own unsayable messages."""
+
+
+class WireError(Exception):
+    """Bytes from a peer that are not a well-formed message of the version they claim."""
+
+
+class UnsupportedVersionError(WireError):
+    """A request whose key or version this package does not know.
+
+    Carries the fixed part of the header, which every header version shares, so that the caller
+    can still answer: ApiVersions must be answered at version 0 with UNSUPPORTED_VERSION (KIP-511).
+    """
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        super().__init__(f"api key {api_key} has no version {api_version} here")
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+
+
+class EncodeError(ValueError):
+    """A message of ours that the chosen version cannot say, or a value that does not fit its type.
+
+    Always our own bug or a version picked wrongly, never the peer's doing.
+    """

@@ -1,0 +1,167 @@
+"""Requests and responses as they travel: a 4-byte size, a header, a body.
+
+Header versions: a flexible request has header v2 and its response header v1, others v1 and v0.
+ApiVersions responses always have header v0, since a client reads one before it knows what the
+broker speaks (KIP-511); ControlledShutdown v0 requests have header v0, without a client id.
+Source: RequestHeader.json, ResponseHeader.json; ApiMessageType; KIP-482.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ottla.wire.codec import decode, encode_parts, gather
+from ottla.wire.compile_decode import skip_tags
+from ottla.wire.compile_encode import chunk_size
+from ottla.wire.errors import EncodeError, UnsupportedVersionError, WireError
+from ottla.wire.primitives import Buffer
+from ottla.wire.registry import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN
+from ottla.wire.schema import Chunk, is_flexible, spec_of
+
+T = TypeVar("T")
+
+_FIXED = struct.Struct(">hhi")
+_FIXED_AND_CLIENT = struct.Struct(">hhih")
+_INT32 = struct.Struct(">i")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """Who asks what: `client_id` is None where the client did not say."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """Return 0, 1 or 2. The key and version must be known."""
+    if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
+        return 0
+    return 2 if APIS[api_key].is_flexible(api_version) else 1
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """Return 0 or 1. The key and version must be known."""
+    if api_key == API_VERSIONS:
+        return 0
+    return 1 if APIS[api_key].is_flexible(api_version) else 0
+
+
+def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """Read the header at the start of a request (its size prefix taken off).
+
+    Returns it with the body's offset. Raises UnsupportedVersionError where the key or version is
+    unknown, so that the rest of the header cannot be read, else WireError.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _FIXED_AND_CLIENT.unpack_from(buffer)
+    except struct.error:
+        return _decode_shortest(buffer)
+    api = APIS.get(api_key)
+    if api is None or not api.first <= api_version <= api.last:
+        raise UnsupportedVersionError(api_key, api_version, correlation_id)
+    if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
+        return RequestHeader(api_key, api_version, correlation_id, None), _FIXED.size
+    position = _FIXED_AND_CLIENT.size
+    client_id = None
+    if size >= 0:
+        stop = position + size
+        if stop > len(buffer):
+            raise WireError("the client id is longer than the request")
+        try:
+            client_id = str(buffer[position:stop], "utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"client id: {error}") from None
+        position = stop
+    if api.is_flexible(api_version):
+        if position >= len(buffer):
+            raise WireError("the request ends within its header")
+        count = buffer[position]
+        position += 1
+        if count:
+            position = skip_tags(buffer, position, count)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def _decode_shortest(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """Read a request of 8 or 9 bytes: the one whose header has no client id, or an unknown one."""
+    if len(buffer) < _FIXED.size:
+        raise WireError(f"a request of {len(buffer)} bytes has no header")
+    api_key, api_version, correlation_id = _FIXED.unpack_from(buffer)
+    api = APIS.get(api_key)
+    if api is None or not api.first <= api_version <= api.last:
+        raise UnsupportedVersionError(api_key, api_version, correlation_id)
+    if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
+        return RequestHeader(api_key, api_version, correlation_id, None), _FIXED.size
+    raise WireError(f"a request of {len(buffer)} bytes has no whole header")
+
+
+def encode_request(
+    message: object, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """Return the whole frame of a request, size prefix included."""
+    api_key = _key_of(message)
+    parts, _ = encode_parts(message, version)
+    header = encode_request_header(RequestHeader(api_key, version, correlation_id, client_id))
+    try:
+        body = b"".join(parts)
+    except TypeError as error:
+        raise EncodeError(f"{type(message).__name__}: {error}") from None
+    return _INT32.pack(len(header) + len(body)) + header + body
+
+
+def encode_request_header(header: RequestHeader) -> bytes:
+    """Return the bytes of a request header, in the version that its key and version call for."""
+    fixed = _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
+    header_version = request_header_version(header.api_key, header.api_version)
+    if header_version == 0:
+        return fixed
+    name = b"" if header.client_id is None else header.client_id.encode()
+    size = -1 if header.client_id is None else len(name)
+    tags = b"\x00" if header_version == 2 else b""
+    return fixed + struct.pack(">h", size) + name + tags
+
+
+def encode_response(message: object, version: int, correlation_id: int) -> list[Chunk]:
+    """Return the frame of a response as chunks to send in order, size prefix included.
+
+    RECORDS chunks are passed on uncopied; a chunk that is not bytes-like counts by its `length`.
+    """
+    api_key = _key_of(message)
+    parts, cuts = encode_parts(message, version)
+    tags = b"\x00" if response_header_version(api_key, version) else b""
+    if not cuts:
+        body = b"".join(parts)
+        size = len(body) + len(tags) + 4
+        return [_SIZE_AND_CORRELATION.pack(size, correlation_id) + tags + body]
+    chunks = gather(parts, cuts)
+    size = sum(map(chunk_size, chunks)) + len(tags) + 4
+    head = _SIZE_AND_CORRELATION.pack(size, correlation_id) + tags
+    first = chunks[0]
+    assert isinstance(first, bytes), "a message never starts with records"
+    chunks[0] = head + first
+    return chunks
+
+
+def decode_response(cls: type[T], buffer: Buffer, version: int) -> tuple[int, T]:
+    """Return the correlation id and the message of a response (its size prefix taken off)."""
+    api_key = spec_of(cls).key
+    assert api_key is not None
+    if len(buffer) < 4:
+        raise WireError(f"a response of {len(buffer)} bytes has no header")
+    (correlation_id,) = _INT32.unpack_from(buffer)
+    position = 4
+    if api_key != API_VERSIONS and is_flexible(cls, version):
+        if len(buffer) < 5:
+            raise WireError("the response ends within its header")
+        position = skip_tags(buffer, 5, buffer[4])
+    return correlation_id, decode(cls, buffer, version, position)
+
+
+def _key_of(message: object) -> int:
+    api_key = spec_of(type(message)).key
+    assert api_key is not None, f"{type(message).__name__} is no request or response"
+    return api_key

@@ -1,0 +1,36 @@
+"""AlterConfigs (key 33). Source: AlterConfigs{Request,Response}.json."""
+
+from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, struct_of
+
+
+@struct_of
+class AlterableConfig:
+    name: str = field(STRING)
+    value: str | None = field(STRING, nullable="0+")
+
+
+@struct_of
+class AlterConfigsResource:
+    resource_type: int = field(INT8)
+    resource_name: str = field(STRING)
+    configs: tuple[AlterableConfig, ...] = field(array(AlterableConfig))
+
+
+@message(key=33, versions="0-2", flexible="2+")
+class AlterConfigsRequest:
+    resources: tuple[AlterConfigsResource, ...] = field(array(AlterConfigsResource))
+    validate_only: bool = field(BOOL)
+
+
+@struct_of
+class AlterConfigsResourceResponse:
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable="0+", default=None)
+    resource_type: int = field(INT8)
+    resource_name: str = field(STRING)
+
+
+@message(key=33, versions="0-2", flexible="2+")
+class AlterConfigsResponse:
+    throttle_time_ms: int = field(INT32, default=0)
+    responses: tuple[AlterConfigsResourceResponse, ...] = field(array(AlterConfigsResourceResponse))

@@ -16,8 +16,13 @@ SMALL_FRAME_BYTES_MAX = RECEIVE_BUFFER_BYTES - 4
 FRAMES_QUEUED_BYTES_MAX = 1024 * 1024
 """Bytes of pipelined requests kept for one connection before its socket is no longer read."""
 
+FRAMES_HELD_BYTES_MAX = 512 * 1024 * 1024
+"""Unfinished and waiting frames of all connections of a server; the peer that would go over
+it is disconnected."""
+
 FORWARD_TIMEOUT_MS = 30_000
 """How long a broker tries to reach the controller for a client before it gives up."""
 
 assert SMALL_FRAME_BYTES_MAX < RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX
+assert FRAMES_HELD_BYTES_MAX >= 2 * REQUEST_BYTES_MAX
 assert FRAMES_QUEUED_BYTES_MAX >= RECEIVE_BUFFER_BYTES

@@ -41,7 +41,11 @@ class Pending(Generic[T]):
     def map(self, convert: Callable[[T], U]) -> "Pending[U]":
         """Return a promise of `convert(value)`."""
         converted: Pending[U] = Pending()
-        self.then(lambda value: converted.complete(convert(value)) and None)
+
+        def convert_and_keep(value: T) -> None:
+            converted.complete(convert(value))
+
+        self.then(convert_and_keep)
         return converted
 
     @property

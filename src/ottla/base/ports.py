@@ -147,3 +147,10 @@ class Disk(Protocol):
     def total_bytes(self, path: str) -> int:
         """Return how large the file system under `path` is."""
         ...
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Hold the lock file at `path`, made where missing; return what releases it.
+
+        Raises: BlockingIOError where another process, or another holder in this one, has it.
+        """
+        ...

@@ -6,7 +6,7 @@ where the answer comes later; `None`, where the protocol wants no answer (Produc
 Handlers are plain functions on the node's loop: they never wait and never block.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -26,6 +26,13 @@ Message = Any
 """A message class of `ottla.wire.messages`; each handler names its own."""
 
 Answer = Message | Pending[Message] | None
+
+
+class CloseConnection(Exception):
+    """The peer's connection must end: its request has no answer in the protocol.
+
+    Raised by handlers (Produce with acks=0 that failed) and by the dispatcher (garbage).
+    """
 
 
 class Listener(Enum):
@@ -159,6 +166,17 @@ class NodeFacts(Protocol):
 
     node_id: int
     cluster_id: str
+    supported_features: Mapping[str, tuple[int, int]]
+    """Lowest and highest level of each feature that this node can run."""
+
+    @property
+    def image(self) -> "ClusterImage":
+        """Return the newest committed metadata of this node."""
+        ...
+
+    def advertised(self, listener: Listener) -> Mapping[int, range]:
+        """Return the versions by API key that ApiVersions tells on a listener."""
+        ...
 
     def dispatch_embedded(self, ctx: Context, frame: memoryview) -> "Pending[bytes | None]":
         """Handle a request that came inside an Envelope; answer its response, header included."""

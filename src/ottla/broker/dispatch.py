@@ -1,0 +1,132 @@
+"""From a request's bytes to its handler and back to chunks of a response.
+
+The table is made from the files of `ottla.broker.api`, so what ApiVersions says cannot differ
+from what is served. A request that cannot be answered in its own protocol (garbage, an unknown
+key or version, a key that this listener does not serve) ends its connection, as in Kafka.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ottla.broker.api
+from ottla.base.pending import Pending
+from ottla.broker.api.base import Answer, Api, CloseConnection, Context, Listener, Message, RunsOn
+from ottla.wire.codec import decode
+from ottla.wire.errors import UnsupportedVersionError, WireError
+from ottla.wire.frames import RequestHeader, decode_request_header, encode_response
+from ottla.wire.registry import NAMES, request_type
+
+Chunks = list[Any]
+"""What the host sends in order: bytes-like objects and file slices."""
+
+Outcome = Chunks | Pending[Chunks | None] | None
+
+API_VERSIONS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One API with its handler."""
+
+    api: Api
+    handle: Callable[[Context, Message], Answer]
+    request: type
+    name: str
+
+
+def load_apis() -> dict[int, Endpoint]:
+    """Import every API file and return its endpoint by key."""
+    endpoints: dict[int, Endpoint] = {}
+    for module_info in pkgutil.iter_modules(ottla.broker.api.__path__):
+        if not (module_info.name[0] == "k" and module_info.name[1].isdigit()):
+            continue
+        module = importlib.import_module(f"{ottla.broker.api.__name__}.{module_info.name}")
+        api: Api = module.API
+        assert api.key not in endpoints, f"two files serve key {api.key}"
+        assert module_info.name.startswith(f"k{api.key:02d}_"), module_info.name
+        endpoints[api.key] = Endpoint(api, module.handle, request_type(api.key), NAMES[api.key])
+    return dict(sorted(endpoints.items()))
+
+
+def advertised(endpoints: Mapping[int, Endpoint], listener: Listener) -> dict[int, range]:
+    """Return what ApiVersions tells on a listener: versions by key."""
+    return {
+        key: endpoint.api.advertised or endpoint.api.versions
+        for key, endpoint in endpoints.items()
+        if listener in endpoint.api.listeners
+    }
+
+
+class Dispatcher:
+    """Routes one node's requests."""
+
+    def __init__(self, endpoints: Mapping[int, Endpoint]) -> None:
+        self.endpoints = endpoints
+
+    def dispatch(self, ctx: Context, frame: memoryview, body_at: int) -> Outcome:
+        """Handle one request whose header was read; raise CloseConnection to end the peer."""
+        header = ctx.header
+        endpoint = self.endpoints.get(header.api_key)
+        if endpoint is None or ctx.connection.listener not in endpoint.api.listeners:
+            raise CloseConnection(f"API key {header.api_key} is not served on this listener")
+        if header.api_version not in endpoint.api.versions:
+            if header.api_key == API_VERSIONS:
+                return self._unsupported_api_versions(ctx, endpoint)
+            raise CloseConnection(f"version {header.api_version} of {endpoint.name} is not served")
+        if endpoint.api.runs_on is RunsOn.CONTROLLER and ctx.controller_or_none is None:
+            forwarded = ctx.broker.forwarder.forward(ctx, frame)
+            return forwarded.map(_framed)
+        try:
+            request = decode(endpoint.request, frame, header.api_version, body_at)
+        except WireError as error:
+            raise CloseConnection(f"malformed {endpoint.name} request: {error}") from None
+        return self._answered(ctx, endpoint.handle(ctx, request))
+
+    def _answered(self, ctx: Context, answer: Answer) -> Outcome:
+        if answer is None:
+            return None
+        version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
+        if isinstance(answer, Pending):
+            if not answer.done:
+                return answer.map(
+                    lambda late: (
+                        None if late is None else encode_response(late, version, correlation_id)
+                    )
+                )
+            answer = answer.value
+            if answer is None:
+                return None
+        return encode_response(answer, version, correlation_id)
+
+    def _unsupported_api_versions(self, ctx: Context, endpoint: Endpoint) -> Outcome:
+        """Answer in version 0, from which the client learns what it may ask (KIP-511)."""
+        from ottla.broker.api.k18_api_versions import refusal
+
+        answer = refusal(ctx)
+        return encode_response(answer, 0, ctx.header.correlation_id)
+
+
+def read_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """Read a request's header; raise CloseConnection where it is not one.
+
+    ApiVersions of a version yet unknown is let through, to be answered in version 0.
+    """
+    try:
+        return decode_request_header(frame)
+    except UnsupportedVersionError as error:
+        if error.api_key != API_VERSIONS:
+            raise CloseConnection(str(error)) from None
+        header = RequestHeader(API_VERSIONS, error.api_version, error.correlation_id, None)
+        return header, len(frame)
+    except WireError as error:
+        raise CloseConnection(f"malformed request header: {error}") from None
+
+
+def _framed(response: bytes | None) -> Chunks | None:
+    """Put the size before a response that came whole; None ends the connection."""
+    if response is None:
+        return None
+    return [len(response).to_bytes(4, "big"), response]

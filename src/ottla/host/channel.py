@@ -1,0 +1,253 @@
+"""A client connection from this node to another: requests out, responses back in order.
+
+One connection at a time to the endpoint that `choose_endpoint` names, opened when there is
+something to send and again after a failure, with backoff. A request that was in flight when the
+connection broke fails with NETWORK_EXCEPTION: whether it was done is unknown, and the caller
+decides whether to ask again. All callbacks run on the loop.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.base import limits
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
+from ottla.wire.errors import WireError
+from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.registry import NAMES, response_type
+from ottla.wire.schema import spec_of
+
+log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request on its way; `decode` turns the response's bytes into the caller's value."""
+
+    frame: bytes
+    correlation_id: int
+    answer: Pending[Any]
+    decode: Callable[[bytes], Any]
+    name: str
+    timer: asyncio.TimerHandle | None = None
+
+
+class Channel:
+    """Requests to one other node, answered in the order in which they were sent."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        choose_endpoint: Callable[[], Address | None],
+        *,
+        client_id: str,
+        backoff_ms: int = 50,
+        backoff_max_ms: int = 1000,
+    ) -> None:
+        self._loop = loop
+        self._choose_endpoint = choose_endpoint
+        self.client_id = client_id
+        self._backoff_ms = backoff_ms
+        self._backoff_max_ms = backoff_max_ms
+        self._failures = 0
+        self._correlation_id = 0
+        self._unsent: deque[_Call] = deque()
+        self._in_flight: deque[_Call] = deque()
+        self._protocol: _ClientProtocol | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        """Tell whether a connection stands."""
+        return self._protocol is not None
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
+        """Send a request; answer the response message, or an ApiError.
+
+        Errors: NETWORK_EXCEPTION (broken in flight), REQUEST_TIMED_OUT (also while no
+        connection could be made).
+        """
+        key = spec_of(type(request)).key
+        assert key is not None
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(request, version, self._correlation_id, self.client_id)
+        response = response_type(key)
+
+        def decoded(body: bytes) -> Any:
+            return decode_response(response, body, version)[1]
+
+        return self._submit(frame, self._correlation_id, decoded, NAMES[key], timeout_ms)
+
+    def close(self) -> None:
+        """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._protocol is not None:
+            self._protocol.abort()
+        self._fail_all([*self._in_flight, *self._unsent], "the channel is closed")
+
+    def _submit(
+        self,
+        frame: bytes,
+        correlation_id: int,
+        decoded: Callable[[bytes], Any],
+        name: str,
+        timeout_ms: int,
+    ) -> Pending[Any | ApiError]:
+        answer: Pending[Any | ApiError] = Pending()
+        if self._closed:
+            answer.complete(ApiError(Error.NETWORK_EXCEPTION, "the channel is closed"))
+            return answer
+        call = _Call(frame, correlation_id, answer, decoded, name)
+        call.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, call)
+        if self._protocol is not None:
+            self._in_flight.append(call)
+            self._protocol.write(frame)
+        else:
+            self._unsent.append(call)
+            self._connect()
+        return answer
+
+    # -- connection ----------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._connecting is None and not self._closed:
+            self._connecting = self._loop.create_task(self._connect_until_done())
+
+    async def _connect_until_done(self) -> None:
+        try:
+            while self._unsent and self._protocol is None:
+                address = self._choose_endpoint()
+                if address is not None and await self._try(address):
+                    return
+                self._failures += 1
+                delay_ms = min(
+                    self._backoff_ms * 2 ** min(self._failures, 10), self._backoff_max_ms
+                )
+                await asyncio.sleep(delay_ms / 1000)
+        finally:
+            self._connecting = None
+
+    async def _try(self, address: Address) -> bool:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, protocol = await self._loop.create_connection(
+                    lambda: _ClientProtocol(self._received, self._lost), *address
+                )
+        except (OSError, TimeoutError) as error:
+            if self._failures == 0:
+                log.info("cannot reach %s:%d yet: %s", *address, error)
+            return False
+        self._failures = 0
+        self._protocol = protocol
+        while self._unsent:
+            call = self._unsent.popleft()
+            self._in_flight.append(call)
+            protocol.write(call.frame)
+        return True
+
+    def _received(self, body: bytes) -> None:
+        if not self._in_flight:
+            self._break("an answer that nobody asked for")
+            return
+        call = self._in_flight.popleft()
+        if int.from_bytes(body[:4], "big", signed=True) != call.correlation_id:
+            self._in_flight.appendleft(call)
+            self._break("an answer out of order")
+            return
+        try:
+            value = call.decode(body)
+        except WireError as error:
+            self._in_flight.appendleft(call)
+            self._break(f"a malformed {call.name} response: {error}")
+            return
+        self._finish(call, value)
+
+    def _lost(self, reason: str) -> None:
+        self._protocol = None
+        lost = list(self._in_flight)
+        self._in_flight.clear()
+        self._fail_all(lost, reason)
+        if self._unsent:
+            self._connect()
+
+    def _break(self, reason: str) -> None:
+        log.warning("breaking the connection of %s: %s", self.client_id, reason)
+        assert self._protocol is not None
+        self._protocol.abort()
+
+    def _timed_out(self, call: _Call) -> None:
+        error = ApiError(Error.REQUEST_TIMED_OUT, f"no answer to {call.name} in time")
+        if call in self._unsent:
+            self._unsent.remove(call)
+            self._finish(call, error)
+            return
+        # Answers come in order: once one is given up the connection has no further use.
+        self._finish(call, error)
+        if self._protocol is not None:
+            self._protocol.abort()
+
+    def _fail_all(self, calls: list[_Call], reason: str) -> None:
+        for call in calls:
+            self._finish(call, ApiError(Error.NETWORK_EXCEPTION, reason))
+
+    def _finish(self, call: _Call, value: Any) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        call.answer.complete(value)
+
+
+class _ClientProtocol(asyncio.Protocol):
+    """Cuts what arrives into responses."""
+
+    def __init__(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
+        self._on_response = received
+        self._on_lost = lost
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the way out."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def write(self, frame: bytes) -> None:
+        """Send one frame."""
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def abort(self) -> None:
+        """End the connection at once; `lost` follows."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over every response that is whole."""
+        self._buffer += data
+        position = 0
+        while len(self._buffer) - position >= 4:
+            size = int.from_bytes(self._buffer[position : position + 4], "big", signed=True)
+            if not 4 <= size <= limits.REQUEST_BYTES_MAX:
+                self.abort()
+                return
+            if len(self._buffer) - position - 4 < size:
+                break
+            start = position + 4
+            position = start + size
+            self._on_response(bytes(self._buffer[start:position]))
+        del self._buffer[:position]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell the channel."""
+        self._transport = None
+        self._on_lost(f"the connection broke: {error}" if error else "the connection was closed")

@@ -1,0 +1,281 @@
+"""One server connection: frames in, responses out, one request at a time.
+
+As in Kafka, the next request of a connection begins when the one before it is answered; what
+arrives meanwhile is kept up to a limit and then the socket is no longer read. That order makes
+pipelining safe and is the back-pressure.
+
+Reading: a buffer is lent by the server for the length of one read, since it is read and parsed
+in one go; a frame that does not fit gets a buffer of its own, which grows with what arrives,
+not with what the peer claims. Writing: bytes go through the transport, file slices with
+sendfile on a duplicate of the socket, only while the transport's own buffer is empty.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.base import limits
+from ottla.base.pending import Pending
+from ottla.broker.api.base import CloseConnection, Connection
+from ottla.host.outgoing import Outgoing, release
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import Chunks, Outcome
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Connection, memoryview], "Outcome"]
+
+
+class FrameBudget:
+    """Bytes that all connections of a server hold of unfinished and waiting frames."""
+
+    __slots__ = ("limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def take(self, count: int) -> bool:
+        """Reserve `count` bytes; False where they are not to be had."""
+        if self.used_bytes + count > self.limit_bytes:
+            return False
+        self.used_bytes += count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Return reserved bytes."""
+        self.used_bytes -= count
+        assert self.used_bytes >= 0
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket."""
+
+    def __init__(
+        self,
+        facts: Callable[[tuple[str, int], tuple[str, int]], Connection],
+        handler: Handler,
+        lent: memoryview,
+        budget: FrameBudget,
+        *,
+        frame_bytes_max: int,
+        on_open: Callable[["ServerConnection"], bool],
+        on_close: Callable[["ServerConnection"], None],
+    ) -> None:
+        self._facts = facts
+        self._handler = handler
+        self._lent = lent
+        self._budget = budget
+        self._frame_bytes_max = frame_bytes_max
+        self._on_open = on_open
+        self._on_close = on_close
+        self._partial = bytearray()
+        self._filled = 0
+        self._wanted = 0
+        self._waiting: deque[bytearray] = deque()
+        self._waiting_bytes = 0
+        self._answering = False
+        self._reading = True
+        self._closing = False
+        self.active = True
+        """Set by traffic, cleared by the server's sweep for idle connections."""
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; the server may refuse (too many connections)."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername") or ("unknown", 0)
+        local = transport.get_extra_info("sockname") or ("unknown", 0)
+        self.info = self._facts(local[:2], peer[:2])
+        self._outgoing = Outgoing(transport, self._drained, self._broken)
+        if not self._on_open(self):
+            self._closing = True
+            transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release all that the connection held."""
+        self._closing = True
+        self._outgoing.close()
+        self._budget.give_back(len(self._partial) + self._waiting_bytes)
+        self._partial = bytearray()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._on_close(self)
+        self.info.closed.complete(None)
+
+    def close(self, reason: str) -> None:
+        """End the connection; what was answered already is still sent."""
+        if not self._closing:
+            log.info("closing %s: %s", self.info.id, reason)
+            self._closing = True
+            self._outgoing.close_when_sent()
+
+    def _drained(self) -> None:
+        if not self._closing:
+            self._continue()
+
+    def _broken(self, reason: str) -> None:
+        log.info("lost %s: %s", self.info.id, reason)
+        self._closing = True
+        self._transport.abort()
+
+    def eof_received(self) -> bool:
+        """The peer has no more requests; it gets no more answers either, as in Kafka."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Stop handing bytes to the transport."""
+        self._outgoing.pause()
+
+    def resume_writing(self) -> None:
+        """Go on sending."""
+        self._outgoing.resume()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Lend the shared buffer, or the rest of the large frame under way."""
+        if self._wanted:
+            return memoryview(self._partial)[self._filled :]
+        # The start of a frame left over from the last read goes before what comes now.
+        self._lent[: self._filled] = self._partial
+        return self._lent[self._filled :]
+
+    def buffer_updated(self, count: int) -> None:
+        """Take `count` bytes that arrived in the buffer that was lent."""
+        self.active = True
+        if self._closing:
+            return
+        if self._wanted:
+            self._grow_large(count)
+        else:
+            held, self._filled = self._filled, 0
+            self._budget.give_back(len(self._partial))
+            self._partial = bytearray()
+            self._split(self._lent[: held + count])
+        self._outgoing.flush()
+
+    def _split(self, data: memoryview) -> None:
+        """Cut frames from `data` and keep the rest for the next read."""
+        position, end = 0, len(data)
+        while end - position >= 4:
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            if not 0 <= size <= self._frame_bytes_max:
+                self.close(f"a frame of {size} bytes; at most {self._frame_bytes_max} are read")
+                return
+            if end - position - 4 < size:
+                break
+            self._on_frame(data[position + 4 : position + 4 + size])
+            position += 4 + size
+            if self._closing:
+                return
+        self._keep(data[position:])
+
+    def _keep(self, rest: memoryview) -> None:
+        """Keep the beginning of a frame that has not come whole."""
+        if len(rest) >= 4:
+            size = int.from_bytes(rest[:4], "big")
+            if size > limits.SMALL_FRAME_BYTES_MAX:
+                self._begin_large(size, rest[4:])
+                return
+        if len(rest) and not self._budget.take(len(rest)):
+            self.close("the server holds too many unfinished requests")
+            return
+        self._partial = bytearray(rest)
+        self._filled = len(rest)
+
+    def _begin_large(self, size: int, begun: memoryview) -> None:
+        room = min(size, 2 * limits.RECEIVE_BUFFER_BYTES)
+        if not self._budget.take(room):
+            self.close("the server holds too many unfinished requests")
+            return
+        self._partial = bytearray(room)
+        self._partial[: len(begun)] = begun
+        self._filled = len(begun)
+        self._wanted = size
+
+    def _grow_large(self, count: int) -> None:
+        self._filled += count
+        if self._filled == self._wanted:
+            frame, self._partial = self._partial, bytearray()
+            self._filled = self._wanted = 0
+            self._on_frame(memoryview(frame))
+            self._budget.give_back(len(frame))
+        elif self._filled == len(self._partial):
+            # Doubling keeps memory within twice of what was sent, whatever size was claimed.
+            more = min(self._wanted, 2 * self._filled) - self._filled
+            if not self._budget.take(more):
+                self.close("the server holds too many unfinished requests")
+                return
+            # A copy, not a resize: the transport still holds a view of the old buffer.
+            grown = bytearray(len(self._partial) + more)
+            grown[: self._filled] = self._partial
+            self._partial = grown
+
+    # -- handling ------------------------------------------------------------------------------
+
+    @property
+    def _busy(self) -> bool:
+        return self._answering or self._outgoing.is_behind
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if self._busy or self._waiting:
+            if not self._budget.take(len(frame)):
+                self.close("the server holds too many waiting requests")
+                return
+            self._waiting.append(bytearray(frame))
+            self._waiting_bytes += len(frame)
+            if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX and self._reading:
+                self._reading = False
+                self._transport.pause_reading()
+            return
+        self._handle(frame)
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            outcome = self._handler(self.info, frame)
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        except Exception:
+            log.exception("a request of %s failed", self.info.id)
+            self.close("a request failed in the server")
+            return
+        if isinstance(outcome, Pending):
+            self._answering = True
+            outcome.then(self._answered_later)
+        elif outcome is not None:
+            self._outgoing.add(outcome)
+
+    def _answered_later(self, chunks: "Chunks | None") -> None:
+        self._answering = False
+        if self._closing:
+            release(chunks)
+            return
+        if chunks is None:
+            self.close("the request could not be answered")
+            return
+        self._outgoing.add(chunks)
+        self._continue()
+
+    def _continue(self) -> None:
+        """Handle what waited, as far as answers are sent; then read on."""
+        self._outgoing.flush()
+        while self._waiting and not self._busy and not self._closing:
+            frame = self._waiting.popleft()
+            self._waiting_bytes -= len(frame)
+            self._budget.give_back(len(frame))
+            self._handle(memoryview(frame))
+            self._outgoing.flush()
+        if (
+            not self._reading
+            and not self._closing
+            and self._waiting_bytes <= limits.FRAMES_QUEUED_BYTES_MAX
+        ):
+            self._reading = True
+            self._transport.resume_reading()

@@ -1,0 +1,263 @@
+"""The sending half of a connection: bytes through the transport, file slices with sendfile.
+
+The two ways never overlap. A slice is begun only when the transport's own buffer is empty, and
+bytes behind a slice wait until it is sent, otherwise answers would mix. A slice whose pages are
+not in memory is read by a thread first, so that a cold disk stalls one connection, not all.
+"""
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+SENDFILE_BYTES_MIN = 32 * 1024
+"""Below this, copying through Python costs less than the extra system calls."""
+
+JOINED_BYTES_MAX = 64 * 1024
+"""Small pieces are joined up to this size before they are written."""
+
+READ_CHUNK_BYTES = 1024 * 1024
+
+PAGE_BYTES = 4096
+
+
+class Outgoing:
+    """A queue of chunks and the one place that writes to the socket."""
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        drained: Callable[[], None],
+        broken: Callable[[str], None],
+    ) -> None:
+        self._transport = transport
+        self._drained = drained
+        self._broken = broken
+        self._queue: deque[Any] = deque()
+        self._paused = False
+        self._slice: Any = None
+        self._sent = 0
+        self._socket_copy = -1
+        self._writer_armed = False
+        self._warming = False
+        self._closed = False
+        self._closing_when_sent = False
+        self._loop = asyncio.get_running_loop()
+        # uvloop gives no safe way to use the raw descriptor of a transport (a peer's reset
+        # leaves it in a bad state), so slices are read and written there.
+        self._may_sendfile = "uvloop" not in type(transport).__module__ and hasattr(os, "sendfile")
+
+    @property
+    def is_behind(self) -> bool:
+        """Tell whether the peer must read before more requests are worth handling."""
+        return self._paused or self._slice is not None
+
+    def add(self, chunks: list[Any]) -> None:
+        """Queue one answer; `flush` sends."""
+        self._queue.extend(chunks)
+
+    def pause(self) -> None:
+        """The transport's buffer is full."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The transport's buffer is empty enough again."""
+        self._paused = False
+        self.flush()
+        if not self.is_behind:
+            self._drained()
+
+    def flush(self) -> None:
+        """Send as much as goes without waiting."""
+        if self._closed or self._warming or self._writer_armed or self._paused:
+            return
+        small: list[Any] = []
+        while self._queue:
+            chunk = self._queue[0]
+            if isinstance(chunk, bytes | bytearray | memoryview):
+                small.append(self._queue.popleft())
+                continue
+            if self._by_copy(chunk):
+                small.append(self._queue.popleft())
+                continue
+            self._write(small)
+            small = []
+            if not self._send_slice():
+                return
+        self._write(small)
+        if self._closing_when_sent:
+            self._closed = True
+            self._transport.close()
+
+    def close_when_sent(self) -> None:
+        """Close the transport after all that is queued."""
+        self._closing_when_sent = True
+        self.flush()
+
+    def close(self) -> None:
+        """Drop everything; the connection is gone."""
+        self._closed = True
+        self._disarm()
+        if self._socket_copy >= 0:
+            os.close(self._socket_copy)
+            self._socket_copy = -1
+        release(list(self._queue))
+        self._queue.clear()
+        self._slice = None
+
+    # -- bytes ---------------------------------------------------------------------------------
+
+    def _by_copy(self, piece: Any) -> bool:
+        return piece.length < SENDFILE_BYTES_MIN and piece is not self._slice
+
+    def _write(self, pieces: list[Any]) -> None:
+        """Write small pieces joined, large ones as they are."""
+        joined: list[Any] = []
+        size = 0
+        for piece in pieces:
+            if not isinstance(piece, bytes | bytearray | memoryview):
+                data = piece.file.read_at(piece.position, piece.length)
+                short = len(data) < piece.length
+                piece.release()
+                if short:
+                    self._broken("a log was cut while it was being sent")
+                    return
+                piece = data
+            if size and size + len(piece) > JOINED_BYTES_MAX:
+                self._transport.write(b"".join(joined))
+                joined, size = [], 0
+            joined.append(piece)
+            size += len(piece)
+        if joined:
+            self._transport.write(joined[0] if len(joined) == 1 else b"".join(joined))
+
+    # -- slices --------------------------------------------------------------------------------
+
+    def _send_slice(self) -> bool:
+        """Send the slice at the head of the queue; False where the rest must wait."""
+        if self._slice is None:
+            self._slice = self._queue[0]
+            self._sent = 0
+            if not self._is_warm(self._slice):
+                self._warm(self._slice)
+                return False
+        if not self._may_sendfile:
+            return self._copy_slice()
+        if self._transport.get_write_buffer_size() > 0:
+            self._await_writable()
+            return False
+        return self._sendfile()
+
+    def _sendfile(self) -> bool:
+        piece = self._slice
+        if self._socket_copy < 0:
+            self._socket_copy = os.dup(self._transport.get_extra_info("socket").fileno())
+        while self._sent < piece.length:
+            try:
+                count = os.sendfile(
+                    self._socket_copy,
+                    piece.file.fileno(),
+                    piece.position + self._sent,
+                    piece.length - self._sent,
+                )
+            except BlockingIOError:
+                self._await_writable()
+                return False
+            except OSError as error:
+                self._broken(f"sendfile: {errno.errorcode.get(error.errno or 0, error)}")
+                return False
+            if count == 0:  # Past the end of the file; trying again would spin for ever.
+                self._broken("a log was cut while it was being sent")
+                return False
+            self._sent += count
+        self._slice_done()
+        return True
+
+    def _copy_slice(self) -> bool:
+        piece = self._slice
+        while self._sent < piece.length:
+            if self._paused:
+                return False
+            count = min(READ_CHUNK_BYTES, piece.length - self._sent)
+            data = piece.file.read_at(piece.position + self._sent, count)
+            if not data:
+                self._broken("a log was cut while it was being sent")
+                return False
+            self._sent += len(data)
+            self._transport.write(data)
+        self._slice_done()
+        return True
+
+    def _slice_done(self) -> None:
+        self._queue.popleft()
+        self._slice.release()
+        self._slice = None
+
+    def _await_writable(self) -> None:
+        if self._socket_copy < 0:
+            self._socket_copy = os.dup(self._transport.get_extra_info("socket").fileno())
+        self._writer_armed = True
+        self._loop.add_writer(self._socket_copy, self._writable)
+
+    def _disarm(self) -> None:
+        if self._writer_armed:
+            self._writer_armed = False
+            self._loop.remove_writer(self._socket_copy)
+
+    def _writable(self) -> None:
+        if self._transport.get_write_buffer_size() > 0:
+            return  # The transport's own bytes go first.
+        self._disarm()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self.flush()
+        if not self._closed and not self.is_behind:
+            self._drained()
+
+    # -- cold pages ----------------------------------------------------------------------------
+
+    def _is_warm(self, piece: Any) -> bool:
+        """Tell whether the first and last pages are in memory, asking without waiting."""
+        nowait = getattr(os, "RWF_NOWAIT", None)
+        if nowait is None:
+            return True
+        probe = bytearray(1)
+        try:
+            for position in (piece.position, piece.position + piece.length - 1):
+                os.preadv(piece.file.fileno(), [probe], position, nowait)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # The file system cannot tell.
+        return True
+
+    def _warm(self, piece: Any) -> None:
+        self._warming = True
+        future = self._loop.run_in_executor(None, _read_through, piece)
+        future.add_done_callback(lambda _ended: self._warmed())
+
+    def _warmed(self) -> None:
+        self._warming = False
+        if self._closed:
+            return
+        self._go_on()
+
+
+def _read_through(piece: Any) -> None:
+    """Bring a slice's pages into memory; errors show when the slice is sent."""
+    position, end = piece.position, piece.position + piece.length
+    while position < end:
+        data = piece.file.read_at(position, min(READ_CHUNK_BYTES, end - position))
+        if not data:
+            return
+        position += len(data)
+
+
+def release(chunks: list[Any] | None) -> None:
+    """Unpin the file slices of an answer that nobody will read."""
+    for chunk in chunks or ():
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            chunk.release()

@@ -1,0 +1,37 @@
+"""A promise is kept once, and every listener hears of it exactly once, in order."""
+
+from ottla.base.pending import Pending, completed
+
+
+def test_listeners_hear_in_order_once() -> None:
+    heard: list[str] = []
+    pending: Pending[int] = Pending()
+    pending.then(lambda value: heard.append(f"first {value}"))
+    pending.then(lambda value: heard.append(f"second {value}"))
+    assert pending.complete(7)
+    assert not pending.complete(8)
+    assert heard == ["first 7", "second 7"]
+    assert pending.value == 7
+
+
+def test_a_late_listener_hears_at_once() -> None:
+    heard: list[int] = []
+    completed(3).then(heard.append)
+    assert heard == [3]
+
+
+def test_a_listener_added_while_telling_hears_too() -> None:
+    heard: list[int] = []
+    pending: Pending[int] = Pending()
+    pending.then(lambda _value: pending.then(heard.append))
+    pending.complete(1)
+    assert heard == [1]
+
+
+def test_map_converts_now_or_later() -> None:
+    later: Pending[int] = Pending()
+    doubled = later.map(lambda value: value * 2)
+    assert not doubled.done
+    later.complete(4)
+    assert doubled.value == 8
+    assert completed(5).map(str).value == "5"

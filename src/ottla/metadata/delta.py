@@ -1,0 +1,289 @@
+"""From one image to the next: by records, or by comparison where a snapshot replaced the log.
+
+`replay` never refuses: a record in the log is a fact, and a decider saw to it that it makes
+sense. What cannot be applied is a broken log, and an assertion says so.
+Source: MetadataDelta and the deltas of its nouns, Kafka 4.0.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from immutables import Map
+
+from ottla.base.ids import Uuid
+from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
+from ottla.metadata.configs import Resource, ResourceType
+from ottla.metadata.controllers import controller_of
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.producer_ids import ProducerIdsImage
+from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.metadata.topics import (
+    PartitionImage,
+    TopicImage,
+    changed_partition,
+    partition_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """A topic before and after, and the numbers of its partitions that were added or changed."""
+
+    old: TopicImage
+    new: TopicImage
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDelta:
+    """What happened between `before` and `image`.
+
+    Topics are keyed by id, so one that was deleted and made again under its name is in both
+    `deleted_topics` and `created_topics`: delete first. One that came and went in between is
+    in neither. The mappings are in order of the topics' names.
+    """
+
+    before: ClusterImage
+    image: ClusterImage
+    created_topics: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    changed_topics: Mapping[Uuid, TopicChange] = field(default_factory=dict)
+    deleted_topics: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    changed_configs: frozenset[Resource] = frozenset()
+    changed_brokers: frozenset[int] = frozenset()
+    changed_features: frozenset[str] = frozenset()
+
+
+class _Replay:
+    """An image under change, and what was touched."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.before = image
+        self.features = image.features
+        self.brokers = image.brokers.mutate()
+        self.controllers = image.controllers
+        self.topics = image.topics
+        self.configs = image.configs
+        self.producer_ids = image.producer_ids
+        self.touched_partitions: dict[Uuid, set[int]] = {}
+        self.touched_configs: set[Resource] = set()
+        self.touched_brokers: set[int] = set()
+        self.touched_features: set[str] = set()
+        self.open_topic: TopicImage | None = None
+        self.open_partitions: Any = None
+
+    # A run of records about one topic is applied to one mutable map, and only its end makes a
+    # new value: creating a topic of 10,000 partitions would make 10,000 images otherwise.
+
+    def _open(self, topic_id: Uuid) -> Any:
+        if self.open_topic is None or self.open_topic.id != topic_id:
+            self._close()
+            topic = self.topics.by_id(topic_id)
+            assert topic is not None, "a record about a topic that does not exist"
+            self.open_topic = topic
+            self.open_partitions = topic.partitions.mutate()
+        return self.open_partitions
+
+    def _close(self) -> None:
+        if self.open_topic is not None:
+            closed = replace(self.open_topic, partitions=self.open_partitions.finish())
+            self.topics = self.topics.with_topic(closed)
+            self.open_topic = self.open_partitions = None
+
+    def topic(self, record: TopicRecord) -> None:
+        self._close()
+        self.topics = self.topics.with_topic(TopicImage(name=record.name, id=record.topic_id))
+        self.touched_partitions.setdefault(record.topic_id, set())
+
+    def partition(self, record: PartitionRecord) -> None:
+        self._open(record.topic_id)[record.partition_id] = partition_of(record)
+        self.touched_partitions.setdefault(record.topic_id, set()).add(record.partition_id)
+
+    def partition_change(self, record: PartitionChangeRecord) -> None:
+        partitions = self._open(record.topic_id)
+        before: PartitionImage = partitions[record.partition_id]
+        partitions[record.partition_id] = changed_partition(before, record)
+        self.touched_partitions.setdefault(record.topic_id, set()).add(record.partition_id)
+
+    def remove_topic(self, record: RemoveTopicRecord) -> None:
+        self._close()
+        topic = self.topics.by_id(record.topic_id)
+        assert topic is not None, "a topic is removed that does not exist"
+        self.topics = self.topics.without(topic.id)
+        self.touched_partitions.setdefault(topic.id, set())
+        resource = (int(ResourceType.TOPIC), topic.name)
+        if self.configs.of(*resource):
+            self.configs = self.configs.without(resource)
+            self.touched_configs.add(resource)
+
+    def config(self, record: ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        self.configs = self.configs.with_value(resource, record.name, record.value)
+        self.touched_configs.add(resource)
+
+    def feature_level(self, record: FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self.features = self.features.set(record.name, record.feature_level)
+        elif record.name in self.features:
+            self.features = self.features.delete(record.name)
+        self.touched_features.add(record.name)
+
+    def register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = broker_of(record)
+        self.touched_brokers.add(record.broker_id)
+
+    def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        del self.brokers[self._broker(record.broker_id, record.broker_epoch).id]
+
+    def fence_broker(self, record: FenceBrokerRecord) -> None:
+        self.brokers[record.id] = replace(self._broker(record.id, record.epoch), fenced=True)
+
+    def unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+        self.brokers[record.id] = replace(self._broker(record.id, record.epoch), fenced=False)
+
+    def change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch)
+        self.brokers[broker.id] = changed_broker(broker, record)
+
+    def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
+        broker: BrokerImage | None = self.brokers.get(broker_id)
+        assert broker is not None, "a record about a broker that is not registered"
+        assert broker.epoch == epoch, "a record about another registration of a broker"
+        self.touched_brokers.add(broker_id)
+        return broker
+
+    def register_controller(self, record: RegisterControllerRecord) -> None:
+        controller = controller_of(record)
+        self.controllers = self.controllers.set(controller.id, controller)
+
+    def producer_id_block(self, record: ProducerIdsRecord) -> None:
+        self.producer_ids = ProducerIdsImage(record.next_producer_id)
+
+    def no_op(self, record: NoOpRecord) -> None:
+        """Nothing happened, at a new offset."""
+
+    def finish(self, position: tuple[int, int]) -> ClusterDelta:
+        self._close()
+        image = ClusterImage(
+            features=self.features,
+            brokers=self.brokers.finish(),
+            controllers=self.controllers,
+            topics=self.topics,
+            configs=self.configs,
+            producer_ids=self.producer_ids,
+            position=position,
+        )
+        created, changed, deleted = _topic_changes(self.before, image, self.touched_partitions)
+        return ClusterDelta(
+            before=self.before,
+            image=image,
+            created_topics=created,
+            changed_topics=changed,
+            deleted_topics=deleted,
+            changed_configs=frozenset(self.touched_configs),
+            changed_brokers=frozenset(self.touched_brokers),
+            changed_features=frozenset(self.touched_features),
+        )
+
+
+_Apply = Callable[[_Replay, Any], None]
+
+APPLY: dict[type[Any], _Apply] = {
+    RegisterBrokerRecord: _Replay.register_broker,
+    UnregisterBrokerRecord: _Replay.unregister_broker,
+    FenceBrokerRecord: _Replay.fence_broker,
+    UnfenceBrokerRecord: _Replay.unfence_broker,
+    BrokerRegistrationChangeRecord: _Replay.change_broker,
+    TopicRecord: _Replay.topic,
+    PartitionRecord: _Replay.partition,
+    PartitionChangeRecord: _Replay.partition_change,
+    RemoveTopicRecord: _Replay.remove_topic,
+    ConfigRecord: _Replay.config,
+    FeatureLevelRecord: _Replay.feature_level,
+    ProducerIdsRecord: _Replay.producer_id_block,
+    RegisterControllerRecord: _Replay.register_controller,
+    NoOpRecord: _Replay.no_op,
+}
+
+
+def replay(
+    image: ClusterImage, records: Iterable[Record], *, offset: int, epoch: int
+) -> ClusterDelta:
+    """Apply records; `offset` and `epoch` are those of the last one."""
+    state = _Replay(image)
+    for record in records:
+        APPLY[type(record)](state, record)
+    return state.finish((offset, epoch))
+
+
+def delta_between(old: ClusterImage, new: ClusterImage) -> ClusterDelta:
+    """Compare two images: what a snapshot changed. What `new` lacks is deleted."""
+    touched: dict[Uuid, set[int]] = {topic.id: set() for topic in old.topics}
+    for topic in new.topics:
+        before = old.topics.by_id(topic.id)
+        known: Map[int, PartitionImage] = Map() if before is None else before.partitions
+        touched[topic.id] = {
+            number
+            for number, partition in topic.partitions.items()
+            if partition != known.get(number)
+        }
+    created, changed, deleted = _topic_changes(old, new, touched)
+    resources = {*old.configs.resources(), *new.configs.resources()}
+    return ClusterDelta(
+        before=old,
+        image=new,
+        created_topics=created,
+        changed_topics={key: change for key, change in changed.items() if change.partitions},
+        deleted_topics=deleted,
+        changed_configs=frozenset(
+            each for each in resources if old.configs.of(*each) != new.configs.of(*each)
+        ),
+        changed_brokers=_different(old.brokers, new.brokers),
+        changed_features=_different(old.features, new.features),
+    )
+
+
+def _different(old: Mapping[Any, object], new: Mapping[Any, object]) -> frozenset[Any]:
+    return frozenset(key for key in {*old, *new} if old.get(key) != new.get(key))
+
+
+def _topic_changes(
+    old: ClusterImage, new: ClusterImage, touched: Mapping[Uuid, set[int]]
+) -> tuple[dict[Uuid, TopicImage], dict[Uuid, TopicChange], dict[Uuid, TopicImage]]:
+    """Sort touched topics into created, changed and deleted ones, each in order of names."""
+    created: list[TopicImage] = []
+    changed: list[TopicChange] = []
+    deleted: list[TopicImage] = []
+    for topic_id, partitions in touched.items():
+        before, after = old.topics.by_id(topic_id), new.topics.by_id(topic_id)
+        if before is None and after is not None:
+            created.append(after)
+        elif before is not None and after is None:
+            deleted.append(before)
+        elif before is not None and after is not None:
+            changed.append(TopicChange(before, after, tuple(sorted(partitions))))
+    return (
+        {topic.id: topic for topic in sorted(created, key=_by_name)},
+        {change.new.id: change for change in sorted(changed, key=lambda each: each.new.name)},
+        {topic.id: topic for topic in sorted(deleted, key=_by_name)},
+    )
+
+
+def _by_name(topic: TopicImage) -> tuple[str, Uuid]:
+    return topic.name, topic.id

@@ -1,0 +1,132 @@
+"""The facts of a cluster's metadata log: one record type a fact, in Kafka's ids and schemas.
+
+A record's frame is three unsigned varints (frame version 1, type, version), then its body, so
+Kafka's dump tool reads the log. Types that Kafka has and Ottla never writes (ACLs, quotas, SCRAM
+credentials, delegation tokens, transactions, ZooKeeper migration) are refused when they are read:
+a node that skipped a fact would serve a state that the log does not say.
+Source: MetadataRecordSerde, AbstractApiMessageSerde; KIP-631.
+"""
+
+from typing import Any, Final
+
+from ottla.metadata.records.brokers import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.metadata.records.configs import ConfigRecord
+from ottla.metadata.records.controllers import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
+from ottla.metadata.records.features import FeatureLevelRecord
+from ottla.metadata.records.no_op import NoOpRecord
+from ottla.metadata.records.producer_ids import ProducerIdsRecord
+from ottla.metadata.records.topics import (
+    LEADER_UNCHANGED,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.wire.codec import decode, encode
+from ottla.wire.errors import WireError
+from ottla.wire.primitives import decode_uvarint, encode_uvarint
+from ottla.wire.schema import spec_of
+
+Record = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | NoOpRecord
+    | RegisterControllerRecord
+)
+
+FRAME_VERSION: Final = 1
+
+RECORD_TYPES: Final[tuple[type[Any], ...]] = Record.__args__
+
+
+def _type_id(cls: type[Any]) -> int:
+    key = spec_of(cls).key
+    assert key is not None
+    return key
+
+
+TYPES_BY_ID: Final[dict[int, type[Any]]] = {_type_id(cls): cls for cls in RECORD_TYPES}
+assert len(TYPES_BY_ID) == len(RECORD_TYPES)
+
+
+def _prefix(cls: type[Any]) -> tuple[bytes, int]:
+    """Return the frame that opens every record of a class, and the version written: the newest."""
+    version = spec_of(cls).versions.last
+    head = (FRAME_VERSION, _type_id(cls), version)
+    return b"".join(encode_uvarint(number) for number in head), version
+
+
+_PREFIXES: Final = {cls: _prefix(cls) for cls in RECORD_TYPES}
+
+
+def encode_record(record: Record) -> bytes:
+    """Return a record's frame and body, as the value of a record of the metadata log."""
+    prefix, version = _PREFIXES[type(record)]
+    return prefix + encode(record, version)
+
+
+def decode_record(data: bytes | bytearray | memoryview) -> Record:
+    """Return the record in `data`; raise WireError where it is not one that Ottla knows."""
+    frame_version, position = decode_uvarint(data, 0)
+    if frame_version != FRAME_VERSION:
+        raise WireError(f"metadata record of frame version {frame_version}, expected 1")
+    type_id, position = decode_uvarint(data, position)
+    version, position = decode_uvarint(data, position)
+    cls = TYPES_BY_ID.get(type_id)
+    if cls is None:
+        raise WireError(f"metadata record of type {type_id}, which Ottla does not support")
+    if version not in spec_of(cls).versions:
+        raise WireError(f"{cls.__name__} of version {version}, which Ottla does not know")
+    record: Record = decode(cls, memoryview(data)[position:], version)
+    return record
+
+
+__all__ = [
+    "FRAME_VERSION",
+    "LEADER_UNCHANGED",
+    "RECORD_TYPES",
+    "TYPES_BY_ID",
+    "BrokerEndpoint",
+    "BrokerFeature",
+    "BrokerRegistrationChangeRecord",
+    "ConfigRecord",
+    "ControllerEndpoint",
+    "ControllerFeature",
+    "FeatureLevelRecord",
+    "FenceBrokerRecord",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "Record",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "RemoveTopicRecord",
+    "TopicRecord",
+    "UnfenceBrokerRecord",
+    "UnregisterBrokerRecord",
+    "decode_record",
+    "encode_record",
+]

@@ -11,10 +11,10 @@ class BrokerHeartbeatRequest:
     current_metadata_offset: int = field(INT64)
     want_fence: bool = field(BOOL)
     want_shut_down: bool = field(BOOL)
-    offline_log_dirs: tuple[Uuid, ...] = field(
-        array(UUID), versions="1+", tag=0, tagged="2+", default=()
+    offline_log_dirs: tuple[Uuid, ...] = field(array(UUID), versions="1+", tag=0, default=())
+    cordoned_log_dirs: tuple[Uuid, ...] | None = field(
+        array(UUID), versions="2+", nullable="2+", tag=1, default=None
     )
-    cordoned_log_dirs: tuple[Uuid, ...] = field(array(UUID), versions="2+", tag=1, default=())
 
 
 @message(key=63, versions="0-2", flexible="0+")

@@ -15,7 +15,7 @@ class OffsetCommitRequestPartition:
 
 @struct_of
 class OffsetCommitRequestTopic:
-    name: str = field(STRING, default="")
+    name: str = field(STRING, versions="0-9", default="", ignorable=True)
     topic_id: Uuid = field(UUID, versions="10+", default=NO_UUID, ignorable=True)
     partitions: tuple[OffsetCommitRequestPartition, ...] = field(
         array(OffsetCommitRequestPartition)
@@ -40,7 +40,7 @@ class OffsetCommitResponsePartition:
 
 @struct_of
 class OffsetCommitResponseTopic:
-    name: str = field(STRING, default="")
+    name: str = field(STRING, versions="0-9", default="", ignorable=True)
     topic_id: Uuid = field(UUID, versions="10+", default=NO_UUID, ignorable=True)
     partitions: tuple[OffsetCommitResponsePartition, ...] = field(
         array(OffsetCommitResponsePartition)

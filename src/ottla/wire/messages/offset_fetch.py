@@ -23,7 +23,7 @@ class OffsetFetchRequestTopic:
 
 @struct_of
 class OffsetFetchRequestTopics:
-    name: str = field(STRING, default="")
+    name: str = field(STRING, versions="8-9", default="", ignorable=True)
     topic_id: Uuid = field(UUID, versions="10+", default=NO_UUID, ignorable=True)
     partition_indexes: tuple[int, ...] = field(array(INT32))
 
@@ -80,7 +80,7 @@ class OffsetFetchResponsePartitions:
 
 @struct_of
 class OffsetFetchResponseTopics:
-    name: str = field(STRING, default="")
+    name: str = field(STRING, versions="8-9", default="", ignorable=True)
     topic_id: Uuid = field(UUID, versions="10+", default=NO_UUID, ignorable=True)
     partitions: tuple[OffsetFetchResponsePartitions, ...] = field(
         array(OffsetFetchResponsePartitions)

@@ -26,7 +26,7 @@ class PartitionProduceData:
 
 @struct_of
 class TopicProduceData:
-    name: str = field(STRING, default="")
+    name: str = field(STRING, versions="0-12", default="", ignorable=True)
     topic_id: Uuid = field(UUID, versions="13+", default=NO_UUID, ignorable=True)
     partition_data: tuple[PartitionProduceData, ...] = field(array(PartitionProduceData))
 
@@ -71,7 +71,7 @@ class PartitionProduceResponse:
 
 @struct_of
 class TopicProduceResponse:
-    name: str = field(STRING, default="")
+    name: str = field(STRING, versions="0-12", default="", ignorable=True)
     topic_id: Uuid = field(UUID, versions="13+", default=NO_UUID, ignorable=True)
     partition_responses: tuple[PartitionProduceResponse, ...] = field(
         array(PartitionProduceResponse)

@@ -68,5 +68,5 @@ class VoteResponse:
     error_code: int = field(INT16)
     topics: tuple[ResponseTopicData, ...] = field(array(ResponseTopicData))
     node_endpoints: tuple[NodeEndpoint, ...] = field(
-        array(NodeEndpoint), versions="1+", tag=0, tagged="2+", default=()
+        array(NodeEndpoint), versions="1+", tag=0, default=()
     )

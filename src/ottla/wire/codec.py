@@ -5,10 +5,11 @@ Encoding fails with EncodeError (our bug), decoding with WireError (the peer's b
 """
 
 import struct
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ottla.wire.compile_decode import Decoder, compile_decoder
-from ottla.wire.compile_encode import Encoder, chunk_size, compile_encoder
+from ottla.wire.compile_encode import Cut, Encoder, compile_encoder
 from ottla.wire.errors import EncodeError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Array, Chunk, Records, StructSpec, spec_of
@@ -16,8 +17,11 @@ from ottla.wire.schema import Array, Chunk, Records, StructSpec, spec_of
 T = TypeVar("T")
 
 _ENCODERS: dict[tuple[type, int], Encoder] = {}
-_DECODERS: dict[tuple[type, int], Decoder] = {}
-_HOLDS_RECORDS: dict[type, bool] = {}
+_Kind = Callable[[Buffer], bytes | memoryview]
+
+_DECODERS: dict[tuple[type, int], tuple[Decoder, _Kind]] = {}
+"""With each, what to read from. Indexing bytes is faster than indexing a view, which is only
+taken where RECORDS must not be copied."""
 
 
 def encode(message: object, version: int) -> bytes:
@@ -31,17 +35,18 @@ def encode(message: object, version: int) -> bytes:
 
 def encode_chunks(message: object, version: int) -> list[Chunk]:
     """Return the message as a list of chunks to send in order, RECORDS chunks uncopied."""
-    return gather(*encode_parts(message, version))
+    chunks, _ = gather(*encode_parts(message, version))
+    return chunks
 
 
-def encode_parts(message: object, version: int) -> tuple[list[Any], list[int]]:
-    """Return the message's parts, and the indexes of those that belong to RECORDS values."""
+def encode_parts(message: object, version: int) -> tuple[list[Any], list[Cut]]:
+    """Return the message's parts, and which of them are chunks of RECORDS values."""
     cls = type(message)
     encoder = _ENCODERS.get((cls, version))
     if encoder is None:
         encoder = _ENCODERS[cls, version] = compile_encoder(cls, version)
     parts: list[Any] = []
-    cuts: list[int] = []
+    cuts: list[Cut] = []
     try:
         encoder(message, parts, cuts)
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
@@ -49,19 +54,26 @@ def encode_parts(message: object, version: int) -> tuple[list[Any], list[int]]:
     return parts, cuts
 
 
-def gather(parts: list[Any], cuts: list[int]) -> list[Chunk]:
-    """Join what lies between the cuts, and leave the parts at the cuts as they are."""
+def gather(parts: list[Any], cuts: list[Cut]) -> tuple[list[Chunk], int]:
+    """Join what lies between the cuts, leave the parts at the cuts; return them and their size.
+
+    The first chunk is always of bytes, maybe none.
+    """
     chunks: list[Chunk] = []
-    start = 0
-    for cut in cuts:
-        if cut > start:
-            chunks.append(b"".join(parts[start:cut]))
-        if chunk_size(parts[cut]):
-            chunks.append(parts[cut])
+    total = start = 0
+    for cut, size in cuts:
+        if cut > start or not chunks:
+            joined = b"".join(parts[start:cut])
+            chunks.append(joined)
+            total += len(joined)
+        chunks.append(parts[cut])
+        total += size
         start = cut + 1
     if start < len(parts) or not chunks:
-        chunks.append(b"".join(parts[start:]))
-    return chunks
+        joined = b"".join(parts[start:])
+        chunks.append(joined)
+        total += len(joined)
+    return chunks, total
 
 
 def decode(cls: type[T], buffer: Buffer, version: int, offset: int = 0) -> T:
@@ -70,13 +82,13 @@ def decode(cls: type[T], buffer: Buffer, version: int, offset: int = 0) -> T:
     RECORDS values are views of `buffer`, so it must stay unchanged while they are used; all else
     is copied. Raises WireError whatever is wrong with the bytes.
     """
-    decoder = _DECODERS.get((cls, version))
-    if decoder is None:
-        decoder = _DECODERS[cls, version] = compile_decoder(cls, version)
-        _HOLDS_RECORDS.setdefault(cls, holds_records(spec_of(cls)))
-    # Indexing bytes is faster than indexing a view; only RECORDS are worth not copying.
-    data = memoryview(buffer) if _HOLDS_RECORDS[cls] else bytes(buffer)
+    known = _DECODERS.get((cls, version))
+    if known is None:
+        view: _Kind = memoryview if holds_records(spec_of(cls)) else bytes
+        known = _DECODERS[cls, version] = (compile_decoder(cls, version), view)
+    decoder, kind = known
     try:
+        data = kind(buffer)
         made, position = decoder(data, offset)
     except (struct.error, IndexError):
         raise WireError(f"{cls.__name__} version {version} ends too early") from None
@@ -85,7 +97,8 @@ def decode(cls: type[T], buffer: Buffer, version: int, offset: int = 0) -> T:
     if position != len(data):
         extra = len(data) - position
         raise WireError(f"{cls.__name__} version {version} is followed by {extra} bytes too many")
-    return cast(T, made)
+    message: T = made
+    return message
 
 
 def records_view(records: Records | None) -> memoryview:

@@ -1,8 +1,8 @@
 """Compiles a declared class and a version into a function that encodes it.
 
 The function made is `encode(o, parts, cuts)`: it appends byte strings to `parts`, which the
-caller joins, and for a RECORDS value the caller's own chunks, uncopied, noting their indexes in
-`cuts`. For a struct of two integers and a string, version flexible, the source made is:
+caller joins, and for a RECORDS value the caller's own chunks, uncopied, noting in `cuts` where
+they are. For a struct of two integers and a string, version flexible, the source made is:
 
     def encode(o, parts, cuts):
         w = parts.append
@@ -25,7 +25,10 @@ from ottla.wire.primitives import ONE_BYTE, encode_uvarint
 from ottla.wire.schema import STRING, Array, FieldSpec, Primitive, StructSpec, WireType, spec_of
 from ottla.wire.source import RUNS_TABLED, Source, check_version, fields_in
 
-Encoder = Callable[[Any, list[Any], list[int]], None]
+Cut = tuple[int, int]
+"""Where in the parts a chunk of a RECORDS value is, and its size."""
+
+Encoder = Callable[[Any, list[Any], list[Cut]], None]
 
 _COMPACT_NULL = b"\x00"
 _RUNS: dict[tuple[str, str], tuple[Callable[..., bytes], ...]] = {}
@@ -45,22 +48,25 @@ def lacking(owner: str, name: str, version: int, value: object) -> EncodeError:
 
 def chunk_size(chunk: Any) -> int:
     """Return the bytes that a chunk of a RECORDS value stands for."""
-    if isinstance(chunk, bytes | bytearray):
+    kind = type(chunk)
+    if kind is bytes or kind is bytearray:
         return len(chunk)
-    if isinstance(chunk, memoryview):
-        return chunk.nbytes
-    size: int = chunk.length
+    size: int = chunk.nbytes if kind is memoryview else chunk.length
     return size
 
 
-def put_records(value: Any, parts: list[Any], cuts: list[int], flexible: bool) -> None:
+def put_records(value: Any, parts: list[Any], cuts: list[Cut], flexible: bool) -> None:
     """Append a RECORDS value that is not null: its size, then its chunks as they are."""
-    chunks = (value,) if isinstance(value, bytes | bytearray | memoryview) else value
-    size = sum(map(chunk_size, chunks))
+    kind = type(value)
+    if kind is bytes or kind is bytearray or kind is memoryview:
+        value = (value,)
+    sizes = [chunk_size(chunk) for chunk in value]
+    size = sum(sizes)
     parts.append(encode_uvarint(size + 1) if flexible else pack(">i", size))
-    for chunk in chunks:
-        cuts.append(len(parts))
-        parts.append(chunk)
+    for chunk, size in zip(value, sizes, strict=True):
+        if size:
+            cuts.append((len(parts), size))
+            parts.append(chunk)
 
 
 def _run_packers(prefix: str, code: str) -> tuple[Callable[..., bytes], ...]:

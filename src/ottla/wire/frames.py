@@ -7,28 +7,28 @@ Source: RequestHeader.json, ResponseHeader.json; ApiMessageType; KIP-482.
 """
 
 import struct
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.wire.codec import decode, encode_parts, gather
 from ottla.wire.compile_decode import skip_tags
-from ottla.wire.compile_encode import chunk_size
 from ottla.wire.errors import EncodeError, UnsupportedVersionError, WireError
 from ottla.wire.primitives import Buffer
-from ottla.wire.registry import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN
+from ottla.wire.registry import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, ApiInfo
 from ottla.wire.schema import Chunk, is_flexible, spec_of
 
 T = TypeVar("T")
 
 _FIXED = struct.Struct(">hhi")
-_FIXED_AND_CLIENT = struct.Struct(">hhih")
+_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
-    """Who asks what: `client_id` is None where the client did not say."""
+class RequestHeader(NamedTuple):
+    """Who asks what: `client_id` is None where the client did not say.
+
+    A tuple, because one is made for every request and a frozen dataclass takes thrice as long.
+    """
 
     api_key: int
     api_version: int
@@ -36,11 +36,22 @@ class RequestHeader:
     client_id: str | None
 
 
-def request_header_version(api_key: int, api_version: int) -> int:
-    """Return 0, 1 or 2. The key and version must be known."""
+def _request_header_version(api: ApiInfo, api_key: int, api_version: int) -> int:
     if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
         return 0
-    return 2 if APIS[api_key].is_flexible(api_version) else 1
+    return 2 if api.is_flexible(api_version) else 1
+
+
+_REQUEST_HEADERS: Final[dict[tuple[int, int], int]] = {
+    (key, version): _request_header_version(api, key, version)
+    for key, api in APIS.items()
+    for version in range(api.first, api.last + 1)
+}
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """Return 0, 1 or 2; KeyError where the key or version is unknown."""
+    return _REQUEST_HEADERS[api_key, api_version]
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
@@ -56,27 +67,17 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     Returns it with the body's offset. Raises UnsupportedVersionError where the key or version is
     unknown, so that the rest of the header cannot be read, else WireError.
     """
-    try:
-        api_key, api_version, correlation_id, size = _FIXED_AND_CLIENT.unpack_from(buffer)
-    except struct.error:
-        return _decode_shortest(buffer)
-    api = APIS.get(api_key)
-    if api is None or not api.first <= api_version <= api.last:
+    if len(buffer) < _FIXED.size:
+        raise WireError(f"a request of {len(buffer)} bytes has no header")
+    api_key, api_version, correlation_id = _FIXED.unpack_from(buffer)
+    header_version = _REQUEST_HEADERS.get((api_key, api_version))
+    if header_version is None:
         raise UnsupportedVersionError(api_key, api_version, correlation_id)
-    if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
-        return RequestHeader(api_key, api_version, correlation_id, None), _FIXED.size
-    position = _FIXED_AND_CLIENT.size
+    position = _FIXED.size
     client_id = None
-    if size >= 0:
-        stop = position + size
-        if stop > len(buffer):
-            raise WireError("the client id is longer than the request")
-        try:
-            client_id = str(buffer[position:stop], "utf-8")
-        except UnicodeDecodeError as error:
-            raise WireError(f"client id: {error}") from None
-        position = stop
-    if api.is_flexible(api_version):
+    if header_version:
+        client_id, position = _decode_client_id(buffer, position)
+    if header_version == 2:
         if position >= len(buffer):
             raise WireError("the request ends within its header")
         count = buffer[position]
@@ -86,17 +87,21 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
-def _decode_shortest(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Read a request of 8 or 9 bytes: the one whose header has no client id, or an unknown one."""
-    if len(buffer) < _FIXED.size:
-        raise WireError(f"a request of {len(buffer)} bytes has no header")
-    api_key, api_version, correlation_id = _FIXED.unpack_from(buffer)
-    api = APIS.get(api_key)
-    if api is None or not api.first <= api_version <= api.last:
-        raise UnsupportedVersionError(api_key, api_version, correlation_id)
-    if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
-        return RequestHeader(api_key, api_version, correlation_id, None), _FIXED.size
-    raise WireError(f"a request of {len(buffer)} bytes has no whole header")
+def _decode_client_id(buffer: Buffer, position: int) -> tuple[str | None, int]:
+    """Read the nullable string that is not compact even in header v2 (KIP-482)."""
+    start = position + 2
+    if start > len(buffer):
+        raise WireError("the request ends within its header")
+    (size,) = _INT16.unpack_from(buffer, position)
+    if size < 0:
+        return None, start
+    stop = start + size
+    if stop > len(buffer):
+        raise WireError("the client id is longer than the request")
+    try:
+        return str(buffer[start:stop], "utf-8"), stop
+    except UnicodeDecodeError as error:
+        raise WireError(f"client id: {error}") from None
 
 
 def encode_request(
@@ -122,7 +127,7 @@ def encode_request_header(header: RequestHeader) -> bytes:
     name = b"" if header.client_id is None else header.client_id.encode()
     size = -1 if header.client_id is None else len(name)
     tags = b"\x00" if header_version == 2 else b""
-    return fixed + struct.pack(">h", size) + name + tags
+    return fixed + _INT16.pack(size) + name + tags
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> list[Chunk]:
@@ -133,16 +138,10 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
     api_key = _key_of(message)
     parts, cuts = encode_parts(message, version)
     tags = b"\x00" if response_header_version(api_key, version) else b""
-    if not cuts:
-        body = b"".join(parts)
-        size = len(body) + len(tags) + 4
-        return [_SIZE_AND_CORRELATION.pack(size, correlation_id) + tags + body]
-    chunks = gather(parts, cuts)
-    size = sum(map(chunk_size, chunks)) + len(tags) + 4
-    head = _SIZE_AND_CORRELATION.pack(size, correlation_id) + tags
+    chunks, size = gather(parts, cuts)
     first = chunks[0]
-    assert isinstance(first, bytes), "a message never starts with records"
-    chunks[0] = head + first
+    assert isinstance(first, bytes)
+    chunks[0] = _SIZE_AND_CORRELATION.pack(size + len(tags) + 4, correlation_id) + tags + first
     return chunks
 
 

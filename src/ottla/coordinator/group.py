@@ -1,0 +1,330 @@
+"""A classic group: its members, its generation and what waits for them.
+
+All that can be said without time, log or timers; the rules of joining and of rebalancing are in
+`joining` and `rebalancing`. Members stay in the order in which they joined, so that whatever is
+chosen among them (a leader, a protocol with equal votes) replays exactly.
+
+Source: Kafka's ClassicGroup.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending
+from ottla.base.timers import Timer
+from ottla.coordinator.group_states import NAMES, Event, State, next_state
+from ottla.coordinator.member import Member
+from ottla.coordinator.outbox import Outbox
+from ottla.coordinator.subscription import CONSUMER_PROTOCOL, subscribed_topics
+from ottla.coordinator.values import (
+    NO_MEMBER,
+    GroupView,
+    JoinAnswer,
+    JoinedMember,
+    Protocols,
+    SyncAnswer,
+)
+
+
+class Group:
+    """A classic group, or a "simple" one that only keeps offsets (no protocol type, no member).
+
+    Fields: `since_ms`: wall clock of the last transition; None where no record told it.
+            `pending_members`: ids given out but not yet joined with (KIP-394), with the timer
+            that forgets each.
+            `unsynced`: members of this generation that have not sent SyncGroup.
+            `subscribed_topics`: of all members; None where they cannot be known.
+            `joined_meanwhile`: a member came during the initial rebalance delay.
+    """
+
+    def __init__(self, group_id: str, outbox: Outbox) -> None:
+        self.group_id = group_id
+        self._outbox = outbox
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.since_ms: int | None = None
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: dict[str, Timer] = {}
+        self.unsynced: set[str] = set()
+        self.subscribed_topics: frozenset[str] | None = None
+        self.joined_meanwhile = False
+        self.join_timer: Timer | None = None
+        self.sync_timer: Timer | None = None
+        self._joining_count = 0
+        self._support: Counter[str] = Counter()
+
+    # --- state ------------------------------------------------------------------------------
+
+    def become(self, event: Event, now_ms: int) -> None:
+        """Take the transition; asking for an illegal one is a bug of the caller."""
+        state = next_state(self.state, event)
+        assert state is not None, f"{event} of a group in state {self.state}"
+        self.previous_state, self.state = self.state, state
+        self.since_ms = now_ms
+
+    def can(self, event: Event) -> bool:
+        """Tell whether the event is legal now."""
+        return next_state(self.state, event) is not None
+
+    def start_generation(self, now_ms: int) -> None:
+        """Go on to the next generation, with the members that joined for it."""
+        self.generation += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.become(Event.ALL_JOINED if self.members else Event.NONE_JOINED, now_ms)
+        self.refresh_subscription()
+        self.unsynced = set(self.members)
+
+    def end(self, event: Event, now_ms: int) -> None:
+        """Become dead: nothing that was scheduled for the group may happen any more."""
+        self.become(event, now_ms)
+        timers = [self.join_timer, self.sync_timer, *self.pending_members.values()]
+        timers += [member.session_timer for member in self.members.values()]
+        for timer in timers:
+            if timer is not None:
+                timer.cancel()
+        self.pending_members.clear()
+
+    # --- members ----------------------------------------------------------------------------
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take in a member whose protocols the group supports; the first says their type."""
+        assert member.member_id not in self.members
+        if not self.members:
+            self.protocol_type = protocol_type
+        assert self.protocol_type == protocol_type
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_support(member, 1)
+        if (timer := self.pending_members.pop(member.member_id, None)) is not None:
+            timer.cancel()
+
+    def remove(self, member_id: str) -> Member | None:
+        """Drop a member, its parked requests answered UNKNOWN_MEMBER_ID, its timers cancelled.
+
+        A client that is still there joins again on that answer. The oldest of the remaining
+        members leads where the leader went.
+        """
+        if (timer := self.pending_members.pop(member_id, None)) is not None:
+            timer.cancel()
+        self.unsynced.discard(member_id)
+        member = self.members.get(member_id)
+        if member is None:
+            return None
+        self.answer_join(member, JoinAnswer(error=Error.UNKNOWN_MEMBER_ID))
+        self.answer_sync(member, SyncAnswer(error=Error.UNKNOWN_MEMBER_ID))
+        del self.members[member_id]
+        self._count_support(member, -1)
+        if member.instance_id is not None:
+            del self.static_members[member.instance_id]
+        if member.session_timer is not None:
+            member.session_timer.cancel()
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: Member, member_id: str) -> Member:
+        """Give a static member another id; requests parked under the old one are fenced."""
+        assert member.instance_id is not None
+        self.answer_join(
+            member, JoinAnswer(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
+        )
+        self.answer_sync(member, SyncAnswer(error=Error.FENCED_INSTANCE_ID))
+        if member.session_timer is not None:
+            member.session_timer.cancel()
+        renamed = member.renamed(member_id)
+        self.members = {
+            each.member_id: each
+            for each in (renamed if old is member else old for old in self.members.values())
+        }
+        self.static_members[member.instance_id] = member_id
+        if self.leader_id == member.member_id:
+            self.leader_id = member_id
+        if member.member_id in self.unsynced:
+            self.unsynced.discard(member.member_id)
+            self.unsynced.add(member_id)
+        return renamed
+
+    def update(
+        self,
+        member: Member,
+        protocols: Protocols,
+        *,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Take what a joining member says of itself now."""
+        self._count_support(member, -1)
+        member.protocols = protocols
+        self._count_support(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Error:
+        """Say whether this is a member, and the current one of its instance id (KIP-345)."""
+        if instance_id is not None:
+            holder = self.static_members.get(instance_id)
+            if holder is None:
+                return Error.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return Error.FENCED_INSTANCE_ID
+        return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
+
+    # --- parked requests --------------------------------------------------------------------
+
+    def park_join(self, member: Member, answer: Pending[JoinAnswer]) -> None:
+        """Keep a join until the generation begins.
+
+        An older one of the same member is a request that its client gave up: its connection
+        must not stay blocked behind it.
+        """
+        self.answer_join(member, JoinAnswer(error=Error.REBALANCE_IN_PROGRESS))
+        member.joining = answer
+        self._joining_count += 1
+
+    def answer_join(self, member: Member, answer: JoinAnswer) -> bool:
+        """Answer the member's parked join, if it has one."""
+        parked, member.joining = member.joining, None
+        if parked is None:
+            return False
+        self._joining_count -= 1
+        self._outbox.post(parked, answer)
+        return True
+
+    def park_sync(self, member: Member, answer: Pending[SyncAnswer]) -> None:
+        """Keep a sync until the leader has assigned; an older one is answered, as with joins."""
+        self.answer_sync(member, SyncAnswer(error=Error.REBALANCE_IN_PROGRESS))
+        member.syncing = answer
+
+    def answer_sync(self, member: Member, answer: SyncAnswer) -> bool:
+        """Answer the member's parked sync, if it has one."""
+        parked, member.syncing = member.syncing, None
+        if parked is None:
+            return False
+        self._outbox.post(parked, answer)
+        return True
+
+    @property
+    def joining_count(self) -> int:
+        """How many members wait for the next generation."""
+        return self._joining_count
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is missing for the next generation."""
+        return self._joining_count == len(self.members) and not self.pending_members
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is among those who joined; False where nobody did."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].joining is not None:
+            return True
+        joined = next((each for each in self.members.values() if each.joining is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined.member_id
+        return True
+
+    def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinAnswer:
+        """Tell a member of the current generation; the leader is told of all members."""
+        assert self.protocol_name is not None
+        members: tuple[JoinedMember, ...] = ()
+        if self.leader_id == member_id:
+            members = tuple(each.joined(self.protocol_name) for each in self.members.values())
+        return JoinAnswer(
+            member_id=member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id or NO_MEMBER,
+            skip_assignment=skip_assignment,
+            members=members,
+        )
+
+    def sync_answer(self, member: Member) -> SyncAnswer:
+        """Tell a member its assignment."""
+        return SyncAnswer(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
+    # --- protocols --------------------------------------------------------------------------
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Tell whether a member with these protocols could join with those that are there."""
+        if self.state is State.EMPTY:
+            return protocol_type != "" and any(True for _ in names)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self._support[name] == everyone for name in names
+        )
+
+    def select_protocol(self) -> str:
+        """Return the protocol that most members prefer among those that all support."""
+        everyone = len(self.members)
+        candidates = {name for name, count in self._support.items() if count == everyone}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def _count_support(self, member: Member, step: int) -> None:
+        for name, _ in member.protocols:
+            self._support[name] += step
+            if not self._support[name]:
+                del self._support[name]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the slowest member may take to join again."""
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    # --- subscriptions ----------------------------------------------------------------------
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether the members are consumers, whose subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    def refresh_subscription(self) -> None:
+        """Read anew which topics the members subscribe to, under the selected protocol."""
+        self.subscribed_topics = None
+        if not self.is_consumer_group:
+            return
+        topics: frozenset[str] = frozenset()
+        for member in self.members.values():
+            assert self.protocol_name is not None
+            subscribed = subscribed_topics(member.metadata(self.protocol_name))
+            if subscribed is None:
+                return
+            topics |= subscribed
+        self.subscribed_topics = topics
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Tell whether a member reads the topic; for all one knows, where that is unreadable."""
+        if self.subscribed_topics is None:
+            return self.is_consumer_group
+        return topic in self.subscribed_topics
+
+    # --- views ------------------------------------------------------------------------------
+
+    def view(self) -> GroupView:
+        """Return what DescribeGroups shows: metadata and protocol only while stable."""
+        stable = self.state is State.STABLE
+        shown = self.protocol_name if stable else None
+        return GroupView(
+            group_id=self.group_id,
+            state=NAMES[self.state],
+            protocol_type=self.protocol_type or "",
+            protocol_name=shown or "",
+            members=tuple(member.view(shown) for member in self.members.values()),
+        )

@@ -1,0 +1,174 @@
+"""A shard's groups as a whole: looking at them, deleting them, expiring them, giving them up.
+
+Source: Kafka's GroupMetadataManager, GroupCoordinatorShard; KIP-211 (when offsets expire),
+KIP-518 and KIP-848 (filters of ListGroups).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending, completed
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_states import NAMES, Event, State
+from ottla.coordinator.offset_store import CommittedOffset, has_expiry
+from ottla.coordinator.rebalancing import prepare, touch
+from ottla.coordinator.records import Fact, GroupFact, OffsetFact
+from ottla.coordinator.shard import Shard
+from ottla.coordinator.values import GroupView, JoinAnswer, SyncAnswer
+
+TOMBSTONES_PER_WRITE = 1_000
+"""Expiry and topic deletion can concern any number of offsets; a batch is kept this small."""
+
+CLASSIC = "classic"
+"""The type of every group here, as ListGroups says it."""
+
+
+# --- looking --------------------------------------------------------------------------------
+
+
+def describe(shard: Shard, group_id: str) -> GroupView | None:
+    """Return what DescribeGroups shows; None = there is no such group."""
+    group = shard.groups.get(group_id)
+    return None if group is None else group.view()
+
+
+def list_groups(shard: Shard, states: Collection[str], types: Collection[str]) -> list[GroupView]:
+    """Return the groups in one of the states and of one of the types; none given = any."""
+    wanted = {state.strip().lower() for state in states}
+    if types and CLASSIC not in {each.strip().lower() for each in types}:
+        return []
+    return [
+        group.view()
+        for _, group in sorted(shard.groups.items())
+        if not wanted or NAMES[group.state].lower() in wanted
+    ]
+
+
+# --- deleting -------------------------------------------------------------------------------
+
+
+def delete_group(shard: Shard, group_id: str) -> Pending[Error]:
+    """Delete a group without members, and its offsets."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        return completed(Error.GROUP_ID_NOT_FOUND)
+    if group.state is not State.EMPTY:
+        return completed(Error.NON_EMPTY_GROUP)
+    return _write_in_parts(shard, _tombstones(shard, group_id))
+
+
+def _tombstones(shard: Shard, group_id: str) -> list[Fact]:
+    # The group's own comes last: should the write end halfway, the group is there to be deleted.
+    gone: list[Fact] = [OffsetFact(group_id, *key, None) for key in shard.offsets.keys(group_id)]
+    gone.append(GroupFact(group_id, None))
+    return gone
+
+
+def topics_deleted(shard: Shard, topics: Collection[str]) -> Pending[Error]:
+    """Forget the offsets of topics that are no more: a new one of the name begins anew."""
+    return _write_in_parts(
+        shard,
+        [
+            OffsetFact(group_id, *key, None)
+            for group_id in sorted(set(shard.offsets.group_ids()))
+            for key in shard.offsets.keys(group_id)
+            if key[0] in topics
+        ],
+    )
+
+
+def _write_in_parts(shard: Shard, facts: Sequence[Fact]) -> Pending[Error]:
+    """Write any number of tombstones; a refused part is the last one tried."""
+    stored = completed(Error.NONE)
+    for start in range(0, len(facts), TOMBSTONES_PER_WRITE):
+        stored = shard.write(
+            fact
+            for fact in facts[start : start + TOMBSTONES_PER_WRITE]
+            # Who reads the partition may answer to a part before the next one is written.
+            if isinstance(fact, OffsetFact) or _is_empty(shard, fact.group_id)
+        )
+        if stored.done and stored.value:
+            break
+    return stored
+
+
+def _is_empty(shard: Shard, group_id: str) -> bool:
+    group = shard.groups.get(group_id)
+    return group is not None and group.state is State.EMPTY
+
+
+# --- expiring -------------------------------------------------------------------------------
+
+
+def expire(shard: Shard) -> Pending[Error]:
+    """Forget offsets beyond their retention, then groups with nothing left.
+
+    Retention counts from when a group became empty, or from the commit where the group has no
+    members of its own (a simple one) or no longer subscribes to the topic (KIP-211).
+    """
+    gone: list[Fact] = []
+    for group_id, group in sorted(shard.groups.items()):
+        expired = list(_expired(shard, group))
+        everything = len(expired) == len(shard.offsets.keys(group_id))
+        is_idle = group.state is State.EMPTY and not group.pending_members
+        if everything and is_idle and not shard.offsets.has_open_transaction(group_id):
+            gone += _tombstones(shard, group_id)
+        else:
+            gone += expired
+    return _write_in_parts(shard, gone)
+
+
+def _expired(shard: Shard, group: Group) -> Iterator[OffsetFact]:
+    since = _retention_start(group)
+    if since is None:
+        return
+    now_ms = shard.clock.now_ms()
+    for topic, partitions in sorted(shard.offsets.of_group(group.group_id).items()):
+        if group.is_subscribed(topic):
+            continue
+        for partition, offset in sorted(partitions.items()):
+            if has_expiry(offset):
+                is_over = now_ms >= offset.expire_ms
+            else:
+                is_over = now_ms - since(offset) >= shard.config.offsets_retention_ms
+            if is_over and not shard.offsets.is_pending(group.group_id, topic, partition):
+                yield OffsetFact(group.group_id, topic, partition, None)
+
+
+def _retention_start(group: Group) -> Callable[[CommittedOffset], int] | None:
+    """Return from when an offset's retention counts; None = none expires now."""
+    if group.protocol_type is None:
+        return lambda offset: offset.commit_ms
+    if group.state is State.EMPTY:
+        since_ms = group.since_ms
+        return lambda offset: offset.commit_ms if since_ms is None else since_ms
+    if group.state is State.STABLE and group.subscribed_topics is not None:
+        return lambda offset: offset.commit_ms
+    return None
+
+
+# --- beginning and ending -------------------------------------------------------------------
+
+
+def start(shard: Shard) -> None:
+    """Take up the groups that were loaded: their members have a session from now."""
+    for group in shard.groups.values():
+        for member in group.members.values():
+            touch(shard, group, member)
+        if len(group.members) > shard.config.members_max:
+            # The limit was lowered: whoever joins last is turned away.
+            prepare(shard, group)
+
+
+def unload(shard: Shard) -> None:
+    """Give the groups up: another broker leads the partition now, and clients go there."""
+    for group in shard.groups.values():
+        group.end(Event.UNLOAD, shard.clock.now_ms())
+        for member in group.members.values():
+            group.answer_join(
+                member,
+                JoinAnswer(error=Error.NOT_COORDINATOR, member_id=member.member_id),
+            )
+            group.answer_sync(member, SyncAnswer(error=Error.NOT_COORDINATOR))
+    shard.groups.clear()
+    shard.fail_waiting(Error.NOT_COORDINATOR)

@@ -1,0 +1,226 @@
+"""JoinGroup: who is let in, under which id, and whether that begins a rebalance.
+
+Source: the classic part of Kafka's GroupMetadataManager; KIP-345 (static members), KIP-394
+(member id required), KIP-814 (a static leader that comes back does not assign again).
+"""
+
+from functools import partial
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending, completed
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_states import State
+from ottla.coordinator.member import Member
+from ottla.coordinator.rebalancing import (
+    complete_if_all_joined,
+    forget_pending,
+    group_fact,
+    prepare,
+    rebalance_or_complete,
+    touch,
+)
+from ottla.coordinator.shard import Shard
+from ottla.coordinator.values import NO_MEMBER, Join, JoinAnswer
+
+
+def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
+    """Take a JoinGroup; the answer comes at once or when the generation begins."""
+    config = shard.config
+    if request.group_id == "":
+        return _refuse(Error.INVALID_GROUP_ID, request.member_id)
+    if not (
+        config.session_timeout_ms_min <= request.session_timeout_ms <= config.session_timeout_ms_max
+    ):
+        return _refuse(Error.INVALID_SESSION_TIMEOUT, request.member_id)
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.member_id != NO_MEMBER:
+            return _refuse(Error.UNKNOWN_MEMBER_ID, request.member_id)
+        group = Group(request.group_id, shard.outbox)
+    if not _has_room(shard, group, request.member_id):
+        group.remove(request.member_id)
+        complete_if_all_joined(shard, group)
+        return _refuse(Error.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+    if not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
+        return _refuse(Error.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    shard.groups[request.group_id] = group
+    if request.member_id == NO_MEMBER:
+        return _join_without_id(shard, group, request)
+    return _join_with_id(shard, group, request)
+
+
+def _refuse(error: Error, member_id: str) -> Pending[JoinAnswer]:
+    return completed(JoinAnswer(error=error, member_id=member_id))
+
+
+def _has_room(shard: Shard, group: Group, member_id: str) -> bool:
+    """Tell whether the group takes this member under `group.max.size`.
+
+    While members come in for a generation, those who already did count, not all members: a
+    group that is too large after the limit was lowered loses those who come last.
+    """
+    if group.state is State.EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING:
+        if member is not None and member.joining is not None:
+            return True
+        return group.joining_count < shard.config.members_max
+    return member is not None or len(group.members) < shard.config.members_max
+
+
+# --- new members ----------------------------------------------------------------------------
+
+
+def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnswer]:
+    if request.instance_id is not None:
+        member_id = shard.new_member_id(request.instance_id)
+        holder = group.static_members.get(request.instance_id)
+        if holder is None:
+            return _add(shard, group, request, member_id)
+        return _replace_static(shard, group, request, group.members[holder], member_id)
+    member_id = shard.new_member_id(request.client_id)
+    if not request.requires_member_id:
+        return _add(shard, group, request, member_id)
+    # A client that dies now and comes back would else leave a dead member in the rebalance.
+    group.pending_members[member_id] = shard.timers.at(
+        shard.clock.monotonic_ms() + request.session_timeout_ms,
+        partial(forget_pending, shard, group, member_id),
+    )
+    return _refuse(Error.MEMBER_ID_REQUIRED, member_id)
+
+
+def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[JoinAnswer]:
+    member = Member(
+        member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+    )
+    member.is_new = True
+    if group.state is State.PREPARING and group.previous_state is State.EMPTY:
+        group.joined_meanwhile = True
+    answer: Pending[JoinAnswer] = Pending()
+    group.add(member, request.protocol_type)
+    group.park_join(member, answer)
+    touch(shard, group, member, shard.config.new_member_join_ms)
+    rebalance_or_complete(shard, group)
+    return answer
+
+
+# --- members that have an id ----------------------------------------------------------------
+
+
+def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnswer]:
+    member_id = request.member_id
+    if member_id in group.pending_members and request.instance_id is None:
+        return _add(shard, group, request, member_id)
+    error = group.check_member(member_id, request.instance_id)
+    if error:
+        return _refuse(error, member_id)
+    member = group.members[member_id]
+    unchanged = member.protocols == request.protocols
+    match group.state:
+        case State.COMPLETING if unchanged:
+            # The answer to its join was lost: say it again.
+            return completed(group.join_answer(member_id))
+        case State.STABLE if unchanged and group.leader_id != member_id:
+            # A follower that lost its answer; the leader may well have a reason to rebalance,
+            # as a change of the topics' partitions, which its metadata does not show.
+            return completed(group.join_answer(member_id))
+        case State.PREPARING | State.COMPLETING | State.STABLE:
+            return _rejoin(shard, group, request, member)
+        case _:
+            return _refuse(Error.UNKNOWN_MEMBER_ID, member_id)
+
+
+def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinAnswer]:
+    answer: Pending[JoinAnswer] = Pending()
+    _take_over(group, member, request)
+    group.park_join(member, answer)
+    rebalance_or_complete(shard, group)
+    return answer
+
+
+def _take_over(group: Group, member: Member, request: Join) -> None:
+    group.update(
+        member,
+        request.protocols,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+    )
+
+
+# --- static members that come back ----------------------------------------------------------
+
+
+def _replace_static(
+    shard: Shard, group: Group, request: Join, old: Member, member_id: str
+) -> Pending[JoinAnswer]:
+    """Let a restarted static member take its place; who still uses the old id is fenced."""
+    answer: Pending[JoinAnswer] = Pending()
+    leader_before = group.leader_id or NO_MEMBER
+    member = group.rename(old, member_id)
+    _take_over(group, member, request)
+    group.park_join(member, answer)
+    touch(shard, group, member)
+    if group.state is State.PREPARING:
+        complete_if_all_joined(shard, group)
+    elif group.state is State.COMPLETING:
+        # The leader may have been told the old id, and would assign to that.
+        prepare(shard, group)
+    elif group.select_protocol() != group.protocol_name:
+        prepare(shard, group)
+    else:
+        _persist_replacement(shard, group, request, old, member, leader_before)
+    return answer
+
+
+def _persist_replacement(
+    shard: Shard, group: Group, request: Join, old: Member, member: Member, leader_before: str
+) -> None:
+    """Make the new id last; the generation goes on, and the member gets its assignment by sync.
+
+    A client that cannot be told to skip the assignment is told that the leader is its old id,
+    else it would assign alone and the others would never hear of it.
+    """
+    generation = group.generation
+    stored = shard.write([group_fact(group)])
+    if stored.done and stored.value:
+        group.answer_join(member, JoinAnswer(error=stored.value))
+        restored = group.rename(member, old.member_id)
+        group.update(
+            restored,
+            old.protocols,
+            rebalance_timeout_ms=old.rebalance_timeout_ms,
+            session_timeout_ms=old.session_timeout_ms,
+        )
+        touch(shard, group, restored)
+        return
+
+    def finish(error: Error) -> None:
+        if group.members.get(member.member_id) is not member or group.generation != generation:
+            return  # Its join was answered when it left or the next generation began.
+        if member.joining is None or group.state is not State.STABLE:
+            return
+        if error:
+            told = JoinAnswer(error=error)
+        elif request.can_skip_assignment:
+            told = group.join_answer(
+                member.member_id, skip_assignment=group.leader_id == member.member_id
+            )
+        else:
+            told = JoinAnswer(
+                member_id=member.member_id,
+                generation=group.generation,
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                leader=leader_before,
+            )
+        group.answer_join(member, told)
+        touch(shard, group, member)
+
+    stored.then(finish)

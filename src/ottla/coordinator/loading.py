@@ -1,0 +1,165 @@
+"""Replaying an offsets partition: the log of one leader becomes the state of the next.
+
+Batches are taken in order. Of plain records only the last of each key in a chunk is decoded:
+compaction keeps no more than that either, and a partition not compacted for long is mostly
+commits of the same few keys. Records of transactions are taken one by one, since their
+producer's marker decides about them.
+
+Source: Kafka's CoordinatorLoaderImpl and the replay methods of its coordinators.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.base.ids import NO_PRODUCER_ID
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_states import State
+from ottla.coordinator.member import Member
+from ottla.coordinator.records import (
+    NO_TIMESTAMP,
+    Fact,
+    FactKey,
+    GroupFact,
+    GroupMetadataValue,
+    OffsetFact,
+    decode_fact,
+    decode_key,
+)
+from ottla.coordinator.shard import Shard
+from ottla.records.batch import check_crc, iter_headers
+from ottla.records.compression import Buffer
+from ottla.records.control import decode_marker
+from ottla.records.record import Record, read_records
+
+
+class Replayed(NamedTuple):
+    """A fact of the log, in the order of offsets."""
+
+    fact: Fact
+    offset: int
+    producer_id: int = NO_PRODUCER_ID
+
+
+class Ended(NamedTuple):
+    """A transaction's marker."""
+
+    producer_id: int
+    committed: bool
+
+
+Step = Replayed | Ended
+
+
+class Loader:
+    """Reads a partition from its start. `position` is the offset after the last record taken.
+
+    `decode` may run in any thread, one at a time; only `apply` touches a shard.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.record_count = 0
+        self._keys: dict[bytes, FactKey | None] = {}
+
+    def decode(self, buffer: Buffer) -> list[Step]:
+        """Return what whole batches say; those before `position` are passed over.
+
+        Raises: BadRecord, or a RecordsError where the bytes are no batches.
+        """
+        steps: list[Step] = []
+        latest: dict[bytes, Record] = {}
+        for at, header in iter_headers(buffer):
+            if header.next_offset <= self.position:
+                continue
+            check_crc(buffer, at, header)
+            records = read_records(buffer, at, header)
+            self.record_count += len(records)
+            self.position = header.next_offset
+            if header.is_control or header.is_transactional:
+                self._decode_records(latest.values(), NO_PRODUCER_ID, steps)
+                latest = {}
+            if header.is_control:
+                steps += _markers(header.producer_id, records)
+            elif header.is_transactional:
+                self._decode_records(records, header.producer_id, steps)
+            else:
+                for record in records:
+                    key = record.key or b""
+                    latest.pop(key, None)  # The order is that of the last record of each key.
+                    latest[key] = record
+        self._decode_records(latest.values(), NO_PRODUCER_ID, steps)
+        return steps
+
+    def _decode_records(
+        self, records: Iterable[Record], producer_id: int, steps: list[Step]
+    ) -> None:
+        for record in records:
+            raw_key = record.key or b""
+            try:
+                key = self._keys[raw_key]
+            except KeyError:
+                key = self._keys[raw_key] = decode_key(raw_key)
+            if key is not None:
+                fact = decode_fact(key, record.value)
+                steps.append(Replayed(fact, record.offset, producer_id))
+
+
+def _markers(producer_id: int, records: Iterable[Record]) -> Iterator[Ended]:
+    for record in records:
+        if (marker := decode_marker(record)) is not None:
+            yield Ended(producer_id, marker.committed)
+
+
+def apply(shard: Shard, steps: Iterable[Step]) -> None:
+    """Replay what was decoded, in its order."""
+    offsets = shard.offsets
+    for step in steps:
+        if isinstance(step, Ended):
+            offsets.end_transaction(step.producer_id, committed=step.committed)
+        elif isinstance(step.fact, OffsetFact):
+            offsets.replay(step.fact, record_offset=step.offset, producer_id=step.producer_id)
+        else:
+            replay_group(shard, step.fact)
+
+
+def finish(shard: Shard) -> None:
+    """Make groups of those that only have offsets."""
+    for group_id in sorted(set(shard.offsets.group_ids())):
+        shard.ensure_group(group_id)
+
+
+def replay_group(shard: Shard, fact: GroupFact) -> None:
+    """Take in a group's record: stable where it has members, else empty, or gone."""
+    shard.groups.pop(fact.group_id, None)
+    if fact.value is not None:
+        shard.groups[fact.group_id] = _loaded(shard, fact.group_id, fact.value)
+
+
+def _loaded(shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
+    group = Group(group_id, shard.outbox)
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.generation = value.generation
+    said = value.current_state_timestamp
+    group.since_ms = None if said == NO_TIMESTAMP else said
+    for each in value.members:
+        member = Member(
+            each.member_id,
+            instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            # Version 0 of the record has no rebalance timeout.
+            rebalance_timeout_ms=(
+                each.session_timeout if each.rebalance_timeout == -1 else each.rebalance_timeout
+            ),
+            session_timeout_ms=each.session_timeout,
+            protocols=((value.protocol or "", each.subscription),),
+            assignment=each.assignment,
+        )
+        group.add(member, value.protocol_type)
+    if group.members:
+        group.state = State.STABLE
+        if value.leader in group.members:
+            group.leader_id = value.leader
+    group.refresh_subscription()
+    return group

@@ -1,0 +1,107 @@
+"""One member of a classic group: who it is, what it can, and which answer it waits for.
+
+A member is changed only through its `Group`, which keeps counts over its members.
+
+Source: Kafka's ClassicGroupMember; KIP-345 (static members).
+"""
+
+from collections.abc import Container
+
+from ottla.base.pending import Pending
+from ottla.base.timers import Timer
+from ottla.coordinator.values import JoinAnswer, JoinedMember, MemberView, Protocols, SyncAnswer
+
+
+class Member:
+    """A member.
+
+    Fields: `is_new`: it was in no generation yet, so it does not send heartbeats.
+            `joining`, `syncing`: its parked request, None where it has none.
+            `session_ends_ms`: monotonic; `session_timer` may fire earlier and is then re-armed.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "joining",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_ends_ms",
+        "session_timeout_ms",
+        "session_timer",
+        "syncing",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.joining: Pending[JoinAnswer] | None = None
+        self.syncing: Pending[SyncAnswer] | None = None
+        self.session_ends_ms = 0
+        self.session_timer: Timer | None = None
+
+    def renamed(self, member_id: str) -> "Member":
+        """Return the same member under another id, with no parked request and no timer."""
+        return Member(
+            member_id,
+            instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            protocols=self.protocols,
+            assignment=self.assignment,
+        )
+
+    @property
+    def outlives_session(self) -> bool:
+        """Whether a parked request stands for heartbeats; a new member's join does not."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Return what the member said for this protocol; empty where it does not know it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def vote(self, candidates: Container[str]) -> str:
+        """Return the candidate that the member prefers; it supports at least one."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def joined(self, protocol_name: str) -> JoinedMember:
+        """Return what the leader is told."""
+        return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol_name))
+
+    def view(self, protocol_name: str | None) -> MemberView:
+        """Return what DescribeGroups shows; metadata only where a protocol is named."""
+        return MemberView(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            metadata=b"" if protocol_name is None else self.metadata(protocol_name),
+            assignment=self.assignment,
+        )

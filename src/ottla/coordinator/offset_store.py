@@ -1,0 +1,164 @@
+"""The committed offsets of a coordinator's groups, and those that open transactions hold back.
+
+Only replaying facts changes them, whether the facts were just written or are being loaded, so
+that a new coordinator always arrives at the state of the old one.
+
+Source: Kafka's OffsetMetadataManager; KIP-447 (pending transactional offsets).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.base.ids import NO_PRODUCER_ID
+from ottla.coordinator.records import NO_TIMESTAMP, OffsetCommitValue, OffsetFact
+from ottla.coordinator.values import PartitionKey
+
+
+class CommittedOffset(NamedTuple):
+    """An offset as it was committed; times are wall-clock milliseconds, -1 = not said.
+
+    A named tuple: loading builds one for every commit in the log.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int
+    record_offset: int
+    """Where in the log: of two commits of one partition, the later record wins."""
+
+    def to_value(self) -> OffsetCommitValue:
+        """Return the record's value that says this."""
+        return OffsetCommitValue(
+            offset=self.offset,
+            leader_epoch=self.leader_epoch,
+            metadata=self.metadata,
+            commit_timestamp=self.commit_ms,
+            expire_timestamp=self.expire_ms,
+        )
+
+
+GroupOffsets = dict[str, dict[int, CommittedOffset]]
+"""By topic and partition."""
+
+
+class OffsetStore:
+    """Offsets by group, topic and partition."""
+
+    def __init__(self) -> None:
+        self._stable: dict[str, GroupOffsets] = {}
+        self._pending: dict[int, dict[str, GroupOffsets]] = {}
+        self._open_transactions: dict[str, set[int]] = {}
+        self.count = 0
+        """How many offsets are kept, without those of open transactions."""
+
+    # --- replay -----------------------------------------------------------------------------
+
+    def replay(
+        self, fact: OffsetFact, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Take in a fact; one of a transaction waits for the transaction's end."""
+        group_id, topic, partition, value = fact.group_id, fact.topic, fact.partition, fact.value
+        if value is None:
+            self._forget(group_id, topic, partition)
+            return
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            record_offset,
+        )
+        if producer_id == NO_PRODUCER_ID:
+            self._put(group_id, topic, partition, committed)
+            return
+        pending = self._pending.setdefault(producer_id, {})
+        pending.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        self._open_transactions.setdefault(group_id, set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Take in a transaction's marker: its offsets become visible, or are dropped."""
+        for group_id, topics in self._pending.pop(producer_id, {}).items():
+            transactions = self._open_transactions[group_id]
+            transactions.discard(producer_id)
+            if not transactions:
+                del self._open_transactions[group_id]
+            if not committed:
+                continue
+            for topic, partitions in topics.items():
+                for partition, offset in partitions.items():
+                    stable = self.get(group_id, topic, partition)
+                    # A plain commit may have overtaken the transaction's; compaction must not
+                    # decide which of the two counts, so the log's order does.
+                    if stable is None or stable.record_offset < offset.record_offset:
+                        self._put(group_id, topic, partition, offset)
+
+    def _put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        partitions = self._stable.setdefault(group_id, {}).setdefault(topic, {})
+        self.count += partition not in partitions
+        partitions[partition] = committed
+
+    def _forget(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._stable.get(group_id, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is not None:
+            self.count -= 1
+            if not partitions:
+                del topics[topic]
+            if not topics:
+                del self._stable[group_id]
+        for producer_id in self._open_transactions.get(group_id, ()):
+            self._pending[producer_id][group_id].get(topic, {}).pop(partition, None)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """Return a committed offset."""
+        return self._stable.get(group_id, {}).get(topic, {}).get(partition)
+
+    def of_group(self, group_id: str) -> GroupOffsets:
+        """Return all committed offsets of a group; not to be changed."""
+        return self._stable.get(group_id, {})
+
+    def group_ids(self) -> Iterator[str]:
+        """Yield the groups that have offsets, pending ones included."""
+        yield from self._stable
+        yield from (each for each in self._open_transactions if each not in self._stable)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Tell whether an open transaction holds an offset of this partition (KIP-447)."""
+        return any(
+            partition in self._pending[producer_id][group_id].get(topic, {})
+            for producer_id in self._open_transactions.get(group_id, ())
+        )
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        """Tell whether a transaction with offsets of this group is going on."""
+        return group_id in self._open_transactions
+
+    def stable_keys(self, group_id: str) -> list[PartitionKey]:
+        """Return topic and partition of all committed offsets of a group, sorted."""
+        return sorted(
+            (topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        )
+
+    def keys(self, group_id: str) -> list[PartitionKey]:
+        """Return the same with those that open transactions hold back."""
+        found = set(self.stable_keys(group_id))
+        for producer_id in self._open_transactions.get(group_id, ()):
+            for topic, partitions in self._pending[producer_id][group_id].items():
+                found.update((topic, partition) for partition in partitions)
+        return sorted(found)
+
+    def state(self) -> tuple[dict[str, GroupOffsets], dict[int, dict[str, GroupOffsets]]]:
+        """Return all there is, to compare a replayed store with a live one."""
+        return self._stable, self._pending
+
+
+def has_expiry(offset: CommittedOffset) -> bool:
+    """Tell whether the client asked for a retention of its own."""
+    return offset.expire_ms != NO_TIMESTAMP

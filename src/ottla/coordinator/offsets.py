@@ -1,0 +1,150 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: who may, and what is written.
+
+Source: Kafka's OffsetMetadataManager and ClassicGroup; KIP-447 (stable fetches), KIP-496
+(deleting offsets), KIP-709 (several groups in one fetch).
+"""
+
+from collections.abc import Sequence
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_EPOCH
+from ottla.base.pending import Pending, completed
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_states import State
+from ottla.coordinator.offset_store import CommittedOffset
+from ottla.coordinator.rebalancing import touch
+from ottla.coordinator.records import NO_TIMESTAMP, OffsetFact
+from ottla.coordinator.shard import Shard
+from ottla.coordinator.values import (
+    NO_MEMBER,
+    Commit,
+    FetchedOffset,
+    OffsetToCommit,
+    PartitionKey,
+)
+
+
+def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
+    """Take an OffsetCommit; the answer has one error for each of its offsets.
+
+    A commit of a member stands for a heartbeat.
+    """
+    group = shard.groups.get(request.group_id)
+    error = _check_commit(group, request)
+    if error:
+        return completed([error] * len(request.offsets))
+    if group is not None and group.state in (State.STABLE, State.PREPARING):
+        touch(shard, group, group.members[request.member_id])
+    limit = shard.config.offset_metadata_bytes_max
+    errors = [
+        Error.OFFSET_METADATA_TOO_LARGE if len(each.metadata or "") > limit else Error.NONE
+        for each in request.offsets
+    ]
+    now_ms = shard.clock.now_ms()
+    facts = [
+        _fact(request, each, now_ms)
+        for each, refused in zip(request.offsets, errors, strict=True)
+        if not refused
+    ]
+    if not facts:
+        return completed(errors)
+    stored = shard.write(facts)
+    if not (stored.done and stored.value):
+        shard.ensure_group(request.group_id)
+    return stored.map(lambda outcome: [refused or outcome for refused in errors])
+
+
+def _check_commit(group: Group | None, request: Commit) -> Error:
+    is_member = request.generation >= 0
+    if group is None:
+        if not is_member:
+            return Error.NONE  # Whoever only keeps offsets here makes a simple group.
+        # Clients that do not know the newer error join again on the older one.
+        missing = Error.GROUP_ID_NOT_FOUND
+        return missing if request.says_missing_group else Error.ILLEGAL_GENERATION
+    if not is_member and group.state is State.EMPTY:
+        return Error.NONE
+    if is_member or request.member_id != NO_MEMBER or request.instance_id is not None:
+        if error := group.check_member(request.member_id, request.instance_id):
+            return error
+        if request.generation != group.generation:
+            return Error.ILLEGAL_GENERATION
+    else:
+        return Error.UNKNOWN_MEMBER_ID  # Offsets of a group in use are its members' alone.
+    if group.state is State.COMPLETING:
+        return Error.REBALANCE_IN_PROGRESS
+    return Error.NONE
+
+
+def _fact(request: Commit, offset: OffsetToCommit, now_ms: int) -> OffsetFact:
+    expire_ms = NO_TIMESTAMP if request.retention_ms is None else now_ms + request.retention_ms
+    committed = CommittedOffset(
+        offset=offset.offset,
+        # The one version of the record that knows an expiry has no room for the epoch.
+        leader_epoch=offset.leader_epoch if request.retention_ms is None else NO_EPOCH,
+        metadata=offset.metadata or "",
+        commit_ms=now_ms,
+        expire_ms=expire_ms,
+        record_offset=-1,
+    )
+    return OffsetFact(request.group_id, offset.topic, offset.partition, committed.to_value())
+
+
+def fetch(
+    shard: Shard, group_id: str, wanted: Sequence[PartitionKey] | None, *, require_stable: bool
+) -> Pending[tuple[Error, list[FetchedOffset]]]:
+    """Return the offsets of these partitions, or of all that have any (None).
+
+    The answer waits for the writes before it; should these get stuck, it is NOT_COORDINATOR,
+    the one error on which every client looks for the coordinator again.
+    """
+
+    def read(error: Error) -> tuple[Error, list[FetchedOffset]]:
+        if error:
+            return Error.NOT_COORDINATOR, []
+        stored = shard.offsets
+        keys = stored.stable_keys(group_id) if wanted is None else wanted
+        return Error.NONE, [
+            _fetched(
+                key,
+                stored.get(group_id, *key),
+                require_stable and stored.is_pending(group_id, *key),
+            )
+            for key in keys
+        ]
+
+    return shard.settled().map(read)
+
+
+def _fetched(key: PartitionKey, stored: CommittedOffset | None, unstable: bool) -> FetchedOffset:
+    topic, partition = key
+    if unstable:
+        return FetchedOffset(topic, partition, error=Error.UNSTABLE_OFFSET_COMMIT)
+    if stored is None:
+        return FetchedOffset(topic, partition)
+    return FetchedOffset(topic, partition, stored.offset, stored.leader_epoch, stored.metadata)
+
+
+def delete_offsets(
+    shard: Shard, group_id: str, keys: Sequence[PartitionKey]
+) -> Pending[tuple[Error, list[Error]]]:
+    """Forget offsets; return the error for all, then one for each."""
+    if group_id == "":
+        return completed((Error.INVALID_GROUP_ID, []))
+    group = shard.groups.get(group_id)
+    if group is None:
+        return completed((Error.GROUP_ID_NOT_FOUND, []))
+    if group.state is not State.EMPTY and not group.is_consumer_group:
+        return completed((Error.NON_EMPTY_GROUP, []))  # What its members read, nobody knows.
+    errors = [
+        Error.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed(topic) else Error.NONE
+        for topic, _ in keys
+    ]
+    known = set(shard.offsets.keys(group_id))
+    gone = dict.fromkeys(
+        key for key, refused in zip(keys, errors, strict=True) if not refused and key in known
+    )
+    stored = shard.write(
+        [OffsetFact(group_id, topic, partition, None) for topic, partition in gone]
+    )
+    return stored.map(lambda error: (error, [] if error else errors))

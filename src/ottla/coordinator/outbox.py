@@ -1,0 +1,37 @@
+"""Answers on their way out: none leaves while the state is being changed.
+
+An answer lets its connection go on with the client's next request, at once. Were it given in the
+middle of a change (the third of ten members told of a generation), that request would meet a
+half-changed group. So answers to parked requests are posted, and delivered by a timer that is
+due at once, when the call that posted them has ended.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+
+T = TypeVar("T")
+
+
+class Outbox:
+    """Answers in the order in which they were posted."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._letters: list[Callable[[], bool]] = []
+
+    def post(self, pending: Pending[T], answer: T) -> None:
+        """Keep the promise soon, in this or the next turn of the loop."""
+        if not self._letters:
+            self._timers.at(self._clock.monotonic_ms(), self._deliver)
+        self._letters.append(partial(pending.complete, answer))
+
+    def _deliver(self) -> None:
+        letters, self._letters = self._letters, []
+        for deliver in letters:
+            deliver()

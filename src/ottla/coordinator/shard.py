@@ -1,0 +1,159 @@
+"""What the coordinator of one offsets partition holds, and how it writes.
+
+A change becomes true for clients in this order, as in Kafka: the decision is made on the state
+in memory; its records are appended to the partition; what must not be decided twice (offsets,
+deletions) is replayed into the state at once; the answer goes out when the records are
+replicated. Reads of offsets wait for the writes before them, so that no client sees what a
+failover could take back. A write that was refused outright changes nothing.
+
+Source: Kafka's CoordinatorRuntime and GroupCoordinatorService.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock, Dice
+from ottla.base.timers import Timers
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_states import Event
+from ottla.coordinator.offset_store import OffsetStore
+from ottla.coordinator.outbox import Outbox
+from ottla.coordinator.records import Fact, GroupFact, RecordPair, encode_fact
+from ottla.coordinator.values import GroupConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Records that are in the leader's log.
+
+    `committed` is kept with NONE when they are replicated, with another error when they never
+    will be under this leader. Writes are committed in the order in which they were made.
+    """
+
+    first_offset: int
+    committed: Pending[Error]
+
+
+class Journal(Protocol):
+    """The offsets partition that this shard leads."""
+
+    def append(self, records: Sequence[RecordPair]) -> Written:
+        """Append as one batch; raise ApiError where nothing was written."""
+        ...
+
+
+class Shard:
+    """The groups whose ids hash to one partition of `__consumer_offsets`.
+
+    Everything runs on one loop: a call here ends before the next begins.
+    """
+
+    def __init__(
+        self, *, config: GroupConfig, clock: Clock, timers: Timers, dice: Dice, journal: Journal
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.timers = timers
+        self.dice = dice
+        self.journal = journal
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self.outbox = Outbox(clock, timers)
+        self._waiting: dict[Pending[Error], None] = {}
+        self._last_write: Pending[Error] = completed(Error.NONE)
+
+    def new_member_id(self, prefix: str) -> str:
+        """Return `<prefix>-<random UUID>`; the prefix is the client's id or the instance's."""
+        raw = bytearray(self.dice.random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40  # Version 4, as every Kafka broker's.
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def ensure_group(self, group_id: str) -> Group:
+        """Return the group; one that is new is a simple one, until a member joins."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self.outbox)
+        return group
+
+    def write(self, facts: Iterable[Fact]) -> Pending[Error]:
+        """Append the facts as one batch; return the promise of what a client may be told.
+
+        A refused write is answered before this returns, and nothing changed. Offsets and
+        deletions are replayed before this returns; generations are not, their group knows them.
+        After `commit_ms` the answer is COORDINATOR_NOT_AVAILABLE, though the write may succeed
+        later.
+        """
+        facts = tuple(facts)
+        if not facts:
+            return self.settled()
+        try:
+            written = self.journal.append([encode_fact(fact) for fact in facts])
+        except ApiError as refused:
+            return completed(client_error(refused.error))
+        for index, fact in enumerate(facts):
+            if not isinstance(fact, GroupFact):
+                self.offsets.replay(fact, record_offset=written.first_offset + index)
+            elif fact.value is None:
+                self.groups.pop(fact.group_id).end(Event.EXPIRE, self.clock.now_ms())
+        self._last_write = written.committed
+        return self._with_deadline(written.committed)
+
+    def settled(self) -> Pending[Error]:
+        """Return the promise that all writes made so far are replicated."""
+        return self._with_deadline(self._last_write)
+
+    def fail_waiting(self, error: Error) -> None:
+        """Answer whoever waits for a write: this shard will not learn how it ends."""
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting:
+            answer.complete(error)
+
+    def _with_deadline(self, committed: Pending[Error]) -> Pending[Error]:
+        if committed.done:
+            return completed(client_error(committed.value))
+        answer: Pending[Error] = Pending()
+        self._waiting[answer] = None
+
+        def keep(error: Error) -> None:
+            answer.complete(client_error(error))
+
+        timer = self.timers.at(
+            self.clock.monotonic_ms() + self.config.commit_ms,
+            lambda: keep(Error.REQUEST_TIMED_OUT),
+        )
+
+        def over(_: Error) -> None:
+            timer.cancel()
+            self._waiting.pop(answer, None)
+
+        answer.then(over)
+        committed.then(keep)
+        return answer
+
+
+_NOT_AVAILABLE = frozenset(
+    {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_ENOUGH_REPLICAS, Error.REQUEST_TIMED_OUT}
+)
+_NOT_COORDINATOR = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.KAFKA_STORAGE_ERROR})
+_TOO_LARGE = frozenset(
+    {Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE}
+)
+
+
+def client_error(error: Error) -> Error:
+    """Return what a client of a group is told where a write to the log failed with `error`.
+
+    The log's own errors would make a client look at a topic that it knows nothing of.
+    """
+    if error in _NOT_AVAILABLE:
+        return Error.COORDINATOR_NOT_AVAILABLE
+    if error in _NOT_COORDINATOR:
+        return Error.NOT_COORDINATOR
+    if error in _TOO_LARGE:
+        return Error.UNKNOWN_SERVER_ERROR
+    return error

@@ -1,0 +1,79 @@
+"""SyncGroup: the leader's assignment is stored, then given to every member.
+
+Source: the classic part of Kafka's GroupMetadataManager; KIP-559 (protocol named by the client).
+"""
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending, completed
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_states import Event, State
+from ottla.coordinator.rebalancing import (
+    cancel_sync_timer,
+    group_fact,
+    prepare,
+    refuse_assignment,
+    touch,
+)
+from ottla.coordinator.shard import Shard
+from ottla.coordinator.values import Sync, SyncAnswer
+
+
+def sync(shard: Shard, request: Sync) -> Pending[SyncAnswer]:
+    """Take a SyncGroup; a follower's answer comes when the leader's assignment is stored."""
+    if request.group_id == "":
+        return completed(SyncAnswer(error=Error.INVALID_GROUP_ID))
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is State.EMPTY:
+        return completed(SyncAnswer(error=Error.UNKNOWN_MEMBER_ID))
+    if error := _check(group, request):
+        return completed(SyncAnswer(error=error))
+    if group.state is State.PREPARING:
+        return completed(SyncAnswer(error=Error.REBALANCE_IN_PROGRESS))
+    member = group.members[request.member_id]
+    group.unsynced.discard(request.member_id)
+    if not group.unsynced:
+        cancel_sync_timer(group)
+    if group.state is State.STABLE:
+        return completed(group.sync_answer(member))
+    answer: Pending[SyncAnswer] = Pending()
+    group.park_sync(member, answer)
+    if group.leader_id == request.member_id:
+        _store(shard, group, request)
+    return answer
+
+
+def _check(group: Group, request: Sync) -> Error:
+    if error := group.check_member(request.member_id, request.instance_id):
+        return error
+    if request.generation != group.generation:
+        return Error.ILLEGAL_GENERATION
+    named = (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    )
+    # Versions before 5 name neither.
+    if any(said is not None and said != known for said, known in named):
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    return Error.NONE
+
+
+def _store(shard: Shard, group: Group, request: Sync) -> None:
+    """Write the generation with its assignments; members not named get an empty one."""
+    assignments = dict(request.assignments)
+
+    def stored(error: Error) -> None:
+        # Meanwhile the group may have begun to rebalance: then its members know already.
+        if group.state is not State.COMPLETING or group.generation != request.generation:
+            return
+        if error:
+            refuse_assignment(shard, group, error)
+            prepare(shard, group)
+            return
+        group.become(Event.LEADER_SYNC, shard.clock.now_ms())
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            if group.answer_sync(member, group.sync_answer(member)):
+                # Its session may have passed while its request stood for heartbeats.
+                touch(shard, group, member)
+
+    shard.write([group_fact(group, assignments)]).then(stored)

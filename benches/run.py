@@ -1,0 +1,23 @@
+"""Every benchmark, one after the other: `make bench`. Takes a few minutes on two cores."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHES = ("startup", "latency", "throughput", "codec", "decode")
+
+
+def main(names: list[str]) -> int:
+    """Run the benchmarks named, or all; return how many failed."""
+    folder = Path(__file__).resolve().parent
+    failed = 0
+    for name in names or BENCHES:
+        print(f"== {name}", flush=True)
+        failed += (
+            subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode != 0
+        )
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

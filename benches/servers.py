@@ -1,0 +1,70 @@
+"""The servers that the benchmarks drive: one Ottla node, and librdkafka's own mock cluster.
+
+Both run in a process of their own, so that their CPU time and memory can be told from the
+client's, and both are driven by the same client code in the same run.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from ottla.testing import Cluster
+
+MOCK = """
+import sys
+from confluent_kafka.admin import AdminClient
+admin = AdminClient({"test.mock.num.brokers": 1, "log_level": 0})
+broker = next(iter(admin.list_topics(timeout=10).brokers.values()))
+print(f"{broker.host}:{broker.port}", flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its name in the tables, where it listens, and its process."""
+
+    name: str
+    bootstrap: str
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the process has used."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def resident_mb(self) -> float:
+        """Return the resident memory in MB."""
+        return float(self.process.memory_info().rss) / 1e6
+
+
+@contextmanager
+def ottla_node(**config: str) -> Iterator[Server]:
+    """Run one combined node in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
+        options = {name.replace("_", "."): value for name, value in config.items()}
+        with Cluster(brokers=1, data_dir=Path(folder), config=options) as cluster:
+            cluster.wait_ready(60)
+            (node,) = cluster.nodes
+            yield Server("ottla", cluster.bootstrap, psutil.Process(node.pid))
+
+
+@contextmanager
+def mock_cluster() -> Iterator[Server]:
+    """Run librdkafka's mock cluster with one broker."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", MOCK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdin is not None
+    try:
+        yield Server("mock", child.stdout.readline().strip(), psutil.Process(child.pid))
+    finally:
+        child.stdin.close()
+        child.wait(30)

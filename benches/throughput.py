@@ -1,0 +1,174 @@
+"""Produce and consume through confluent-kafka: one Ottla node beside librdkafka's mock cluster.
+
+The mock is written in C and keeps its data in memory; Ottla writes files. Rounds of both
+alternate and the best of each counts, since the machine's other load only ever slows. The
+client is the same and shares the cores, so the ratios matter, not the absolute numbers.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from servers import Server, mock_cluster, ottla_node
+
+ROUNDS = 3
+MB = 1_000_000
+TARGETS = {
+    ("produce 1000 B", "rate"): (1.2, "at least"),
+    ("consume 1000 B", "rate"): (0.9, "at least"),
+    ("produce 1000 B", "cpu"): (0.7, "at most"),
+    ("consume 1000 B", "cpu"): (1.2, "at most"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measurement: MB and records per second, and the server's CPU milliseconds per MB."""
+
+    mb_per_s: float
+    records_per_s: float
+    cpu_ms_per_mb: float
+
+
+def new_topic(server: Server) -> str:
+    """Create a topic of one partition and wait until it has a leader."""
+    topic = f"bench-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    while True:
+        found = admin.list_topics(topic, timeout=10).topics[topic]
+        if found.error is None and found.partitions and found.partitions[0].leader >= 0:
+            return topic
+
+
+def measure(server: Server, size: int, count: int, work: Callable[[], None]) -> Run:
+    """Time `work`, which moves `count` records of `size` bytes."""
+    cpu_s, begun = server.cpu_s(), time.perf_counter()
+    work()
+    elapsed_s = time.perf_counter() - begun
+    mb = size * count / MB
+    cpu_ms = (server.cpu_s() - cpu_s) * 1000
+    return Run(mb / elapsed_s, count / elapsed_s, cpu_ms / mb)
+
+
+def produce(server: Server, topic: str, size: int, count: int) -> Run:
+    """Write `count` records in large batches and wait for every acknowledgement."""
+    producer = Producer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 5_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+            "acks": 1,
+        }
+    )
+    producer.list_topics(topic, timeout=10)
+    messages = [{"value": b"x" * size}] * 10_000
+
+    def work() -> None:
+        for _ in range(count // len(messages)):
+            producer.produce_batch(topic, messages, partition=0)
+        assert producer.flush(120) == 0, "not every record was acknowledged"
+
+    return measure(server, size, count, work)
+
+
+def consume(server: Server, topic: str, size: int, count: int) -> Run:
+    """Read what `produce` wrote, from the start."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 10_000_000,
+            "queued.max.messages.kbytes": 1_000_000,
+            "check.crcs": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def work() -> None:
+        left = count
+        while left > 0:
+            messages = consumer.consume(min(left, 100_000), 10)
+            assert messages, "the server sent nothing for ten seconds"
+            left -= len(messages)
+
+    run = measure(server, size, count, work)
+    consumer.close()
+    return run
+
+
+def compare(servers: list[Server]) -> dict[str, dict[str, Run]]:
+    """Return the best run of each server by what was measured."""
+    best: dict[str, dict[str, Run]] = {}
+    for size, count in ((100, 1_000_000), (1000, 300_000)):
+        for _ in range(ROUNDS):
+            for server in servers:
+                topic = new_topic(server)
+                for name, bench in ((f"produce {size} B", produce), (f"consume {size} B", consume)):
+                    run = bench(server, topic, size, count)
+                    known = best.setdefault(name, {}).get(server.name)
+                    best[name][server.name] = run if known is None else better(known, run)
+    return best
+
+
+def better(one: Run, other: Run) -> Run:
+    """Combine two runs: the higher rate, the lower CPU."""
+    return Run(
+        max(one.mb_per_s, other.mb_per_s),
+        max(one.records_per_s, other.records_per_s),
+        min(one.cpu_ms_per_mb, other.cpu_ms_per_mb),
+    )
+
+
+def verdict(name: str, kind: str, ratio: float) -> str:
+    """Say whether a ratio meets its target."""
+    target = TARGETS.get((name, kind))
+    if target is None:
+        return ""
+    limit, sense = target
+    met = ratio >= limit if sense == "at least" else ratio <= limit
+    return f"{sense} {limit}: {'met' if met else 'MISSED'}"
+
+
+def main(console: Console) -> None:
+    """Run and print."""
+    with ottla_node() as ottla, mock_cluster() as mock:
+        best = compare([ottla, mock])
+    table = Table(
+        title="confluent-kafka against one Ottla node and librdkafka's mock (1 partition)"
+    )
+    for heading in ("", "ottla MB/s", "mock MB/s", "ratio", "target"):
+        table.add_column(heading, justify="left" if heading in ("", "target") else "right")
+    for heading in ("ottla CPU ms/MB", "mock CPU ms/MB", "ratio "):
+        table.add_column(heading, justify="right")
+    table.add_column("target ")
+    for name, runs in best.items():
+        ottla_run, mock_run = runs["ottla"], runs["mock"]
+        rate = ottla_run.mb_per_s / mock_run.mb_per_s
+        cpu = ottla_run.cpu_ms_per_mb / mock_run.cpu_ms_per_mb
+        table.add_row(
+            name,
+            f"{ottla_run.mb_per_s:.0f}",
+            f"{mock_run.mb_per_s:.0f}",
+            f"{rate:.2f}",
+            verdict(name, "rate", rate),
+            f"{ottla_run.cpu_ms_per_mb:.2f}",
+            f"{mock_run.cpu_ms_per_mb:.2f}",
+            f"{cpu:.2f}",
+            verdict(name, "cpu", cpu),
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(Console(width=140))

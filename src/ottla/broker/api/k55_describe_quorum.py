@@ -1,0 +1,23 @@
+"""DescribeQuorum (key 55): leader, high watermark and replicas of the metadata quorum.
+
+Behaviour: decided by the controller that leads; brokers forward to it. Observers are listed for
+           five minutes after their last fetch.
+Versions:  v0; v1 fetch and caught-up times (KIP-836); v2 error messages, nodes (KIP-853).
+Not done:  directory ids of replicas, which go with kraft.version 1.
+"""
+
+from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
+
+API = Api(
+    key=55,
+    versions=range(3),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:describe",
+)
+
+
+def handle(ctx: Context, request: DescribeQuorumRequest) -> Answer:
+    """Ask the quorum."""
+    return ctx.quorum.describe(ctx, request)

@@ -1,0 +1,16 @@
+"""FetchSnapshot (key 59): a piece of a snapshot of the metadata log.
+
+Behaviour: the leader answers those whom a Fetch sent here; pieces need not end with a batch.
+Versions:  v0; v1 directory id of the replica, leader's endpoint (KIP-853).
+Not done:  the endpoints of v1: a quorum's voters are configured.
+"""
+
+from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
+
+API = Api(key=59, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster_action")
+
+
+def handle(ctx: Context, request: FetchSnapshotRequest) -> Answer:
+    """Ask the quorum."""
+    return ctx.quorum.fetch_snapshot(ctx, request)

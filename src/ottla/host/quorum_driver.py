@@ -1,0 +1,297 @@
+"""Runs a quorum member: events into `RaftNode`, its effects onto disk, timers and peers.
+
+Effects run in their order, each to its end. What the listener must hear is told after the whole
+step, so that it may propose or ask in turn. A failed effect ends the member at once and for
+good: no answer, vote or acknowledgement may rest on a write that may not have happened.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.base.ports import Clock, Workers
+from ottla.base.timers import Timer, Timers
+from ottla.host.quorum_storage import QuorumStorage
+from ottla.raft.batches import records_batch
+from ottla.raft.control import leader_change_batch
+from ottla.raft.effects import (
+    AdoptSnapshot,
+    AdvanceHighWatermark,
+    AnswerFetch,
+    AnswerSnapshot,
+    AppendFetched,
+    AppendLeaderChange,
+    AppendRecords,
+    AskFetch,
+    AskSnapshot,
+    DeletePrefix,
+    Effect,
+    FlushLog,
+    LeaderChanged,
+    StoreElection,
+    TruncateLog,
+    WriteSnapshot,
+)
+from ottla.raft.events import Event, Flushed, Propose, Resign, Start, Tick
+from ottla.raft.node import RaftNode
+from ottla.raft.snapshots import SnapshotContent
+from ottla.raft.values import OffsetAndEpoch, ReplicaKey
+
+log = logging.getLogger(__name__)
+
+
+class QuorumListener(Protocol):
+    """The state machine over the log. All calls come on the loop, between steps, in order."""
+
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Hear who leads; -1 = nobody is known to."""
+        ...
+
+    def fetched(self, data: bytes) -> None:
+        """Take batches that a leader sent, appended but perhaps not committed."""
+        ...
+
+    def truncated(self, offset: int) -> None:
+        """Forget what was fetched from `offset` on; it was never committed."""
+        ...
+
+    def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
+        """Take over a whole state."""
+        ...
+
+    def committed(self, offset: int) -> None:
+        """Know that all before `offset` is committed."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """Stop: this member can do nothing more."""
+        ...
+
+
+class Peers(Protocol):
+    """The way to other members; each question is answered by one event, never by an exception."""
+
+    def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
+        """Ask for records."""
+        ...
+
+    def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
+        """Ask for a piece of a snapshot."""
+        ...
+
+
+class QuorumDriver:
+    """One member, alive. `answer` is set by whoever asks on behalf of replicas."""
+
+    def __init__(
+        self,
+        *,
+        local: ReplicaKey,
+        voters: tuple[int, ...],
+        storage: QuorumStorage,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+        listener: QuorumListener,
+        peers: Peers | None = None,
+    ) -> None:
+        self.storage = storage
+        self.node = RaftNode(
+            local=local, voters=voters, stored=storage.load_election(), log=storage.view()
+        )
+        self.answer: Callable[[AnswerFetch | AnswerSnapshot], None] = _nobody_asked
+        self.alive = True
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._listener = listener
+        self._peers = peers
+        self._inbox: deque[Event] = deque()
+        self._news: deque[Callable[[], None]] = deque()
+        self._stepping = False
+        self._telling = False
+        self._flushing = False
+        self._timer: Timer | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            StoreElection: lambda effect: storage.store_election(effect.state),
+            AppendLeaderChange: self._append_leader_change,
+            AppendRecords: self._append_records,
+            AppendFetched: self._append_fetched,
+            TruncateLog: self._truncate,
+            FlushLog: self._flush,
+            AdvanceHighWatermark: self._commit,
+            LeaderChanged: self._tell_leader,
+            AnswerFetch: lambda effect: self.answer(effect),
+            AnswerSnapshot: lambda effect: self.answer(effect),
+            AskFetch: self._ask_fetch,
+            AskSnapshot: self._ask_snapshot,
+            WriteSnapshot: self._write_snapshot,
+            AdoptSnapshot: self._adopt_snapshot,
+            DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),
+        }
+
+    def start(self) -> None:
+        """Begin: stand for election, or fetch."""
+        self.step(Start(now_ms=self._clock.monotonic_ms(), wall_ms=self._clock.now_ms()))
+
+    def propose(self, values: tuple[bytes, ...]) -> int:
+        """Append one batch; return the offset after it. Only a leader may be told."""
+        assert self.node.is_leader
+        self.step(Propose(values=values, wall_ms=self._clock.now_ms()))
+        return self.node.log.end_offset
+
+    def stop(self) -> None:
+        """Resign and end. Flushes that are under way finish; nothing is written any more."""
+        if self.alive:
+            self.step(Resign())
+        self._end()
+        if not self._flushing:
+            self.storage.close()
+
+    def _end(self) -> None:
+        self.alive = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(self, event: Event) -> None:
+        """Take an event, run what follows, tell the listener."""
+        if not self.alive:
+            return
+        self._inbox.append(event)
+        if self._stepping:
+            return  # From within an effect: the loop below comes to it.
+        self._stepping = True
+        try:
+            self._run_inbox()
+        except Exception as error:
+            log.exception("the metadata quorum member fails")
+            self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            self._stepping = False
+        self._tell()
+
+    def _run_inbox(self) -> None:
+        wake_at_ms = None
+        while self._inbox:
+            ready = self.node.step(self._inbox.popleft())
+            for effect in ready.effects:
+                self._run(effect)
+            wake_at_ms = ready.wake_at_ms
+        self._wake_at(wake_at_ms)
+
+    def _run(self, effect: Effect) -> None:
+        self._handlers[type(effect)](effect)
+
+    def _tell(self) -> None:
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._news:
+                self._news.popleft()()
+        finally:
+            self._telling = False
+
+    def _fail(self, reason: str) -> None:
+        if not self.alive:
+            return
+        self._end()
+        self._inbox.clear()
+        self._news.append(lambda: self._listener.failed(reason))
+
+    def _wake_at(self, at_ms: int | None) -> None:
+        if self._timer is not None:
+            if self._timer.callback is not None and self._timer.at_ms == at_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if at_ms is not None:
+            self._timer = self._timers.at(at_ms, self._tick)
+
+    def _tick(self) -> None:
+        self.step(Tick(now_ms=self._clock.monotonic_ms()))
+
+    # -- effects -------------------------------------------------------------------------------
+
+    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
+        self.storage.log.append(
+            leader_change_batch(
+                base_offset=effect.base_offset,
+                epoch=effect.epoch,
+                leader_id=effect.leader_id,
+                voters=effect.voters,
+                granting_voters=effect.granting_voters,
+                timestamp=effect.wall_ms,
+            )
+        )
+
+    def _append_records(self, effect: AppendRecords) -> None:
+        self.storage.log.append(
+            records_batch(
+                effect.values,
+                base_offset=effect.base_offset,
+                epoch=effect.epoch,
+                timestamp=effect.wall_ms,
+            )
+        )
+
+    def _append_fetched(self, effect: AppendFetched) -> None:
+        data = bytes(effect.data)
+        self.storage.log.append(data)
+        assert self.storage.log.end_offset == effect.next_offset
+        self._news.append(lambda: self._listener.fetched(data))
+
+    def _truncate(self, effect: TruncateLog) -> None:
+        self.storage.log.truncate_to(effect.offset)
+        self._news.append(lambda: self._listener.truncated(effect.offset))
+
+    def _flush(self, effect: FlushLog) -> None:
+        assert not self._flushing
+        assert self.storage.log.end_offset == effect.end_offset
+        self._flushing = True
+        self._workers.submit(
+            self.storage.log.sync_job(), lambda outcome: self._flushed(effect, outcome)
+        )
+
+    def _flushed(self, effect: FlushLog, outcome: object) -> None:
+        self._flushing = False
+        if not self.alive:
+            self.storage.close()
+            return
+        if isinstance(outcome, BaseException):
+            # After a failed fsync nobody knows what is on disk: it cannot be tried again.
+            log.error("the metadata log cannot be flushed", exc_info=outcome)
+            self._fail(f"flush of the metadata log: {outcome}")
+            self._tell()
+            return
+        self.storage.log.synced(effect.end_offset)
+        self.step(Flushed(end_offset=effect.end_offset, epoch=effect.epoch))
+
+    def _commit(self, effect: AdvanceHighWatermark) -> None:
+        self._news.append(lambda: self._listener.committed(effect.offset))
+
+    def _tell_leader(self, effect: LeaderChanged) -> None:
+        self._news.append(lambda: self._listener.leader_changed(effect.leader_id, effect.epoch))
+
+    def _ask_fetch(self, effect: AskFetch) -> None:
+        assert self._peers is not None
+        self._peers.ask_fetch(effect, self.step)
+
+    def _ask_snapshot(self, effect: AskSnapshot) -> None:
+        assert self._peers is not None
+        self._peers.ask_snapshot(effect, self.step)
+
+    def _write_snapshot(self, effect: WriteSnapshot) -> None:
+        self.storage.write_snapshot_piece(effect.snapshot, effect.position, effect.data)
+
+    def _adopt_snapshot(self, effect: AdoptSnapshot) -> None:
+        content = self.storage.adopt_snapshot(effect.snapshot)
+        self._news.append(lambda: self._listener.snapshot_adopted(effect.snapshot, content))
+
+
+def _nobody_asked(effect: AnswerFetch | AnswerSnapshot) -> None:
+    raise AssertionError(f"an answer without a question: {effect}")

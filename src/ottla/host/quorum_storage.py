@@ -1,0 +1,261 @@
+"""A quorum member's folder `__cluster_metadata-0`: log, snapshots, `quorum-state`.
+
+Kafka's layout and formats. All is done where it is called, but for `sync_log` and
+`create_snapshot`, which a worker thread may run while the log is appended to.
+
+Source: KafkaMetadataLog, FileQuorumStateStore, FileRawSnapshotWriter; KIP-595, KIP-630.
+"""
+
+import logging
+import posixpath
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from ottla.base.ids import METADATA_TOPIC
+from ottla.base.ports import Disk, File
+from ottla.raft.election import FILE_NAME, ElectionState, decode_election, encode_election
+from ottla.raft.log_view import LogView
+from ottla.raft.snapshots import (
+    PART_SUFFIX,
+    SUFFIX,
+    CorruptSnapshot,
+    SnapshotContent,
+    StoredSnapshot,
+    decode_snapshot,
+    parse_snapshot_name,
+    snapshot_name,
+)
+from ottla.raft.values import EMPTY_LOG, EpochStart, OffsetAndEpoch
+
+log = logging.getLogger(__name__)
+
+FOLDER = f"{METADATA_TOPIC}-0"
+READ_BYTES_MAX = 8 * 1024 * 1024
+"""The most that one answer carries, and the largest batch (KafkaRaftClient)."""
+
+
+class MetadataLog(Protocol):
+    """The log itself, as segments on disk. Offsets are half-open: [start, end)."""
+
+    @property
+    def start_offset(self) -> int:
+        """Return the first offset that is kept."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset that the next record gets."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all segments."""
+        ...
+
+    def epochs(self) -> list[EpochStart]:
+        """Return where each leader epoch began."""
+        ...
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Append whole batches, whose offsets and epochs are set."""
+        ...
+
+    def read(self, start: int, end: int, bytes_max: int) -> bytes:
+        """Return batches from `start` on: about `bytes_max`, one at least, none from `end` on."""
+        ...
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove all from `offset` on."""
+        ...
+
+    def restart_at(self, offset: int) -> None:
+        """Remove everything; go on at `offset`."""
+        ...
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log begin at `offset`; whole segments before it go."""
+        ...
+
+    def sync_job(self) -> Callable[[], None]:
+        """Return work that makes durable what is appended now, for a thread."""
+        ...
+
+    def synced(self, offset: int) -> None:
+        """Hear, on the loop, that all before `offset` is durable."""
+        ...
+
+    def close(self) -> None:
+        """Release the files."""
+        ...
+
+
+class QuorumStorage:
+    """The folder's files. Errors are OSError, or what the formats' readers raise."""
+
+    def __init__(self, disk: Disk, folder: str, metadata_log: MetadataLog) -> None:
+        self._disk = disk
+        self._folder = folder
+        self.log = metadata_log
+        self._snapshots: dict[OffsetAndEpoch, StoredSnapshot] = {}
+        self._part: File | None = None
+        self._find_snapshots()
+        self._skip_to_latest_snapshot()
+
+    # -- at the start --------------------------------------------------------------------------
+
+    def _find_snapshots(self) -> None:
+        """Remember the snapshots; remove pieces of some, and such as the log has outgrown."""
+        for name in self._disk.listdir(self._folder):
+            parsed = parse_snapshot_name(name)
+            if parsed is None:
+                continue
+            snapshot, suffix = parsed
+            if suffix != SUFFIX or snapshot.offset < self.log.start_offset:
+                self._disk.remove(posixpath.join(self._folder, name))
+            elif snapshot != EMPTY_LOG:
+                self._remember(snapshot)
+
+    def _remember(self, snapshot: OffsetAndEpoch) -> None:
+        data = self._disk.read_bytes(self._path(snapshot))
+        try:
+            content = decode_snapshot(data)
+        except CorruptSnapshot as error:
+            # Without it the log must be whole; the start says so if it is not.
+            log.error("setting aside %s: %s", self._path(snapshot), error)
+            self._disk.rename(self._path(snapshot), self._path(snapshot) + ".corrupt")
+            return
+        self._snapshots[snapshot] = StoredSnapshot(
+            id=snapshot, size_bytes=len(data), last_contained_ms=content.last_contained_ms
+        )
+
+    def _skip_to_latest_snapshot(self) -> None:
+        """Finish what a crash broke off: a snapshot was adopted, the old log still there."""
+        latest = max(self._snapshots, key=lambda snapshot: snapshot.rank, default=None)
+        if latest is None:
+            return
+        epochs = self.log.epochs()
+        end = OffsetAndEpoch(self.log.end_offset, epochs[-1].epoch if epochs else 0)
+        if latest.rank > end.rank:
+            self.log.restart_at(latest.offset)
+            self._forget_before(latest)
+
+    def view(self) -> LogView:
+        """Return what raft must know of the log."""
+        return LogView(
+            start_offset=self.log.start_offset,
+            end_offset=self.log.end_offset,
+            epochs=self.log.epochs(),
+            snapshots=self._snapshots,
+        )
+
+    # -- elections -----------------------------------------------------------------------------
+
+    def load_election(self) -> ElectionState | None:
+        """Return the stored state; None where there is none. Raises: QuorumStateError."""
+        path = posixpath.join(self._folder, FILE_NAME)
+        if not self._disk.exists(path):
+            return None
+        return decode_election(self._disk.read_bytes(path))
+
+    def store_election(self, state: ElectionState) -> None:
+        """Replace the state, durably."""
+        self._disk.write_atomic(posixpath.join(self._folder, FILE_NAME), encode_election(state))
+
+    # -- snapshots -----------------------------------------------------------------------------
+
+    @property
+    def snapshots(self) -> list[StoredSnapshot]:
+        """Return the snapshots, oldest first."""
+        return sorted(self._snapshots.values(), key=lambda stored: stored.id.rank)
+
+    def _path(self, snapshot: OffsetAndEpoch, suffix: str = SUFFIX) -> str:
+        name = snapshot_name(snapshot).removesuffix(SUFFIX) + suffix
+        return posixpath.join(self._folder, name)
+
+    def read_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotContent:
+        """Return a snapshot's content. Raises: CorruptSnapshot."""
+        return decode_snapshot(self._disk.read_bytes(self._path(snapshot)))
+
+    def read_snapshot_piece(
+        self, snapshot: OffsetAndEpoch, position: int, bytes_max: int
+    ) -> tuple[bytes, int]:
+        """Return up to `bytes_max` bytes at `position`, and the snapshot's whole size."""
+        file = self._disk.open(self._path(snapshot))
+        try:
+            return file.read_at(position, min(bytes_max, READ_BYTES_MAX)), file.size()
+        finally:
+            file.close()
+
+    def create_snapshot(self, snapshot: OffsetAndEpoch, chunks: Iterable[bytes]) -> StoredSnapshot:
+        """Write a snapshot, durably; `snapshot_created` is to follow on the loop."""
+        part = self._path(snapshot, PART_SUFFIX)
+        self._disk.remove(part)
+        file = self._disk.open(part, create=True)
+        try:
+            for chunk in chunks:
+                file.append([chunk])
+            file.sync()
+        finally:
+            file.close()
+        return self._freeze(snapshot)
+
+    def _freeze(self, snapshot: OffsetAndEpoch) -> StoredSnapshot:
+        """Check the written piece and give it its name."""
+        part, path = self._path(snapshot, PART_SUFFIX), self._path(snapshot)
+        data = self._disk.read_bytes(part)
+        content = decode_snapshot(data)
+        self._disk.rename(part, path)
+        self._disk.sync_dir(self._folder)
+        return StoredSnapshot(
+            id=snapshot, size_bytes=len(data), last_contained_ms=content.last_contained_ms
+        )
+
+    def snapshot_created(self, stored: StoredSnapshot) -> None:
+        """List a snapshot that `create_snapshot` wrote."""
+        self._snapshots[stored.id] = stored
+
+    def write_snapshot_piece(
+        self, snapshot: OffsetAndEpoch, position: int, data: bytes | memoryview
+    ) -> None:
+        """Write a fetched piece; position 0 begins anew."""
+        part = self._path(snapshot, PART_SUFFIX)
+        if position == 0:
+            self._close_part()
+            self._disk.remove(part)
+            self._part = self._disk.open(part, create=True)
+        assert self._part is not None
+        assert self._part.path == part
+        assert self._part.size() == position
+        self._part.append([data])
+
+    def adopt_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotContent:
+        """Make a fetched snapshot durable and start the log anew at its end."""
+        assert self._part is not None
+        self._part.sync()
+        self._close_part()
+        stored = self._freeze(snapshot)
+        self.log.restart_at(snapshot.offset)
+        self._snapshots[snapshot] = stored
+        self._forget_before(snapshot)
+        return self.read_snapshot(snapshot)
+
+    def _close_part(self) -> None:
+        if self._part is not None:
+            self._part.close()
+            self._part = None
+
+    def delete_before(self, snapshot: OffsetAndEpoch) -> None:
+        """Remove the log's segments before a snapshot, and the older snapshots."""
+        assert snapshot in self._snapshots
+        self.log.delete_before(snapshot.offset)
+        self._forget_before(snapshot)
+
+    def _forget_before(self, snapshot: OffsetAndEpoch) -> None:
+        for older in [each for each in self._snapshots if each.rank < snapshot.rank]:
+            del self._snapshots[older]
+            self._disk.remove(self._path(older))
+
+    def close(self) -> None:
+        """Release all files."""
+        self._close_part()
+        self.log.close()

@@ -1,0 +1,148 @@
+"""What happens to a quorum member. Times are inputs: `now_ms` monotonic, `wall_ms` for people.
+
+`token` is whatever the host finds a parked request by. Source: KIP-595, KIP-630.
+"""
+
+from dataclasses import dataclass
+
+from ottla.base.errors import Error
+from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
+
+NO_WATERMARK = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The stored state is loaded; time begins."""
+
+    now_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """The moment has come that `Ready.wake_at_ms` asked for, or any other."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Propose:
+    """The leader's own state machine has records for one batch; only a leader may be told."""
+
+    values: tuple[bytes, ...]
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flushed:
+    """All records before `end_offset`, the last of them of `epoch` or older, are durable."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAsked:
+    """A replica wants the records after what it has. Parked until `deadline_ms` at most."""
+
+    token: int
+    replica: ReplicaKey
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    now_ms: int
+    wall_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAbandoned:
+    """The connection that a parked fetch came in on is closed."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotAsked:
+    """A replica wants a piece of a snapshot."""
+
+    token: int
+    leader_epoch: int
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotStored:
+    """A snapshot of this member's own making is durable."""
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUp:
+    """Records before this snapshot, and older snapshots, are to go."""
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAnswered:
+    """A peer answered our fetch. Of `diverging`, `snapshot` and `batches` one is set at most.
+
+    Fields: `data`: the bytes of `batches`, whose checksums the host has checked.
+            `high_watermark`: -1 = the leader does not know it yet.
+    """
+
+    error: Error
+    leader_id: int
+    leader_epoch: int
+    now_ms: int
+    high_watermark: int = NO_WATERMARK
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    batches: tuple[BatchSpan, ...] = ()
+    data: bytes | memoryview = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotAnswered:
+    """A peer answered with a piece of a snapshot, `size` bytes in all."""
+
+    error: Error
+    leader_id: int
+    leader_epoch: int
+    now_ms: int
+    snapshot: OffsetAndEpoch
+    size: int = 0
+    position: int = 0
+    data: bytes | memoryview = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskFailed:
+    """Our fetch, of records or of a snapshot, got no answer, or one that made no sense."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resign:
+    """The host wants this member to lead no more: it shuts down."""
+
+
+Event = (
+    Start
+    | Tick
+    | Propose
+    | Flushed
+    | FetchAsked
+    | FetchAbandoned
+    | SnapshotAsked
+    | SnapshotStored
+    | CleanUp
+    | FetchAnswered
+    | SnapshotAnswered
+    | AskFailed
+    | Resign
+)

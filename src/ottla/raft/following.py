@@ -1,0 +1,223 @@
+"""The follower's side, as observers run it: fetch, append, truncate, load snapshots.
+
+One request is in flight at a time. A failure waits before the next try, longer each time; an
+answer with records is followed by the next fetch at once, since the leader parks a fetch that
+has nothing to wait for.
+
+Source: KIP-595 (fetch, truncation), KIP-630 (snapshots); KafkaRaftClient's handling of
+FetchResponse and FetchSnapshotResponse.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import Error
+from ottla.raft.effects import (
+    AdoptSnapshot,
+    AdvanceHighWatermark,
+    AppendFetched,
+    AskFetch,
+    AskSnapshot,
+    TruncateLog,
+    WriteSnapshot,
+)
+from ottla.raft.events import AskFailed, FetchAnswered, SnapshotAnswered
+from ottla.raft.roles import Role
+from ottla.raft.values import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from ottla.raft.node import RaftNode
+
+RETRY_BACKOFF_MS = 20
+"""controller.quorum.retry.backoff.ms"""
+
+RETRY_BACKOFF_MAX_MS = 1_000
+assert RETRY_BACKOFF_MS <= RETRY_BACKOFF_MAX_MS
+
+
+class CommittedDataLost(Exception):
+    """The leader lacks records that were committed before: its disk was lost or replaced."""
+
+
+class Following:
+    """What a member does to keep its copy of the leader's log."""
+
+    def __init__(self, node: "RaftNode") -> None:
+        self._node = node
+        self._running = False
+        self._asking = False
+        self._ask_at_ms: int | None = None
+        self._failures = 0
+        self._snapshot: OffsetAndEpoch | None = None
+        self._position = 0
+
+    def begin(self, _now_ms: int) -> None:
+        """Start to fetch."""
+        self._running = True
+        self._ask()
+
+    def stop(self) -> None:
+        """Fetch no more; the answer that may yet come is ignored."""
+        self._running = False
+        self._ask_at_ms = None
+
+    def forget_snapshot(self) -> None:
+        """Give up a snapshot that is being fetched: another leader may have other ones."""
+        self._snapshot = None
+
+    def wake_at_ms(self) -> int | None:
+        """Return when the next try is due."""
+        return self._ask_at_ms
+
+    def tick(self, now_ms: int) -> None:
+        """Try again where a wait is over."""
+        if self._ask_at_ms is not None and self._ask_at_ms <= now_ms:
+            self._ask()
+
+    def _ask(self) -> None:
+        if not self._running:
+            return
+        assert not self._asking
+        node = self._node
+        self._asking = True
+        self._ask_at_ms = None
+        if self._snapshot is not None:
+            node.effects.append(
+                AskSnapshot(
+                    leader_id=node.leader_id,
+                    leader_epoch=node.epoch,
+                    snapshot=self._snapshot,
+                    position=self._position,
+                )
+            )
+            return
+        node.effects.append(
+            AskFetch(
+                leader_id=node.leader_id,
+                leader_epoch=node.epoch,
+                fetch_offset=node.log.end_offset,
+                last_fetched_epoch=node.log.last_epoch,
+            )
+        )
+
+    def _try_later(self, now_ms: int) -> None:
+        delay_ms = min(RETRY_BACKOFF_MS << min(self._failures, 16), RETRY_BACKOFF_MAX_MS)
+        self._failures += 1
+        self._ask_at_ms = now_ms + delay_ms
+
+    def ask_failed(self, event: AskFailed) -> None:
+        """Wait, then ask again."""
+        self._asking = False
+        if self._running:
+            self._try_later(event.now_ms)
+
+    def _is_from_leader(self, event: FetchAnswered | SnapshotAnswered) -> bool:
+        """Take over what the answer says of the epoch; tell whether to look at its content."""
+        node = self._node
+        self._asking = False
+        if not self._running:
+            return False
+        if event.leader_epoch < node.epoch:
+            self._try_later(event.now_ms)
+            return False
+        was = (node.epoch, node.leader_id)
+        node.observe_leader(event.leader_id, event.leader_epoch)
+        if event.error is Error.NONE and node.role is Role.FOLLOWER:
+            self._failures = 0
+            return True
+        if (node.epoch, node.leader_id) != was and node.role is Role.FOLLOWER:
+            self._failures = 0  # It told who leads: go there at once.
+            self._ask()
+        else:
+            self._try_later(event.now_ms)
+        return False
+
+    def fetch_answered(self, event: FetchAnswered) -> None:
+        """Bring the log closer to the leader's."""
+        if not self._is_from_leader(event):
+            return
+        if event.diverging is not None:
+            self._truncate(event.diverging)
+        elif event.snapshot is not None:
+            self._snapshot, self._position = event.snapshot, 0
+        else:
+            if not self._fits(event):
+                self._try_later(event.now_ms)
+                return
+            self._append(event)
+            self._commit(event.high_watermark)
+        self._ask()
+
+    def _truncate(self, leader_end: OffsetAndEpoch) -> None:
+        node = self._node
+        offset = node.log.truncation_point(leader_end)
+        if offset < max(node.high_watermark or 0, node.log.start_offset):
+            raise CommittedDataLost(
+                f"the leader {node.leader_id} of epoch {node.epoch} has a log that parts from "
+                f"ours at offset {offset}, below the high watermark {node.high_watermark}"
+            )
+        node.log.truncated_to(offset)
+        node.effects.append(TruncateLog(offset=offset))
+
+    def _fits(self, event: FetchAnswered) -> bool:
+        """Tell whether the batches continue the log, in epochs that may be."""
+        log = self._node.log
+        offset, epoch = log.end_offset, log.last_epoch
+        for span in event.batches:
+            if span.base_offset != offset or span.next_offset <= offset:
+                return False
+            if not epoch <= span.epoch <= self._node.epoch:
+                return False
+            offset, epoch = span.next_offset, span.epoch
+        return True
+
+    def _append(self, event: FetchAnswered) -> None:
+        log = self._node.log
+        for span in event.batches:
+            log.appended(
+                base_offset=span.base_offset, next_offset=span.next_offset, epoch=span.epoch
+            )
+        if event.batches:
+            self._node.effects.append(AppendFetched(data=event.data, next_offset=log.end_offset))
+
+    def _commit(self, leaders_high_watermark: int) -> None:
+        node = self._node
+        offset = min(leaders_high_watermark, node.log.end_offset)
+        if offset >= 0 and offset > (-1 if node.high_watermark is None else node.high_watermark):
+            node.high_watermark = offset
+            node.effects.append(AdvanceHighWatermark(offset=offset))
+
+    def snapshot_answered(self, event: SnapshotAnswered) -> None:
+        """Write the piece; adopt the snapshot with its last one."""
+        if not self._is_from_leader(event):
+            # The leader may have dropped the snapshot: a fetch will tell the next one.
+            if event.error is not Error.NONE:
+                self.forget_snapshot()
+            return
+        expected = (self._snapshot, self._position)
+        whole = event.position + len(event.data)
+        if (event.snapshot, event.position) != expected or whole > event.size or not event.data:
+            self.forget_snapshot()
+            self._try_later(event.now_ms)
+            return
+        node = self._node
+        node.effects.append(
+            WriteSnapshot(snapshot=event.snapshot, position=event.position, data=event.data)
+        )
+        self._position = whole
+        if whole == event.size:
+            self._adopt(event.snapshot)
+        self._ask()
+
+    def _adopt(self, snapshot: OffsetAndEpoch) -> None:
+        node = self._node
+        self._snapshot = None
+        if snapshot.offset < (node.high_watermark or 0):
+            raise CommittedDataLost(
+                f"the leader {node.leader_id} of epoch {node.epoch} has a snapshot up to offset "
+                f"{snapshot.offset}, below the high watermark {node.high_watermark}"
+            )
+        node.log.restarted_at(snapshot)
+        node.effects.append(AdoptSnapshot(snapshot=snapshot))
+        if node.high_watermark is None or snapshot.offset > node.high_watermark:
+            node.high_watermark = snapshot.offset
+            node.effects.append(AdvanceHighWatermark(offset=snapshot.offset))

@@ -1,0 +1,284 @@
+"""A node's properties about logs: segments, retention, flushing, compaction.
+
+Source: ServerLogConfigs, CleanerConfig, LogConfig, Kafka 4.0; KIP-1030.
+"""
+
+from typing import Final
+
+from ottla.metadata.config_def import (
+    DOUBLE_MAX,
+    LONG_MAX,
+    ConfigKey,
+    Type,
+    Update,
+    at_least,
+    between,
+    each_of,
+    one_of,
+)
+from ottla.metadata.topic_config import (
+    COMPRESSION_TYPES,
+    DAY_MS,
+    GZIP_LEVELS,
+    LZ4_LEVELS,
+    SEGMENT_BYTES_MIN,
+    ZSTD_LEVELS,
+)
+
+_K = ConfigKey
+_BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
+_LIST, _DOUBLE = Type.LIST, Type.DOUBLE
+_ALL = Update.CLUSTER_WIDE
+_IDLE = "The cleaner does not run yet: without an effect."
+
+FOLDERS: Final = (
+    _K("log.dir", _STRING, "/tmp/kafka-logs", "The data folder where log.dirs is not set."),
+    _K("log.dirs", _STRING, None, "The data folders, with commas; log.dir where not set."),
+    _K("metadata.log.dir", _STRING, None, "The metadata log's folder; the first data folder."),
+    _K(
+        "num.recovery.threads.per.data.dir",
+        _INT,
+        2,
+        "Threads that check a folder's logs after an unclean stop.",
+        at_least(1),
+        _ALL,
+    ),
+    _K(
+        "log.dir.failure.timeout.ms",
+        _LONG,
+        30_000,
+        "How long a broker with a failed folder tries to say so before it stops.",
+        at_least(1),
+    ),
+    _K(
+        "log.initial.task.delay.ms",
+        _LONG,
+        30_000,
+        "How long after the start the logs' background work begins.",
+        at_least(0),
+        internal=True,
+    ),
+)
+
+SEGMENTS: Final = (
+    _K(
+        "log.segment.bytes",
+        _INT,
+        1 << 30,
+        "The size at which a segment is closed.",
+        at_least(SEGMENT_BYTES_MIN),
+        _ALL,
+    ),
+    _K("log.roll.ms", _LONG, None, "The age at which a segment is closed.", at_least(1), _ALL),
+    _K("log.roll.hours", _INT, 168, "The same in hours, where log.roll.ms is not.", at_least(1)),
+    _K(
+        "log.roll.jitter.ms",
+        _LONG,
+        None,
+        "The most that is randomly taken off that age.",
+        at_least(0),
+        _ALL,
+    ),
+    _K("log.roll.jitter.hours", _INT, 0, "The same in hours.", at_least(0)),
+    _K(
+        "log.index.size.max.bytes",
+        _INT,
+        10 * 1024 * 1024,
+        "The size that an offset index may have.",
+        at_least(4),
+        _ALL,
+    ),
+    _K(
+        "log.index.interval.bytes",
+        _INT,
+        4096,
+        "Bytes of log between two index entries.",
+        at_least(0),
+        _ALL,
+    ),
+    _K("log.preallocate", _BOOL, False, "Whether a segment's space is reserved.", None, _ALL),
+    _K(
+        "log.segment.delete.delay.ms",
+        _LONG,
+        60_000,
+        "How long a deleted file stays on disk.",
+        at_least(0),
+        _ALL,
+    ),
+)
+
+RETENTION: Final = (
+    _K("log.retention.ms", _LONG, None, "How long records are kept; -1 = for ever.", None, _ALL),
+    _K("log.retention.minutes", _INT, None, "The same in minutes, where log.retention.ms is not."),
+    _K("log.retention.hours", _INT, 168, "The same in hours, where neither of the others is."),
+    _K("log.retention.bytes", _LONG, -1, "Bytes that a partition keeps; -1 = all.", None, _ALL),
+    _K(
+        "log.retention.check.interval.ms",
+        _LONG,
+        300_000,
+        "How often logs are looked at for what has expired.",
+        at_least(1),
+    ),
+    _K(
+        "log.cleanup.policy",
+        _LIST,
+        ("delete",),
+        "What happens to old segments: delete, compact or both.",
+        each_of("compact", "delete"),
+        _ALL,
+    ),
+    _K(
+        "log.local.retention.ms",
+        _LONG,
+        -2,
+        "How long tiered records stay on local disk; -2 = as retention says.",
+        at_least(-2),
+        _ALL,
+    ),
+    _K(
+        "log.local.retention.bytes",
+        _LONG,
+        -2,
+        "Bytes of a tiered partition on local disk; -2 = as retention says.",
+        at_least(-2),
+        _ALL,
+    ),
+)
+
+FLUSHING: Final = (
+    _K(
+        "log.flush.interval.messages",
+        _LONG,
+        LONG_MAX,
+        "Records after which a log is forced to disk.",
+        at_least(1),
+        _ALL,
+    ),
+    _K("log.flush.interval.ms", _LONG, None, "Time after which that happens.", at_least(0), _ALL),
+    _K(
+        "log.flush.scheduler.interval.ms",
+        _LONG,
+        LONG_MAX,
+        "How often logs are looked at for flush.ms; its value where that is not set.",
+    ),
+    _K(
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        "How often recovery points are saved.",
+        at_least(0),
+    ),
+    _K(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        "How often the logs' start offsets are saved.",
+        at_least(0),
+    ),
+)
+
+RECORDS: Final = (
+    _K(
+        "message.max.bytes",
+        _INT,
+        1024 * 1024 + 12,
+        "The largest batch that is taken, compressed.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "compression.type",
+        _STRING,
+        "producer",
+        "How batches are compressed on disk.",
+        one_of(*COMPRESSION_TYPES),
+        _ALL,
+    ),
+    _K("compression.gzip.level", _INT, -1, "The level of gzip.", GZIP_LEVELS, _ALL),
+    _K("compression.lz4.level", _INT, 9, "The level of lz4.", LZ4_LEVELS, _ALL),
+    _K("compression.zstd.level", _INT, 3, "The level of zstd.", ZSTD_LEVELS, _ALL),
+    _K(
+        "log.message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "Whose clock records bear: the producer's or the broker's.",
+        one_of("CreateTime", "LogAppendTime"),
+        _ALL,
+    ),
+    _K(
+        "log.message.timestamp.before.max.ms",
+        _LONG,
+        LONG_MAX,
+        "How far in the past a record may be.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "log.message.timestamp.after.max.ms",
+        _LONG,
+        3_600_000,
+        "How far in the future a record may be.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "min.insync.replicas",
+        _INT,
+        1,
+        "In-sync replicas that acks=all needs.",
+        at_least(1),
+        _ALL,
+    ),
+    _K(
+        "unclean.leader.election.enable",
+        _BOOL,
+        False,
+        "Whether a replica that may lack records can become leader.",
+        None,
+        _ALL,
+    ),
+)
+
+CLEANER: Final = (
+    _K("log.cleaner.enable", _BOOL, True, _IDLE),
+    _K("log.cleaner.threads", _INT, 1, _IDLE, at_least(0), _ALL),
+    _K("log.cleaner.backoff.ms", _LONG, 15_000, _IDLE, at_least(0), _ALL),
+    _K("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024 * 1024, _IDLE, None, _ALL),
+    _K("log.cleaner.io.buffer.size", _INT, 512 * 1024, _IDLE, at_least(0), _ALL),
+    _K("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, _IDLE, None, _ALL),
+    _K("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX, _IDLE, None, _ALL),
+    _K(
+        "log.cleaner.min.cleanable.ratio",
+        _DOUBLE,
+        0.5,
+        "The share of a log at which compaction starts.",
+        between(0, 1),
+        _ALL,
+    ),
+    _K(
+        "log.cleaner.delete.retention.ms",
+        _LONG,
+        DAY_MS,
+        "How long compaction keeps deletion markers.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "log.cleaner.min.compaction.lag.ms",
+        _LONG,
+        0,
+        "The shortest that a record stays out of compaction.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "log.cleaner.max.compaction.lag.ms",
+        _LONG,
+        LONG_MAX,
+        "The longest that a record stays out of compaction.",
+        at_least(1),
+        _ALL,
+    ),
+)
+
+LOG_KEYS: Final = (*FOLDERS, *SEGMENTS, *RETENTION, *FLUSHING, *RECORDS, *CLEANER)

@@ -1,0 +1,363 @@
+"""A node's configuration: Kafka's property names and defaults, parsed and checked as a whole.
+
+What a property file says is checked in three rounds, and all problems of a round are told at
+once: names and types; the rules of one property about another; the listeners and the quorum.
+Values that dynamic configurations changed come from `NodeConfig.dynamic(image)`.
+Source: KafkaConfig.validateValues, DynamicBrokerConfig, Kafka 4.0.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.metadata import unsupported
+from ottla.metadata.brokers import Endpoint
+from ottla.metadata.config_def import (
+    ConfigDef,
+    ConfigError,
+    Problem,
+    Update,
+    parse_list,
+    parse_value,
+)
+from ottla.metadata.configs import ALL_BROKERS, ResourceType
+from ottla.metadata.listeners import (
+    Listeners,
+    Voter,
+    fail,
+    parse_listeners,
+    parse_servers,
+    parse_voters,
+)
+from ottla.metadata.node_definitions import NODE_DEFINITIONS
+from ottla.metadata.properties import read_properties
+
+if TYPE_CHECKING:
+    from ottla.metadata.image import ClusterImage
+
+DERIVED: Final = (
+    ("log.retention.ms", "log.retention.minutes", 60_000),
+    ("log.retention.ms", "log.retention.hours", 3_600_000),
+    ("log.roll.ms", "log.roll.hours", 3_600_000),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours", 3_600_000),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms", 1),
+)
+"""A property that is not set, the one that says it instead, and how many of it that one is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """One node's properties: `config["log.segment.bytes"]` is its typed value.
+
+    Fields: `given`: the property file's text values. `values`: every property, typed; where one
+            is given in another unit (log.retention.hours) the finest (log.retention.ms) says it.
+            `log_dirs`: absolute or relative paths as written.
+            `quorum_voters`: by id; empty where bootstrap servers are used.
+    """
+
+    given: Mapping[str, str]
+    values: Mapping[str, Any]
+    roles: tuple[str, ...]
+    node_id: int
+    listener_set: Listeners
+    quorum_voters: tuple[Voter, ...]
+    quorum_bootstrap_servers: tuple[tuple[str, int], ...]
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+
+    definitions = NODE_DEFINITIONS
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> "NodeConfig":
+        """Return the configuration; raise ConfigError with name, value and what was expected."""
+        given = {name: value for name, value in properties.items() if value.strip()}
+        values = _parse_all(properties)
+        _check_mode(given, values)
+        node_id = _node_id(values)
+        roles = values["process.roles"]
+        derive(values, given)
+        _check_values(values)
+        voters = parse_voters(values["controller.quorum.voters"])
+        servers = parse_servers(values["controller.quorum.bootstrap.servers"])
+        _check_quorum(node_id, roles, voters, servers, values)
+        log_dirs = parse_list(values["log.dirs"] or values["log.dir"])
+        return cls(
+            given=given,
+            values=values,
+            roles=roles,
+            node_id=node_id,
+            listener_set=parse_listeners(values, given, roles),
+            quorum_voters=voters,
+            quorum_bootstrap_servers=servers,
+            log_dirs=log_dirs,
+            metadata_log_dir=values["metadata.log.dir"] or log_dirs[0],
+        )
+
+    @classmethod
+    def read(cls, text: str, overrides: Mapping[str, str] | None = None) -> "NodeConfig":
+        """Parse a property file's text; `overrides` win over what it says."""
+        try:
+            properties = read_properties(text)
+        except ValueError as error:
+            raise ConfigError([Problem("the property file", None, str(error))]) from None
+        return cls.parse({**properties, **(overrides or {})})
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    @property
+    def is_broker(self) -> bool:
+        """Tell whether the node has the broker role."""
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Tell whether the node has the controller role."""
+        return "controller" in self.roles
+
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        """Return all listeners of the node, of both roles."""
+        return self.listener_set.own
+
+    @property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """Return what the broker tells clients; without a controller's listeners."""
+        return self.listener_set.advertised
+
+    @property
+    def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
+        """Return what the controller tells others."""
+        return self.listener_set.advertised_controller
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        """Return the listeners of the broker role."""
+        return self.listener_set.broker
+
+    @property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        """Return the listeners of the controller role."""
+        return self.listener_set.controller
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        """Return the names under which controllers are reached, the preferred one first."""
+        return self.listener_set.controller_names
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """Return the name of the listener that brokers use among themselves."""
+        return self.listener_set.inter_broker_name
+
+    @property
+    def rack(self) -> str | None:
+        """Return where the broker stands, or None."""
+        rack: str | None = self.values["broker.rack"]
+        return rack
+
+    def dynamic(self, image: "ClusterImage") -> "NodeConfig":
+        """Return the configuration with the image's dynamic values over the file's.
+
+        A broker's own value wins over the cluster's default. A value that this version does
+        not understand is passed over: it was written by a newer one.
+        """
+        found = dynamic_values(image, self.node_id)
+        if not found:
+            return self
+        values = {**self.values, **found}
+        given = {**self.given, **dict.fromkeys(found, "")}
+        derive(values, given)
+        return replace(self, values=values)
+
+
+def dynamic_values(image: "ClusterImage", node_id: int) -> dict[str, Any]:
+    """Return the typed dynamic values that count for a broker."""
+    found: dict[str, Any] = {}
+    for resource in (ALL_BROKERS, str(node_id)):
+        for name, text in image.configs.of(ResourceType.BROKER, resource).items():
+            key = NODE_DEFINITIONS.keys.get(name)
+            if key is None or key.update is Update.READ_ONLY:
+                continue
+            try:
+                found[name] = parse_value(key, text)
+            except ConfigError:
+                continue
+    return found
+
+
+def derive(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Fill in the properties that another one says in its own unit."""
+    settled: set[str] = set()
+    for name, source, factor in DERIVED:
+        if name in given or name in settled or values[source] is None:
+            continue
+        values[name] = values[source] * factor
+        settled.add(name)
+    if values["log.retention.ms"] < 0:
+        values["log.retention.ms"] = -1
+
+
+def _parse_all(properties: Mapping[str, str]) -> dict[str, Any]:
+    values = dict(NODE_DEFINITIONS.defaults)
+    problems: list[Problem] = []
+    for name in sorted(properties):
+        text = properties[name]
+        key = NODE_DEFINITIONS.keys.get(name)
+        if key is None:
+            problem = _unknown(NODE_DEFINITIONS, name, text)
+            if problem is not None:
+                problems.append(problem)
+            continue
+        if not text.strip() and key.default is None:
+            continue  # As good as not set: `broker.rack=`.
+        try:
+            values[name] = parse_value(key, text)
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(problems)
+    return values
+
+
+def _unknown(definitions: ConfigDef, name: str, text: str) -> Problem | None:
+    """Return what is wrong with a property that is not defined; None where it says nothing."""
+    reason = unsupported.refusal(name, text)
+    if reason is not None:
+        return Problem(name, text, reason)
+    if unsupported.is_listed(name):
+        return None
+    known = [*definitions.keys, *unsupported.NAMES]
+    near = get_close_matches(name, known, n=1, cutoff=0.7)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return Problem(name, text, f"is not a property of Kafka's or Ottla's nodes{hint}")
+
+
+def _check_mode(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    roles = values["process.roles"]
+    if not roles:
+        raise fail(
+            "process.roles",
+            given.get("process.roles"),
+            "must say broker, controller or both: only KRaft mode is supported so far",
+        )
+    if len(set(roles)) < len(roles):
+        raise fail("process.roles", given["process.roles"], "names a role twice")
+
+
+def _node_id(values: dict[str, Any]) -> int:
+    """Return the id, which may have either name or both; both then say the same."""
+    node_id, broker_id = values["node.id"], values["broker.id"]
+    if node_id >= 0 and broker_id >= 0 and node_id != broker_id:
+        raise fail("node.id", node_id, f"must have the same value as broker.id={broker_id}")
+    found: int = node_id if node_id >= 0 else broker_id
+    if found < 0:
+        raise fail("node.id", node_id, "must be set, to 0 or more, in KRaft mode")
+    values["node.id"] = values["broker.id"] = found
+    return found
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    """Check what one property demands of itself once derived, or of another."""
+    retention = values["log.retention.ms"]
+    rules = (
+        ("log.roll.ms", values["log.roll.ms"] >= 1, "expected at least 1"),
+        ("log.roll.jitter.ms", values["log.roll.jitter.ms"] >= 0, "expected at least 0"),
+        (
+            "log.retention.ms",
+            retention >= 1 or retention == -1,
+            "expected at least 1, or -1 for no limit",
+        ),
+        (
+            "log.dirs",
+            all(parse_list(values["log.dirs"] or values["log.dir"]) or [""]),
+            "must name at least one folder",
+        ),
+        (
+            "default.replication.factor",
+            values["default.replication.factor"] >= 1,
+            "expected at least 1",
+        ),
+        (
+            "log.cleaner.dedupe.buffer.size",
+            values["log.cleaner.dedupe.buffer.size"]
+            > max(1, values["log.cleaner.threads"]) * 1024 * 1024,
+            "must be more than 1 MiB for each of log.cleaner.threads",
+        ),
+        (
+            "replica.fetch.wait.max.ms",
+            values["replica.fetch.wait.max.ms"] <= values["replica.socket.timeout.ms"],
+            "must not be above replica.socket.timeout.ms",
+        ),
+        (
+            "replica.fetch.wait.max.ms",
+            values["replica.fetch.wait.max.ms"] <= values["replica.lag.time.max.ms"],
+            "must not be above replica.lag.time.max.ms",
+        ),
+        (
+            "queued.max.request.bytes",
+            values["queued.max.request.bytes"] <= 0
+            or values["queued.max.request.bytes"] >= values["socket.request.max.bytes"],
+            "must not be below socket.request.max.bytes",
+        ),
+        (
+            "max.connections.per.ip",
+            values["max.connections.per.ip"] != 0 or values["max.connections.per.ip.overrides"],
+            "can be 0 only where max.connections.per.ip.overrides is set",
+        ),
+        (
+            "group.max.session.timeout.ms",
+            values["group.max.session.timeout.ms"] >= values["group.min.session.timeout.ms"],
+            "must not be below group.min.session.timeout.ms",
+        ),
+        (
+            "broker.heartbeat.interval.ms",
+            0 < values["broker.heartbeat.interval.ms"] < values["broker.session.timeout.ms"],
+            "must be above 0 and below broker.session.timeout.ms",
+        ),
+        (
+            "metadata.log.segment.bytes",
+            values["metadata.log.segment.bytes"] >= values["metadata.log.segment.min.bytes"],
+            f"expected at least {values['metadata.log.segment.min.bytes']}",
+        ),
+        (
+            "log.cleaner.min.compaction.lag.ms",
+            values["log.cleaner.min.compaction.lag.ms"]
+            <= values["log.cleaner.max.compaction.lag.ms"],
+            "must not be above log.cleaner.max.compaction.lag.ms",
+        ),
+    )
+    problems = [
+        Problem(name, None if values[name] is None else str(values[name]), reason)
+        for name, holds, reason in rules
+        if not holds
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _check_quorum(
+    node_id: int,
+    roles: tuple[str, ...],
+    voters: tuple[Voter, ...],
+    servers: tuple[tuple[str, int], ...],
+    values: Mapping[str, Any],
+) -> None:
+    name = "controller.quorum.voters"
+    shown = ",".join(values[name])
+    if not voters and not servers:
+        raise fail(
+            name,
+            None,
+            "must name the controllers, or controller.quorum.bootstrap.servers must say where"
+            " they are",
+        )
+    ids = {voter.id for voter in voters}
+    if "controller" in roles and voters and node_id not in ids:
+        raise fail(name, shown, f"must contain node.id={node_id}, which is a controller")
+    if "controller" not in roles and node_id in ids:
+        raise fail(name, shown, f"must not contain node.id={node_id}, which is only a broker")

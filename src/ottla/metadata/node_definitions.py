@@ -1,0 +1,209 @@
+"""A node's properties about itself, its network, its quorum and replication.
+
+Thread counts, purgatories and the like say how Kafka's threads work; they are taken, so that an
+existing property file works, and have no effect where the text says so.
+Source: ServerConfigs, KRaftConfigs, QuorumConfig, SocketServerConfigs, ReplicationConfigs,
+MetricConfigs, QuotaConfig, Kafka 4.0.
+"""
+
+from typing import Final
+
+from ottla.metadata.config_def import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigDef,
+    ConfigKey,
+    Type,
+    Update,
+    at_least,
+    between,
+    each_of,
+)
+from ottla.metadata.group_definitions import GROUP_KEYS
+from ottla.metadata.log_definitions import LOG_KEYS
+
+_K = ConfigKey
+_BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
+_LIST = Type.LIST
+_ALL = Update.CLUSTER_WIDE
+_MB = 1024 * 1024
+_NONE = "Without an effect: Ottla works otherwise."
+_LATER = "For replication, which is not there yet: without an effect so far."
+
+IDENTITY: Final = (
+    _K("process.roles", _LIST, (), "broker, controller or both.", each_of("broker", "controller")),
+    _K("node.id", _INT, -1, "This node's number, from 0; broker.id is another name for it."),
+    _K("broker.id", _INT, -1, "Another name for node.id."),
+    _K("broker.rack", _STRING, None, "Where the broker stands, for spreading replicas."),
+    _K("server.max.startup.time.ms", _LONG, LONG_MAX, "The longest start.", at_least(0)),
+)
+
+QUORUM: Final = (
+    _K("controller.quorum.voters", _LIST, (), "The controllers: id@host:port, with commas."),
+    _K("controller.quorum.bootstrap.servers", _LIST, (), "Where controllers are found: host:port."),
+    _K("controller.quorum.election.timeout.ms", _INT, 1_000, "Until a candidate tries again."),
+    _K("controller.quorum.fetch.timeout.ms", _INT, 2_000, "Until a voter gives its leader up."),
+    _K("controller.quorum.election.backoff.max.ms", _INT, 1_000, "The most between elections."),
+    _K("controller.quorum.append.linger.ms", _INT, 25, "How long metadata records are gathered."),
+    _K("controller.quorum.request.timeout.ms", _INT, 2_000, "How long a quorum request may take."),
+    _K("controller.quorum.retry.backoff.ms", _INT, 20, "How long until it is tried again."),
+    _K("controller.listener.names", _STRING, None, "The controllers' listeners, with commas."),
+    _K("broker.heartbeat.interval.ms", _INT, 2_000, "How often brokers report to the controller."),
+    _K("broker.session.timeout.ms", _INT, 9_000, "After how long a silent broker is fenced."),
+    _K("initial.broker.registration.timeout.ms", _INT, 60_000, "How long a broker tries at start."),
+    _K(
+        "metadata.log.max.record.bytes.between.snapshots",
+        _LONG,
+        20 * _MB,
+        "Bytes of metadata records after which a snapshot is taken.",
+        at_least(1),
+    ),
+    _K(
+        "metadata.log.max.snapshot.interval.ms",
+        _LONG,
+        3_600_000,
+        "The longest between snapshots where there are new records; 0 = no limit.",
+        at_least(0),
+    ),
+    _K(
+        "metadata.log.segment.bytes",
+        _INT,
+        1 << 30,
+        "The metadata log's segment size.",
+        at_least(12),
+    ),
+    _K(
+        "metadata.log.segment.min.bytes",
+        _INT,
+        8 * _MB,
+        "The smallest that metadata.log.segment.bytes may be, for tests.",
+        at_least(12),
+        internal=True,
+    ),
+    _K("metadata.log.segment.ms", _LONG, 604_800_000, "Age at which such a segment is closed."),
+    _K("metadata.max.retention.bytes", _LONG, 100 * _MB, "Metadata log and snapshots kept."),
+    _K("metadata.max.retention.ms", _LONG, 604_800_000, "How long they are kept."),
+    _K(
+        "metadata.max.idle.interval.ms",
+        _INT,
+        500,
+        "How often the controller writes a record that says nothing; 0 = never.",
+        at_least(0),
+    ),
+)
+
+NETWORK: Final = (
+    _K("listeners", _STRING, "PLAINTEXT://:9092", "Where the node listens: NAME://host:port."),
+    _K("advertised.listeners", _STRING, None, "Where clients reach it; listeners where not set."),
+    _K(
+        "listener.security.protocol.map",
+        _STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Listener names and their protocols; PLAINTEXT is what Ottla speaks.",
+    ),
+    _K("inter.broker.listener.name", _STRING, None, "The listener that brokers use."),
+    _K("security.inter.broker.protocol", _STRING, "PLAINTEXT", "Its protocol, where not named."),
+    _K("early.start.listeners", _STRING, None, _NONE),
+    _K("socket.send.buffer.bytes", _INT, 102_400, "SO_SNDBUF; -1 = the system's.", at_least(-1)),
+    _K("socket.receive.buffer.bytes", _INT, 102_400, "SO_RCVBUF; -1 = the system's.", at_least(-1)),
+    _K("socket.request.max.bytes", _INT, 100 * _MB, "The largest request.", at_least(1)),
+    _K("socket.listen.backlog.size", _INT, 50, "Connections that may wait.", at_least(1)),
+    _K("connections.max.idle.ms", _LONG, 600_000, "Idle time until a connection is closed."),
+    _K("max.connections", _INT, INT_MAX, "Connections of the node.", at_least(0), _ALL),
+    _K("max.connections.per.ip", _INT, INT_MAX, "Connections per address.", at_least(0), _ALL),
+    _K("max.connections.per.ip.overrides", _STRING, "", "Per address: host:count.", None, _ALL),
+    _K(
+        "max.connection.creation.rate",
+        _INT,
+        INT_MAX,
+        "New connections a second.",
+        at_least(0),
+        _ALL,
+    ),
+    _K("connection.failed.authentication.delay.ms", _INT, 100, _NONE, at_least(0)),
+    _K("queued.max.requests", _INT, 500, _NONE, at_least(1)),
+    _K("queued.max.request.bytes", _LONG, -1, _NONE),
+    _K("num.network.threads", _INT, 3, _NONE, at_least(1), _ALL),
+    _K("num.io.threads", _INT, 8, "Threads for disk work that can block.", at_least(1), _ALL),
+    _K("background.threads", _INT, 10, _NONE, at_least(1), _ALL),
+    _K("request.timeout.ms", _INT, 30_000, "How long requests between nodes may take."),
+    _K("socket.connection.setup.timeout.ms", _LONG, 10_000, "How long a connection may take."),
+    _K("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "The same after failures."),
+    _K("fetch.max.bytes", _INT, 55 * _MB, "The most that a fetch answers.", at_least(1024)),
+    _K(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        1_000,
+        "Fetch sessions that are remembered.",
+        at_least(0),
+    ),
+    _K(
+        "max.request.partition.size.limit",
+        _INT,
+        2_000,
+        "Partitions in one DescribeTopicPartitions answer.",
+        at_least(1),
+    ),
+)
+
+TOPICS: Final = (
+    _K("auto.create.topics.enable", _BOOL, True, "Whether asking for a topic creates it."),
+    _K("delete.topic.enable", _BOOL, True, "Whether topics can be deleted."),
+    _K("num.partitions", _INT, 1, "Partitions of a topic that does not say.", at_least(1)),
+    _K("default.replication.factor", _INT, 1, "Replicas of a topic that does not say."),
+)
+
+REPLICATION: Final = (
+    _K("replica.lag.time.max.ms", _LONG, 30_000, _LATER),
+    _K("replica.socket.timeout.ms", _INT, 30_000, _LATER),
+    _K("replica.socket.receive.buffer.bytes", _INT, 65_536, _LATER),
+    _K("replica.fetch.max.bytes", _INT, _MB, _LATER, at_least(0)),
+    _K("replica.fetch.wait.max.ms", _INT, 500, _LATER),
+    _K("replica.fetch.min.bytes", _INT, 1, _LATER),
+    _K("replica.fetch.backoff.ms", _INT, 1_000, _LATER, at_least(0)),
+    _K("replica.fetch.response.max.bytes", _INT, 10 * _MB, _LATER, at_least(0)),
+    _K("num.replica.fetchers", _INT, 1, _LATER, None, _ALL),
+    _K("num.replica.alter.log.dirs.threads", _INT, None, _LATER),
+    _K("replica.high.watermark.checkpoint.interval.ms", _LONG, 5_000, "How often they are saved."),
+    _K("fetch.purgatory.purge.interval.requests", _INT, 1_000, _NONE),
+    _K("producer.purgatory.purge.interval.requests", _INT, 1_000, _NONE),
+    _K("delete.records.purgatory.purge.interval.requests", _INT, 1, _NONE),
+    _K("auto.leader.rebalance.enable", _BOOL, True, _LATER),
+    _K("leader.imbalance.check.interval.seconds", _LONG, 300, _LATER, at_least(1)),
+    _K("leader.imbalance.per.broker.percentage", _INT, 10, _LATER),
+    _K("unclean.leader.election.interval.ms", _LONG, 300_000, _LATER, at_least(1)),
+    _K("controller.socket.timeout.ms", _INT, 30_000, "How long the controller waits for brokers."),
+    _K("controlled.shutdown.enable", _BOOL, True, "Whether a broker hands its leaderships over."),
+    _K("controlled.shutdown.max.retries", _INT, 3, _NONE),
+    _K("controlled.shutdown.retry.backoff.ms", _LONG, 5_000, _NONE),
+)
+
+_WINDOW = "Quotas are not there yet: without an effect."
+METRICS: Final = (
+    _K("metrics.port", _INT, -1, "Ottla: where metrics are served; -1 = not.", between(-1, 65_535)),
+    _K("metrics.num.samples", _INT, 2, _NONE, at_least(1)),
+    _K("metrics.sample.window.ms", _LONG, 30_000, _NONE, at_least(1)),
+    _K("metrics.recording.level", _STRING, "INFO", _NONE),
+    _K("kafka.metrics.polling.interval.secs", _INT, 10, _NONE, at_least(1)),
+    _K("telemetry.max.bytes", _INT, _MB, _NONE, at_least(1)),
+    _K("quota.window.num", _INT, 11, _WINDOW, at_least(1)),
+    _K("quota.window.size.seconds", _INT, 1, _WINDOW, at_least(1)),
+    _K("replication.quota.window.num", _INT, 11, _WINDOW, at_least(1)),
+    _K("replication.quota.window.size.seconds", _INT, 1, _WINDOW, at_least(1)),
+    _K("alter.log.dirs.replication.quota.window.num", _INT, 11, _WINDOW, at_least(1)),
+    _K("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, _WINDOW, at_least(1)),
+    _K("controller.quota.window.num", _INT, 11, _WINDOW, at_least(1)),
+    _K("controller.quota.window.size.seconds", _INT, 1, _WINDOW, at_least(1)),
+)
+
+NODE_DEFINITIONS: Final = ConfigDef.of(
+    *IDENTITY,
+    *QUORUM,
+    *NETWORK,
+    *TOPICS,
+    *REPLICATION,
+    *METRICS,
+    *LOG_KEYS,
+    *GROUP_KEYS,
+)
+"""Every property that a node takes."""

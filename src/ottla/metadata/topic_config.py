@@ -1,0 +1,418 @@
+"""The properties of a topic, where their values come from, and which values are refused.
+
+A value comes from the first that says one: the topic's override, the broker's dynamic value, the
+cluster's dynamic default, the broker's property file, the default. Brokers name most of these
+properties otherwise than topics do, some in other units: `SYNONYMS`.
+Source: TopicConfig, LogConfig, ServerTopicConfigSynonyms, Kafka 4.0; KIP-1030.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.metadata.config_def import (
+    INT_MAX,
+    LONG_MAX,
+    Check,
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    Type,
+    at_least,
+    between,
+    each_of,
+    invalid_config,
+    one_of,
+    parse_value,
+)
+from ottla.metadata.configs import ResourceType
+
+if TYPE_CHECKING:
+    from ottla.metadata.image import ClusterImage
+    from ottla.metadata.node_config import NodeConfig
+
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+GZIP_LEVELS: Final = Check("from 1 to 9, or -1", lambda value: bool(1 <= value <= 9 or value == -1))
+LZ4_LEVELS: Final = between(1, 17)
+ZSTD_LEVELS: Final = between(-131_072, 22)
+SEGMENT_BYTES_MIN: Final = 1024 * 1024
+DAY_MS: Final = 24 * 3_600_000
+
+_THROTTLED: Final = Check(
+    "of partition:broker pairs, or * alone",
+    lambda value: value == ("*",) or all(_is_pair(each) for each in value),
+)
+
+
+def _is_pair(text: str) -> bool:
+    partition, _, broker = text.partition(":")
+    return partition.isdecimal() and broker.isdecimal()
+
+
+_K = ConfigKey
+DEFINITIONS: Final = ConfigDef.of(
+    _K(
+        "cleanup.policy",
+        Type.LIST,
+        ("delete",),
+        "What happens to old segments: delete drops them by age or size, compact keeps the last"
+        " record of each key. Ottla's cleaner does not run yet: a compacted topic refuses records"
+        " without a key and keeps everything.",
+        each_of("compact", "delete"),
+    ),
+    _K(
+        "compression.gzip.level",
+        Type.INT,
+        -1,
+        "The level where compression.type is gzip.",
+        GZIP_LEVELS,
+    ),
+    _K(
+        "compression.lz4.level",
+        Type.INT,
+        9,
+        "The level where compression.type is lz4.",
+        LZ4_LEVELS,
+    ),
+    _K(
+        "compression.type",
+        Type.STRING,
+        "producer",
+        "How batches are compressed on disk; producer keeps what the producer chose.",
+        one_of(*COMPRESSION_TYPES),
+    ),
+    _K(
+        "compression.zstd.level",
+        Type.INT,
+        3,
+        "The level where compression.type is zstd.",
+        ZSTD_LEVELS,
+    ),
+    _K(
+        "delete.retention.ms",
+        Type.LONG,
+        DAY_MS,
+        "How long compaction keeps deletion markers.",
+        at_least(0),
+    ),
+    _K(
+        "file.delete.delay.ms",
+        Type.LONG,
+        60_000,
+        "How long a deleted file stays on disk.",
+        at_least(0),
+    ),
+    _K(
+        "flush.messages",
+        Type.LONG,
+        LONG_MAX,
+        "Records after which a log is forced to disk.",
+        at_least(1),
+    ),
+    _K(
+        "flush.ms",
+        Type.LONG,
+        LONG_MAX,
+        "Milliseconds after which a log is forced to disk.",
+        at_least(0),
+    ),
+    _K(
+        "follower.replication.throttled.replicas",
+        Type.LIST,
+        (),
+        "Replicas whose fetching is throttled; kept, without an effect yet.",
+        _THROTTLED,
+    ),
+    _K(
+        "index.interval.bytes",
+        Type.INT,
+        4096,
+        "Bytes of log between two entries of the offset index.",
+        at_least(0),
+    ),
+    _K(
+        "internal.segment.bytes",
+        Type.INT,
+        None,
+        "segment.bytes without its minimum, for tests.",
+        at_least(1),
+        internal=True,
+    ),
+    _K(
+        "leader.replication.throttled.replicas",
+        Type.LIST,
+        (),
+        "Replicas whose serving to followers is throttled; kept, without an effect yet.",
+        _THROTTLED,
+    ),
+    _K(
+        "local.retention.bytes",
+        Type.LONG,
+        -2,
+        "Bytes of a tiered partition kept on local disk; -2 follows retention.bytes.",
+        at_least(-2),
+    ),
+    _K(
+        "local.retention.ms",
+        Type.LONG,
+        -2,
+        "Milliseconds that a tiered partition's records stay on local disk; -2 follows"
+        " retention.ms.",
+        at_least(-2),
+    ),
+    _K(
+        "max.compaction.lag.ms",
+        Type.LONG,
+        LONG_MAX,
+        "The longest that a record stays out of compaction.",
+        at_least(1),
+    ),
+    _K(
+        "max.message.bytes",
+        Type.INT,
+        1024 * 1024 + 12,
+        "The largest batch that is taken, compressed.",
+        at_least(0),
+    ),
+    _K(
+        "message.downconversion.enable",
+        Type.BOOLEAN,
+        True,
+        "Without an effect, as in Kafka 4.0: old message formats are gone.",
+    ),
+    _K(
+        "message.timestamp.after.max.ms",
+        Type.LONG,
+        3_600_000,
+        "How far in the future of the broker's clock a record may be.",
+        at_least(0),
+    ),
+    _K(
+        "message.timestamp.before.max.ms",
+        Type.LONG,
+        LONG_MAX,
+        "How far in the past of the broker's clock a record may be.",
+        at_least(0),
+    ),
+    _K(
+        "message.timestamp.type",
+        Type.STRING,
+        "CreateTime",
+        "Whose clock records bear: the producer's or the broker's at append.",
+        one_of("CreateTime", "LogAppendTime"),
+    ),
+    _K(
+        "min.cleanable.dirty.ratio",
+        Type.DOUBLE,
+        0.5,
+        "The share of a log that is not compacted yet at which compaction starts.",
+        between(0, 1),
+    ),
+    _K(
+        "min.compaction.lag.ms",
+        Type.LONG,
+        0,
+        "The shortest that a record stays out of compaction.",
+        at_least(0),
+    ),
+    _K(
+        "min.insync.replicas",
+        Type.INT,
+        1,
+        "In-sync replicas that a write with acks=all needs.",
+        at_least(1),
+    ),
+    _K(
+        "preallocate",
+        Type.BOOLEAN,
+        False,
+        "Whether a new segment's space is reserved at once.",
+    ),
+    _K(
+        "remote.log.copy.disable",
+        Type.BOOLEAN,
+        False,
+        "Whether a tiered topic stops copying to the remote store.",
+    ),
+    _K(
+        "remote.log.delete.on.disable",
+        Type.BOOLEAN,
+        False,
+        "Whether turning tiering off deletes what was copied.",
+    ),
+    _K(
+        "remote.storage.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether segments are copied to the remote store; not supported yet.",
+    ),
+    _K(
+        "retention.bytes",
+        Type.LONG,
+        -1,
+        "Bytes that a partition keeps; -1 = no limit.",
+    ),
+    _K(
+        "retention.ms",
+        Type.LONG,
+        7 * DAY_MS,
+        "Milliseconds that a partition keeps its records; -1 = no limit.",
+        at_least(-1),
+    ),
+    _K(
+        "segment.bytes",
+        Type.INT,
+        1 << 30,
+        "The size at which a segment is closed and a new one begins.",
+        at_least(SEGMENT_BYTES_MIN),
+    ),
+    _K(
+        "segment.index.bytes",
+        Type.INT,
+        10 * 1024 * 1024,
+        "The size that an offset index may have.",
+        at_least(4),
+    ),
+    _K(
+        "segment.jitter.ms",
+        Type.LONG,
+        0,
+        "The most that is randomly taken off segment.ms.",
+        at_least(0),
+    ),
+    _K(
+        "segment.ms",
+        Type.LONG,
+        7 * DAY_MS,
+        "Milliseconds after which a segment is closed even where it is not full.",
+        at_least(1),
+    ),
+    _K(
+        "unclean.leader.election.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether a replica that may lack records can become leader when no other is there.",
+    ),
+)
+
+Convert = Callable[[int], int]
+
+
+def _hours(value: int) -> int:
+    return value * 3_600_000
+
+
+def _minutes(value: int) -> int:
+    return value * 60_000
+
+
+SYNONYMS: Final[Mapping[str, tuple[tuple[str, Convert | None], ...]]] = {
+    "cleanup.policy": (("log.cleanup.policy", None),),
+    "compression.gzip.level": (("compression.gzip.level", None),),
+    "compression.lz4.level": (("compression.lz4.level", None),),
+    "compression.type": (("compression.type", None),),
+    "compression.zstd.level": (("compression.zstd.level", None),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", None),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", None),),
+    "flush.messages": (("log.flush.interval.messages", None),),
+    "flush.ms": (("log.flush.interval.ms", None), ("log.flush.scheduler.interval.ms", None)),
+    "index.interval.bytes": (("log.index.interval.bytes", None),),
+    "local.retention.bytes": (("log.local.retention.bytes", None),),
+    "local.retention.ms": (("log.local.retention.ms", None),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", None),),
+    "max.message.bytes": (("message.max.bytes", None),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", None),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", None),),
+    "message.timestamp.type": (("log.message.timestamp.type", None),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", None),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", None),),
+    "min.insync.replicas": (("min.insync.replicas", None),),
+    "preallocate": (("log.preallocate", None),),
+    "retention.bytes": (("log.retention.bytes", None),),
+    "retention.ms": (
+        ("log.retention.ms", None),
+        ("log.retention.minutes", _minutes),
+        ("log.retention.hours", _hours),
+    ),
+    "segment.bytes": (("log.segment.bytes", None),),
+    "segment.index.bytes": (("log.index.size.max.bytes", None),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", None), ("log.roll.jitter.hours", _hours)),
+    "segment.ms": (("log.roll.ms", None), ("log.roll.hours", _hours)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", None),),
+}
+"""Topic name → the broker's names for it, the first that is set counts."""
+assert set(SYNONYMS) <= set(DEFINITIONS.keys)
+
+
+def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Return typed values; raise ApiError(INVALID_CONFIG) for the first name that is bad."""
+    values: dict[str, Any] = {}
+    for name in sorted(overrides):
+        key = DEFINITIONS.keys.get(name)
+        if key is None:
+            near = DEFINITIONS.similar(name)
+            hint = f" Did you mean {near}?" if near else ""
+            raise invalid_config(f"Unknown topic config name: {name}.{hint}")
+        try:
+            values[name] = parse_value(key, overrides[name])
+        except ConfigError as error:
+            raise invalid_config(f"Invalid value for a topic config: {error}.") from None
+    return values
+
+
+def validate_topic_configs(
+    overrides: Mapping[str, str],
+    node_config: "NodeConfig | None" = None,
+    image: "ClusterImage | None" = None,
+) -> dict[str, Any]:
+    """Check a topic's whole set of overrides; return them typed.
+
+    What they do not say counts as the node says it, as Kafka's controllers check it too.
+    Raise ApiError(INVALID_CONFIG) with the name at fault.
+    """
+    given = parse_overrides(overrides)
+    values = {**_defaults(node_config, image), **given}
+    if given.get("remote.storage.enable"):
+        raise invalid_config(
+            "remote.storage.enable=true is not supported yet: Ottla has no remote storage so far."
+        )
+    for name in ("remote.log.copy.disable", "remote.log.delete.on.disable"):
+        if given.get(name):
+            raise invalid_config(f"{name}=true needs remote storage, which is not supported yet.")
+    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
+        raise invalid_config(
+            f"min.compaction.lag.ms ({values['min.compaction.lag.ms']}) is larger than"
+            f" max.compaction.lag.ms ({values['max.compaction.lag.ms']})."
+        )
+    return given
+
+
+def effective_topic_config(
+    image: "ClusterImage", node_config: "NodeConfig", topic: str
+) -> dict[str, Any]:
+    """Return every property's value for a topic on this node, typed, by topic config name."""
+    values = _defaults(node_config, image)
+    overrides = image.configs.of(ResourceType.TOPIC, topic)
+    for name, text in overrides.items():
+        key = DEFINITIONS.keys.get(name)
+        if key is None:
+            continue  # Written by a newer version, which knows the property.
+        try:
+            values[name] = parse_value(key, text)
+        except ConfigError:
+            continue  # Likewise: a value that this version's check does not take.
+    if values["internal.segment.bytes"] is not None:
+        values["segment.bytes"] = values["internal.segment.bytes"]
+    return values
+
+
+def _defaults(node_config: "NodeConfig | None", image: "ClusterImage | None") -> dict[str, Any]:
+    values = dict(DEFINITIONS.defaults)
+    if node_config is None:
+        return values
+    config = node_config if image is None else node_config.dynamic(image)
+    for name, synonyms in SYNONYMS.items():
+        values[name] = config[synonyms[0][0]]
+    return values
+
+
+assert DEFINITIONS.keys["max.message.bytes"].default <= INT_MAX

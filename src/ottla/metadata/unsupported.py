@@ -1,0 +1,86 @@
+"""Kafka's properties that Ottla knows and does not take: refused by name, with the reason.
+
+A value that says what Ottla does anyway passes, so that files which spell defaults out work.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_SECURITY = "is not supported yet: Ottla speaks PLAINTEXT and enforces no access control so far"
+_ZOOKEEPER = "ZooKeeper mode is not supported yet: run in KRaft mode (process.roles)"
+_TIERED = "is not supported yet: Ottla has no remote storage so far"
+_JAVA = "names a Java class, which a node without a JVM cannot load"
+_GONE = "is not a property any more: Kafka 4.0 removed it"
+_SHARE = "is not supported: Ottla has no share groups"
+_QUOTA = "is not supported yet: Ottla enforces no quotas so far"
+
+NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "authorizer.class.name": (_SECURITY, ("",)),
+    "security.providers": (_SECURITY, ("",)),
+    "principal.builder.class": (
+        _JAVA,
+        ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
+    ),
+    "connections.max.reauth.ms": (_SECURITY, ("0",)),
+    "super.users": (_SECURITY, ("",)),
+    "allow.everyone.if.no.acl.found": (_SECURITY, ("true",)),
+    "client.quota.callback.class": (_QUOTA, ("",)),
+    "leader.replication.throttled.rate": (_QUOTA, ("9223372036854775807",)),
+    "follower.replication.throttled.rate": (_QUOTA, ("9223372036854775807",)),
+    "replica.alter.log.dirs.io.max.bytes.per.second": (_QUOTA, ("9223372036854775807",)),
+    "create.topic.policy.class.name": (_JAVA, ("",)),
+    "alter.config.policy.class.name": (_JAVA, ("",)),
+    "replica.selector.class": (_JAVA, ("",)),
+    "metric.reporters": (_JAVA, ("", "org.apache.kafka.common.metrics.JmxReporter")),
+    "kafka.metrics.reporters": (_JAVA, ("",)),
+    "auto.include.jmx.reporter": (_GONE, ("true", "false")),
+    "remote.log.storage.system.enable": (_TIERED, ("false",)),
+    "eligible.leader.replicas.enable": ("is not supported yet", ("false",)),
+    "control.plane.listener.name": (_GONE, ("",)),
+    "inter.broker.protocol.version": (_GONE, ()),
+    "log.message.format.version": (_GONE, ()),
+    "log.message.timestamp.difference.max.ms": (_GONE, ("9223372036854775807",)),
+    "log.message.downconversion.enable": (_GONE, ("true", "false")),
+    "offsets.commit.required.acks": (_GONE, ("-1",)),
+    "broker.id.generation.enable": (_ZOOKEEPER, ("true", "false")),
+    "reserved.broker.max.id": (_ZOOKEEPER, ("1000",)),
+    "unstable.api.versions.enable": ("is not supported: no unstable API is served", ("false",)),
+    "unstable.feature.versions.enable": (
+        "is not supported: no unstable feature is there",
+        ("false",),
+    ),
+    "group.coordinator.new.enable": (_GONE, ("true",)),
+    "config.providers": (_JAVA, ("",)),
+}
+"""Name → why it is refused, and the values that pass."""
+
+PREFIXES: Final = (
+    ("zookeeper.", _ZOOKEEPER),
+    ("sasl.", _SECURITY),
+    ("ssl.", _SECURITY),
+    ("listener.name.", "sets a property of one listener, which Ottla does not support yet"),
+    ("delegation.token.", _SECURITY),
+    ("password.encoder.", _SECURITY),
+    ("remote.", _TIERED),
+    ("rsm.config.", _TIERED),
+    ("rlmm.config.", _TIERED),
+    ("group.share.", _SHARE),
+    ("share.", _SHARE),
+    ("config.providers.", _JAVA),
+)
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Return why a property cannot be taken; None where it can, or is not listed here."""
+    if name in NAMES:
+        reason, harmless = NAMES[name]
+        return None if value.strip() in harmless else reason
+    for prefix, reason in PREFIXES:
+        if name.startswith(prefix):
+            return reason
+    return None
+
+
+def is_listed(name: str) -> bool:
+    """Tell whether this module knows the name, whatever its value."""
+    return name in NAMES or any(name.startswith(prefix) for prefix, _ in PREFIXES)

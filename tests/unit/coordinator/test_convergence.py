@@ -1,0 +1,244 @@
+"""Whatever members do, a group that is left in peace becomes stable, and its log tells of it.
+
+Method: hypothesis draws scripts of joins, leaves, crashes, restarts of static members, refused
+and slow writes, and passing time. Members are small models of real clients: they do what each
+answer tells them, one request at a time. After every step safety is checked; then the faults
+stop and the group must converge: one generation, one leader, every live member assigned by it.
+At the end a new shard loaded from the log must agree with the live one.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending
+from ottla.coordinator.group_states import State
+from ottla.coordinator.leaving import heartbeat, leave
+from ottla.coordinator.values import GroupConfig, JoinAnswer, Leaver, SyncAnswer
+
+from .world import GROUP, World, durable
+
+SESSION_MS = 10_000
+CONFIG = GroupConfig(new_member_join_ms=20_000)
+
+
+@dataclass
+class Client:
+    """A consumer: joins, syncs, beats, and starts again where it is told to."""
+
+    world: World
+    name: str
+    instance_id: str | None = None
+    version: int = 9
+    member_id: str = ""
+    generation: int = -1
+    assignment: bytes | None = None
+    alive: bool = True
+    joining: Pending[JoinAnswer] | None = None
+    syncing: Pending[SyncAnswer] | None = None
+    told: JoinAnswer | None = None
+    fenced: bool = False
+    seen: list[int] = field(default_factory=list)
+
+    def poll(self) -> None:
+        """Do the next thing that a consumer would do."""
+        if not self.alive or self.fenced:
+            return
+        if self.joining is not None:
+            if self.joining.done:
+                self._joined(self.joining.value)
+        elif self.syncing is not None:
+            if self.syncing.done:
+                self._synced(self.syncing.value)
+        elif self.assignment is None:
+            self.join()
+        else:
+            self._beat()
+
+    def join(self) -> None:
+        self.assignment = None
+        self.joining = self.world.join(
+            self.member_id,
+            instance_id=self.instance_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=30_000,
+            version=self.version,
+        )
+
+    def _joined(self, answer: JoinAnswer) -> None:
+        self.joining = None
+        if answer.error is Error.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self.join()
+        elif answer.error is Error.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        elif answer.error is Error.FENCED_INSTANCE_ID:
+            self.fenced = True
+        elif not answer.error:
+            self.member_id, self.generation, self.told = (
+                answer.member_id,
+                answer.generation,
+                answer,
+            )
+            self.seen.append(answer.generation)
+            assignments = []
+            if answer.leader == answer.member_id and not answer.skip_assignment:
+                assignments = [(each.member_id, each.member_id.encode()) for each in answer.members]
+            self.syncing = self.world.sync(answer, assignments, instance_id=self.instance_id)
+
+    def _synced(self, answer: SyncAnswer) -> None:
+        self.syncing = None
+        self._obey(answer.error)
+        if not answer.error:
+            self.assignment = answer.assignment
+
+    def _beat(self) -> None:
+        error = heartbeat(
+            self.world.shard,
+            group_id=GROUP,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            generation=self.generation,
+        )
+        self.world.settle()
+        self._obey(error)
+
+    def _obey(self, error: Error) -> None:
+        if error is Error.NONE:
+            return
+        self.assignment = None
+        if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
+            self.member_id = ""
+        elif error is Error.FENCED_INSTANCE_ID:
+            self.fenced = True
+
+    def leave(self) -> None:
+        if self.member_id:
+            leave(self.world.shard, GROUP, [Leaver(self.member_id, self.instance_id)])
+            self.world.settle()
+        self.alive = False
+
+    def restart(self) -> None:
+        """Crash and come back: a static member keeps its instance id, nothing else."""
+        self.member_id, self.assignment, self.joining, self.syncing = "", None, None, None
+        self.alive = True
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("poll"), st.integers(0, 5)),
+    st.tuples(st.just("poll"), st.integers(0, 5)),
+    st.tuples(st.just("poll all"), st.integers(0, 3)),
+    st.tuples(st.just("leave"), st.integers(0, 5)),
+    st.tuples(st.just("crash"), st.integers(0, 5)),
+    st.tuples(st.just("restart"), st.integers(0, 5)),
+    st.tuples(st.just("wait"), st.sampled_from([1, 500, 3_000, 11_000, 31_000])),
+    st.tuples(st.just("refuse"), st.sampled_from([0, 1])),
+    st.tuples(st.just("hold"), st.sampled_from([0, 1])),
+)
+
+
+def play(world: World, clients: list[Client], action: str, number: int) -> None:
+    client = clients[number % len(clients)]
+    match action:
+        case "poll":
+            client.poll()
+        case "poll all":
+            for each in clients:
+                each.poll()
+        case "leave":
+            client.leave()
+        case "crash":
+            client.alive = False
+        case "restart":
+            client.restart()
+        case "wait":
+            world.advance(number)
+        case "refuse":
+            world.journal.refuse = Error.NOT_ENOUGH_REPLICAS if number else None
+        case "hold":
+            world.journal.hold = bool(number)
+            if not number:
+                world.journal.release()
+                world.settle()
+
+
+def check_safety(world: World) -> None:
+    group = world.shard.groups.get(GROUP)
+    if group is None:
+        return
+    waiting = [member for member in group.members.values() if member.joining is not None]
+    assert group.joining_count == len(waiting)
+    assert (group.leader_id is None) == (not group.members)
+    assert group.leader_id is None or group.leader_id in group.members
+    assert set(group.static_members.values()) <= set(group.members)
+    assert group.state not in (State.COMPLETING, State.STABLE) or group.members
+    if group.state is State.EMPTY:
+        assert not group.members
+    if group.state is State.PREPARING:
+        assert group.join_timer is not None
+    if group.state is State.STABLE:
+        assert not any(member.syncing for member in group.members.values())
+    for member in group.members.values():
+        # Whoever does not wait must have a session that can end, or it would stay for ever.
+        assert member.session_timer is not None or member.outlives_session
+
+
+def heal(world: World, clients: list[Client]) -> None:
+    """End the faults, and let the live clients work until nothing changes any more."""
+    world.journal.refuse, world.journal.hold = None, False
+    world.journal.release()
+    world.settle()
+    for _ in range(120):
+        for client in clients:
+            client.poll()
+        world.advance(1_000)
+        check_safety(world)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    script=st.lists(ACTIONS, max_size=50),
+    instances=st.lists(st.sampled_from([None, None, "i-1", "i-2"]), min_size=1, max_size=6),
+    version=st.sampled_from([2, 4, 5, 9]),
+)
+def test_a_group_left_in_peace_is_stable(
+    script: list[tuple[str, int]], instances: list[str | None], version: int
+) -> None:
+    world = World(CONFIG)
+    used: set[str] = set()
+    clients = []
+    for number, wanted in enumerate(instances):
+        instance_id = wanted if wanted not in used and version >= 5 else None
+        used |= {instance_id} if instance_id else set()
+        clients.append(Client(world, f"c{number}", instance_id, version))
+    for action, number in script:
+        play(world, clients, action, number)
+        check_safety(world)
+        for client in clients:
+            assert client.seen == sorted(client.seen)
+    heal(world, clients)
+    live = [client for client in clients if client.alive and not client.fenced]
+    check_converged(world, live)
+
+
+def check_converged(world: World, live: list[Client]) -> None:
+    group = world.shard.groups.get(GROUP)
+    if not live:
+        assert group is None or group.state is State.EMPTY
+    else:
+        assert group is not None
+        assert group.state is State.STABLE
+        assert set(group.members) == {client.member_id for client in live}
+        assert {client.generation for client in live} == {group.generation}
+        assert sum(client.member_id == group.leader_id for client in live) == 1
+        for client in live:
+            # A static member that came back keeps what its old id was assigned (KIP-814).
+            assert client.assignment
+            if client.instance_id is None:
+                assert client.assignment == client.member_id.encode()
+    # Groups that never had a generation are in no log, and need not be.
+    if group is not None and not group.generation:
+        del world.shard.groups[GROUP]
+    assert durable(world.replayed().shard) == durable(world.shard)

@@ -10,7 +10,7 @@ class RecordsError(ValueError):
     """The bytes cannot be taken as record batches of format version 2."""
 
 
-class CorruptBatch(RecordsError):  # noqa: N818 -- it names what came, not who is to blame
+class CorruptBatch(RecordsError):
     """The bytes are truncated, damaged or absurd."""
 
 
@@ -18,5 +18,5 @@ class InvalidRecord(CorruptBatch):
     """The batch arrived whole, but its records break the rules of the format or of the topic."""
 
 
-class UnsupportedMagic(RecordsError):  # noqa: N818
+class UnsupportedMagic(RecordsError):
     """The batch has a message format older than 2, which Kafka 4 no longer takes either."""

@@ -25,6 +25,7 @@ def encode_varint(value: int) -> bytes:
     rest = value << 1 ^ value >> _INT64_BITS - 1
     if rest < 128:
         return _ONE_BYTE[rest]
+    assert not rest >> _INT64_BITS, "no reader takes more than 64 bits"
     parts = bytearray()
     while rest > 127:
         parts.append(rest & 127 | 128)

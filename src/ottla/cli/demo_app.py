@@ -1,0 +1,28 @@
+"""`ottla demo`: the options of the demonstration."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.typing_app import new_app
+
+app = new_app()
+
+
+@app.command("demo")
+def demo(
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Where the cluster lives.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder at the end.")] = False,
+) -> int:
+    """Start three brokers, write 336,776 real records, read them with clients and with Spark.
+
+    Every answer is compared with the source file; the first difference ends it with exit code 1.
+    """
+    from rich.console import Console
+
+    from ottla.cli.demo import run
+
+    return run(Console(), keep=keep, data_dir=data_dir)

@@ -1,0 +1,166 @@
+"""`ottla`: finds the command's module, runs it, and turns failures into exit codes.
+
+A command's module is imported only when it is called: `ottla server` is on the way of every
+node's start, so it does without typer. Exit codes: 0 done, 1 refused or failed with a reason
+on stderr, 2 wrong usage, 130 interrupted.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ottla.cli.errors import CommandError, UsageError
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One word after `ottla`: its module has `run(arguments) -> exit code`, or `app` (typer)."""
+
+    name: str
+    module: str
+    summary: str
+
+
+SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
+    (
+        "A cluster on this machine",
+        (
+            Command("up", "local_up", "Start a cluster and wait until it serves."),
+            Command("down", "local_nodes", "Stop it."),
+            Command("status", "local_nodes", "Show its nodes and their states."),
+            Command("kill", "local_nodes", "Kill a node (SIGKILL)."),
+            Command("start", "local_nodes", "Start a node that does not run."),
+            Command("pause", "local_nodes", "Freeze a node (SIGSTOP)."),
+            Command("resume", "local_nodes", "Let a frozen node go on (SIGCONT)."),
+        ),
+    ),
+    (
+        "To see it work",
+        (Command("demo", "demo_app", "A cluster, real records and Spark; every answer checked."),),
+    ),
+    (
+        "One node",
+        (
+            Command("server", "server", "Run a node from a property file."),
+            Command("storage", "storage", "Format a node's folders, or look at them."),
+            Command("dump-log", "dump_log", "Print segments, indexes and snapshots."),
+        ),
+    ),
+    (
+        "Kafka's tools",
+        (
+            Command("topics", "topics", "Create, delete, describe, list or alter topics."),
+            Command("configs", "configs", "Describe or alter dynamic configuration."),
+            Command("console-producer", "console_producer", "Send lines of standard input."),
+            Command("console-consumer", "console_consumer", "Print records."),
+            Command("consumer-groups", "consumer_groups", "Show groups, or move their offsets."),
+            Command("delete-records", "delete_records", "Delete records up to an offset."),
+            Command("log-dirs", "log_dirs", "Show how much disk each replica takes."),
+        ),
+    ),
+)
+
+COMMANDS = {command.name: command for _, commands in SECTIONS for command in commands}
+
+NOT_YET = frozenset(
+    {
+        "leader-election",
+        "metadata-quorum",
+        "pipeline",
+        "reassign-partitions",
+        "sim",
+        "tier",
+    }
+)
+"""Names that are reserved for commands of later versions."""
+
+EXAMPLES = """\
+Examples:
+  ottla up --brokers 3 --detach       start three brokers, return when they serve
+  ottla topics --create --topic t     in that cluster, found through ./ottla-data
+  ottla console-producer --topic t    send what you type
+  ottla console-consumer --topic t --from-beginning
+  ottla down                          stop the cluster
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `ottla` with these arguments (the process's own where not given)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(overview(), end="")
+        return DONE
+    if words[0] == "--version":
+        print(f"ottla {_version()}")
+        return DONE
+    name = words[0]
+    command = COMMANDS.get(name)
+    if command is None:
+        return _refuse(name)
+    try:
+        return _run(command, words[1:])
+    except CommandError as error:
+        return _fail(f"ottla {name}: {error}", FAILED)
+    except UsageError as error:
+        return _fail(f"ottla {name}: {error}\nSee 'ottla {name} --help'.", WRONG_USAGE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone. Nothing more can be said, not even at exit.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def overview() -> str:
+    """Return what `ottla --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = ["Usage: ottla COMMAND [OPTIONS]", ""]
+    for title, commands in SECTIONS:
+        lines.append(f"{title}:")
+        lines += [f"  {command.name:<{width}}  {command.summary}" for command in commands]
+        lines.append("")
+    lines.append("Options:")
+    lines.append("  --version  print the version")
+    lines.append("  --help     print this, or after a command what it takes")
+    return "\n".join(lines) + "\n\n" + EXAMPLES
+
+
+def _run(command: Command, words: list[str]) -> int:
+    module = importlib.import_module(f"ottla.cli.{command.module}")
+    if hasattr(module, "run"):
+        code: int = module.run(words)
+        return code
+    from ottla.cli.typing_app import run_app
+
+    return run_app(module.app, command.name, words)
+
+
+def _refuse(name: str) -> int:
+    if name in NOT_YET:
+        return _fail(f"ottla: {name} is not available in this version", WRONG_USAGE)
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else "see 'ottla --help'"
+    return _fail(f"ottla: there is no command {name!r}: {hint}", WRONG_USAGE)
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stdout.flush()
+    print(text, file=sys.stderr)
+    return code
+
+
+def _version() -> str:
+    from ottla import __version__
+
+    return __version__

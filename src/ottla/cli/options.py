@@ -1,0 +1,124 @@
+"""Options that Kafka's tools share, and the way from them to a client."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.wire_client import WireClient
+
+DEFAULT_DATA_DIR = "ottla-data"
+DEFAULT_TIMEOUT_SECONDS = 15.0
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="Brokers to connect to first. Without it: the cluster of ./ottla-data, if it runs.",
+        show_default=False,
+    ),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Property file for the client, e.g. client.id.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="How long to wait for brokers, and for each answer."
+    ),
+]
+
+
+def bootstrap_or_local(given: str | None) -> str:
+    """Return `given`, else the address of the cluster that runs from ./ottla-data.
+
+    Kafka's tools demand the option; the fallback says on stderr what it chose.
+    """
+    if given is not None:
+        return given
+    from ottla.testing import cluster_file
+    from ottla.testing.layout import ClusterError
+    from ottla.testing.local_cluster import LocalCluster
+
+    folder = Path(DEFAULT_DATA_DIR)
+    if cluster_file.exists(folder):
+        local = LocalCluster(folder, bound=False)
+        try:
+            if any(node.plan.is_broker for node in local.alive()):
+                bootstrap = local.entry().bootstrap
+                print(f"using the cluster of ./{folder} at {bootstrap}", file=sys.stderr)
+                return bootstrap
+        except ClusterError as error:
+            raise CommandError(str(error)) from None
+    raise UsageError(
+        "--bootstrap-server HOST:PORT is required, since no cluster runs from ./" + str(folder)
+    )
+
+
+def connect(
+    bootstrap: str | None,
+    command_config: str | None,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    client_id: str = "ottla",
+) -> WireClient:
+    """Return an administration client for what the options say."""
+    if timeout <= 0:
+        raise UsageError(f"--timeout {timeout:g}: expected more than 0 seconds")
+    properties = read_property_file(command_config)
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise CommandError(
+            f"{command_config}: security.protocol={protocol}: expected PLAINTEXT, "
+            "the only protocol of this version's administration commands"
+        )
+    return WireClient(
+        bootstrap_or_local(bootstrap),
+        timeout=timeout,
+        client_id=properties.get("client.id", client_id),
+    )
+
+
+def read_property_file(path: str | None) -> dict[str, str]:
+    """Return the properties of a file that an option named; none where it named none."""
+    if path is None:
+        return {}
+    from ottla.cli.server import read_file
+
+    return read_file(path)
+
+
+def key_values(pairs: list[str], option: str, *, empty: bool = True) -> dict[str, str]:
+    """Return `NAME=VALUE` arguments as a dict; the value may hold "=" and may be empty."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not name.strip() or not (separator or empty):
+            raise UsageError(f"{option} {pair}: expected NAME=VALUE")
+        values[name.strip()] = value
+    return values
+
+
+def one_of(**flags: bool) -> str:
+    """Return the name of the one flag that is set; raise UsageError where it is not one."""
+    chosen = [name for name, given in flags.items() if given]
+    if len(chosen) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in flags)
+        got = ", ".join(f"--{name.replace('_', '-')}" for name in chosen) or "none"
+        raise UsageError(f"expected exactly one of {names}, got {got}")
+    return chosen[0]
+
+
+def refuse_with(action: str, **given: bool) -> None:
+    """Raise UsageError where an option was given that the action does not take."""
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"--{name.replace('_', '-')} cannot be used with --{action}")

@@ -1,0 +1,91 @@
+"""`ottla server FILE`: runs one node until SIGTERM. As kafka-server-start.sh.
+
+Uses argparse, and imports the node late: this is on the way of every start.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.cli.errors import CommandError, UsageError
+
+GRACE_SECONDS = 30.0
+"""How long a node may take to stop once its standard input has closed."""
+
+EPILOG = """\
+examples:
+  ottla server config/node.properties
+  ottla server node.properties --override node.id=2 --override log.dirs=/tmp/two
+
+The storage must be formatted before: see 'ottla storage format --help'.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the node; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="ottla server",
+        description="Run one node, configured as Kafka's are, until SIGTERM or Ctrl-C.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", help="the node's properties, in Kafka's names")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property that wins over the file's; may be given more than once",
+    )
+    parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    properties = read_file(options.file)
+    for each in options.override:
+        name, separator, value = each.partition("=")
+        if not separator or not name:
+            raise UsageError(f"--override {each}: expected NAME=VALUE")
+        properties[name.strip()] = value.strip()
+    return _run_node(properties, options.file, options.until_stdin_closes)
+
+
+def read_file(path: str) -> dict[str, str]:
+    """Return the properties of a file; raise CommandError where it cannot be read."""
+    from ottla.metadata.properties import read_properties
+
+    try:
+        return read_properties(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise CommandError(f"{path}: {reason}: expected a property file") from None
+    except ValueError as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _run_node(properties: dict[str, str], path: str, until_stdin_closes: bool) -> int:
+    from ottla.metadata.node_config import ConfigError, NodeConfig
+
+    try:
+        config = NodeConfig.parse(properties)
+    except ConfigError as error:
+        raise CommandError(
+            "\n".join(f"{path}: {line}" for line in str(error).splitlines())
+        ) from None
+    from ottla.host.node import run_node
+
+    if until_stdin_closes:
+        threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
+    return run_node(config)
+
+
+def _stop_when_stdin_closes() -> None:
+    """End this process when whoever started it has gone: the other end of the pipe closes."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)

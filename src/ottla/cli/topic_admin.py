@@ -1,0 +1,198 @@
+"""Topics over the wire: create, grow, delete, describe."""
+
+from collections.abc import Mapping, Sequence
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.cli import configs_client
+from ottla.cli.topic_text import Partition, Reassignment, Topic
+from ottla.cli.wire_client import Refusal, WireClient, check
+from ottla.wire.messages import create_partitions as grow_wire
+from ottla.wire.messages import create_topics as create_wire
+from ottla.wire.messages import delete_topics as delete_wire
+from ottla.wire.messages import describe_topic_partitions as describe_wire
+from ottla.wire.messages import list_partition_reassignments as moves_wire
+
+CLUSTER_DEFAULT = -1
+"""For partitions and replication factor (KIP-464)."""
+
+
+def create(
+    client: WireClient,
+    name: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    assignment: Sequence[tuple[int, ...]],
+    configs: Mapping[str, str],
+    unless_exists: bool,
+) -> bool:
+    """Create a topic; return False where it was there and that was fine."""
+    topic = create_wire.CreatableTopic(
+        name=name,
+        num_partitions=CLUSTER_DEFAULT if partitions is None else partitions,
+        replication_factor=CLUSTER_DEFAULT if replication_factor is None else replication_factor,
+        assignments=tuple(
+            create_wire.CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+            for index, replicas in enumerate(assignment)
+        ),
+        configs=tuple(
+            create_wire.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ),
+    )
+    request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=client.timeout_ms)
+
+    def act() -> bool:
+        for result in client.ask(request, create_wire.CreateTopicsResponse).topics:
+            if unless_exists and result.error_code == Error.TOPIC_ALREADY_EXISTS:
+                return False
+            check(f"topic {result.name}", result.error_code, result.error_message)
+        return True
+
+    return client.patiently(act)
+
+
+def grow(
+    client: WireClient,
+    names: Sequence[str],
+    count: int,
+    assignment: Sequence[tuple[int, ...]],
+) -> None:
+    """Give topics `count` partitions; `assignment` is that of all partitions, old ones too."""
+    present = {topic.name: len(topic.partitions) for topic in client.topics(names)}
+    request = grow_wire.CreatePartitionsRequest(
+        topics=tuple(
+            grow_wire.CreatePartitionsTopic(
+                name=name,
+                count=count,
+                assignments=tuple(
+                    grow_wire.CreatePartitionsAssignment(broker_ids=replicas)
+                    for replicas in assignment[present[name] :]
+                )
+                if assignment
+                else None,
+            )
+            for name in names
+        ),
+        timeout_ms=client.timeout_ms,
+        validate_only=False,
+    )
+
+    def act() -> None:
+        for result in client.ask(request, grow_wire.CreatePartitionsResponse).results:
+            check(f"topic {result.name}", result.error_code, result.error_message)
+
+    client.patiently(act)
+
+
+def delete(client: WireClient, names: Sequence[str]) -> None:
+    """Delete topics by name."""
+    request = delete_wire.DeleteTopicsRequest(
+        topic_names=tuple(names), timeout_ms=client.timeout_ms
+    )
+
+    def act() -> None:
+        # Versions from 6 on carry ids too; a name says what was meant here.
+        answer = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
+        for result in answer.responses:
+            check(f"topic {result.name}", result.error_code, result.error_message)
+
+    client.patiently(act)
+
+
+def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic]:
+    """Return topics in full, sorted by name."""
+    if client.serves(describe_wire.DescribeTopicPartitionsRequest):
+        described = _describe_in_pages(client, names, limit)
+    else:
+        described = _describe_from_metadata(client, names)
+    configs = configs_client.describe(client, configs_client.TOPIC, names)
+    moves = _reassignments(client, described)
+    return [
+        Topic(
+            name=name,
+            id=topic_id,
+            partitions=tuple(sorted(partitions, key=lambda partition: partition.index)),
+            configs=configs.get(name, ()),
+            reassignments=moves.get(name, {}),
+        )
+        for name, (topic_id, partitions) in sorted(described.items())
+    ]
+
+
+Described = dict[str, tuple[Uuid, list[Partition]]]
+
+
+def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> Described:
+    described: Described = {}
+    cursor: describe_wire.Cursor | None = None
+    while True:
+        request = describe_wire.DescribeTopicPartitionsRequest(
+            topics=tuple(describe_wire.TopicRequest(name=name) for name in sorted(names)),
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        answer = client.ask(request, describe_wire.DescribeTopicPartitionsResponse)
+        for topic in answer.topics:
+            check(f"topic {topic.name}", topic.error_code)
+            _, partitions = described.setdefault(topic.name or "", (topic.topic_id, []))
+            partitions += [
+                Partition(
+                    index=each.partition_index,
+                    leader=each.leader_id,
+                    replicas=each.replica_nodes,
+                    isr=each.isr_nodes,
+                    elr=each.eligible_leader_replicas or (),
+                    last_known_elr=each.last_known_elr or (),
+                )
+                for each in topic.partitions
+            ]
+        cursor = answer.next_cursor
+        if cursor is None:
+            return described
+        names = [name for name in names if name >= cursor.topic_name]
+
+
+def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Described:
+    return {
+        topic.name or "": (
+            topic.topic_id,
+            [
+                Partition(
+                    index=each.partition_index,
+                    leader=each.leader_id,
+                    replicas=each.replica_nodes,
+                    isr=each.isr_nodes,
+                    elr=None,
+                    last_known_elr=None,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in client.topics(names)
+    }
+
+
+def _reassignments(client: WireClient, described: Described) -> dict[str, dict[int, Reassignment]]:
+    if not client.serves(moves_wire.ListPartitionReassignmentsRequest):
+        return {}
+    request = moves_wire.ListPartitionReassignmentsRequest(
+        timeout_ms=client.timeout_ms,
+        topics=tuple(
+            moves_wire.ListPartitionReassignmentsTopics(
+                name=name, partition_indexes=tuple(each.index for each in partitions)
+            )
+            for name, (_, partitions) in sorted(described.items())
+        ),
+    )
+    answer = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
+    if answer.error_code:
+        raise Refusal("reassignments", answer.error_code, answer.error_message)
+    return {
+        topic.name: {
+            each.partition_index: Reassignment(each.adding_replicas, each.removing_replicas)
+            for each in topic.partitions
+        }
+        for topic in answer.topics
+    }

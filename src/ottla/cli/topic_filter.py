@@ -1,0 +1,31 @@
+"""Choosing topics by name or regular expression, as the Kafka tools' --topic and --include.
+
+The text is a regular expression that must match the whole name; commas mean "or", and blanks and
+surrounding quotes are dropped. Source: TopicFilter.java.
+"""
+
+import re
+from collections.abc import Iterable
+
+from ottla.base.ids import INTERNAL_TOPICS
+from ottla.cli.errors import UsageError
+
+
+def compile_filter(text: str) -> re.Pattern[str]:
+    """Return the pattern; raise UsageError where it is none."""
+    cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        return re.compile(cleaned)
+    except re.error as error:
+        raise UsageError(f"{text!r} is not a regular expression: {error}") from None
+
+
+def choose(names: Iterable[str], text: str | None, *, exclude_internal: bool) -> list[str]:
+    """Return the names that the filter lets through (all without one), sorted."""
+    pattern = compile_filter(text) if text is not None else None
+    return sorted(
+        name
+        for name in names
+        if (pattern is None or pattern.fullmatch(name))
+        and not (exclude_internal and name in INTERNAL_TOPICS)
+    )

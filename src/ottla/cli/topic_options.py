@@ -1,0 +1,202 @@
+"""The options of `ottla topics`, and the rules of which go together.
+
+Source: TopicCommand.TopicCommandOptions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ottla.base.ids import Uuid, parse_uuid
+from ottla.cli.errors import UsageError
+from ottla.cli.topic_text import Report
+
+REPLICAS_MAX = 32_767
+
+Create = Annotated[bool, typer.Option("--create", help="Create a topic.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete topics.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show topics in detail.")]
+List = Annotated[bool, typer.Option("--list", help="List the names of topics.")]
+Alter = Annotated[bool, typer.Option("--alter", help="Add partitions.")]
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="NAME", help="A name; except for --create, also a regex."),
+]
+TopicId = Annotated[
+    str | None, typer.Option("--topic-id", metavar="ID", help="Describe the topic of this id.")
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", metavar="N", help="How many, in all.")
+]
+ReplicationFactor = Annotated[
+    int | None,
+    typer.Option("--replication-factor", metavar="N", help="Replicas of each partition."),
+]
+ReplicaAssignment = Annotated[
+    str | None,
+    typer.Option(
+        "--replica-assignment",
+        metavar="IDS",
+        help="Brokers by hand: replicas joined by ':', partitions by ',', as 1:2,2:3.",
+    ),
+]
+Config = Annotated[
+    list[str],
+    typer.Option("--config", metavar="NAME=VALUE", help="A topic configuration, with --create."),
+]
+DeleteConfig = Annotated[str | None, typer.Option("--delete-config", metavar="NAME", hidden=True)]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing where no topic matches.")]
+IfNotExists = Annotated[
+    bool, typer.Option("--if-not-exists", help="Do nothing where the topic exists.")
+]
+ExcludeInternal = Annotated[
+    bool, typer.Option("--exclude-internal", help="Leave internal topics out.")
+]
+UnderReplicated = Annotated[
+    bool,
+    typer.Option("--under-replicated-partitions", help="Describe only those that miss a replica."),
+]
+Unavailable = Annotated[
+    bool,
+    typer.Option("--unavailable-partitions", help="Describe only those without a live leader."),
+]
+UnderMinIsr = Annotated[
+    bool,
+    typer.Option(
+        "--under-min-isr-partitions", help="Describe only those below min.insync.replicas."
+    ),
+]
+AtMinIsr = Annotated[
+    bool,
+    typer.Option("--at-min-isr-partitions", help="Describe only those at min.insync.replicas."),
+]
+WithOverrides = Annotated[
+    bool,
+    typer.Option(
+        "--topics-with-overrides", help="Describe only topics with configuration of their own."
+    ),
+]
+PartitionLimit = Annotated[
+    int,
+    typer.Option(
+        "--partition-size-limit-per-response", metavar="N", help="Partitions to ask for at once."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the options say. Fields are named as the options."""
+
+    topic: str | None = None
+    topic_id: Uuid | None = None
+    partitions: int | None = None
+    replication_factor: int | None = None
+    replica_assignment: tuple[tuple[int, ...], ...] = ()
+    config: tuple[tuple[str, str], ...] = ()
+    if_exists: bool = False
+    if_not_exists: bool = False
+    exclude_internal: bool = False
+    under_replicated_partitions: bool = False
+    unavailable_partitions: bool = False
+    under_min_isr_partitions: bool = False
+    at_min_isr_partitions: bool = False
+    topics_with_overrides: bool = False
+    partition_limit: int = 2000
+
+    @property
+    def report(self) -> Report:
+        """Return which partitions to describe."""
+        return Report(
+            under_replicated=self.under_replicated_partitions,
+            unavailable=self.unavailable_partitions,
+            under_min_isr=self.under_min_isr_partitions,
+            at_min_isr=self.at_min_isr_partitions,
+            overridden_topics=self.topics_with_overrides,
+        )
+
+
+_DESCRIBE = frozenset({"describe"})
+TAKERS: dict[str, frozenset[str]] = {
+    "topic_id": _DESCRIBE,
+    "partitions": frozenset({"create", "alter"}),
+    "replication_factor": frozenset({"create"}),
+    "replica_assignment": frozenset({"create", "alter"}),
+    "config": frozenset({"create"}),
+    "if_exists": frozenset({"alter", "delete", "describe"}),
+    "if_not_exists": frozenset({"create"}),
+    "exclude_internal": frozenset({"describe", "list"}),
+    "under_replicated_partitions": _DESCRIBE,
+    "unavailable_partitions": _DESCRIBE,
+    "under_min_isr_partitions": _DESCRIBE,
+    "at_min_isr_partitions": _DESCRIBE,
+    "topics_with_overrides": _DESCRIBE,
+}
+"""Which actions take an option; options not listed go with all."""
+
+
+def check(action: str, wish: Wish) -> None:
+    """Raise UsageError where the options do not fit the action or each other."""
+    for name, takers in TAKERS.items():
+        if getattr(wish, name) not in (None, False, ()) and action not in takers:
+            raise UsageError(f"{flag(name)} cannot be used with --{action}")
+    if action in ("create", "delete", "alter") and wish.topic is None:
+        raise UsageError(f"--topic is required with --{action}")
+    if action == "alter" and wish.partitions is None:
+        raise UsageError("--partitions is required with --alter")
+    if action == "create" and wish.replica_assignment:
+        for name in ("partitions", "replication_factor"):
+            if getattr(wish, name) is not None:
+                raise UsageError(f"{flag(name)} cannot be used with --replica-assignment")
+    if wish.partitions is not None and wish.partitions < 1:
+        raise UsageError(f"--partitions {wish.partitions}: expected 1 or more")
+    factor = wish.replication_factor
+    if factor is not None and not 1 <= factor <= REPLICAS_MAX:
+        raise UsageError(f"--replication-factor {factor}: expected 1 to {REPLICAS_MAX}")
+
+
+def flag(name: str) -> str:
+    """Return the option of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+def parse_assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
+    """Return the replicas of each partition from text as `1:2,2:3`."""
+    if text is None:
+        return ()
+    partitions: list[tuple[int, ...]] = []
+    for each in text.split(","):
+        words = [word.strip() for word in each.split(":")]
+        if not all(word.isdecimal() for word in words):
+            raise UsageError(f"--replica-assignment {text}: expected broker ids, as 1:2,2:3")
+        replicas = tuple(map(int, words))
+        if len(set(replicas)) != len(replicas):
+            raise UsageError(f"--replica-assignment {text}: a partition names a broker twice")
+        if partitions and len(replicas) != len(partitions[0]):
+            raise UsageError(
+                f"--replica-assignment {text}: partition {len(partitions)} has "
+                f"{len(replicas)} replicas, expected {len(partitions[0])} as partition 0"
+            )
+        partitions.append(replicas)
+    return tuple(partitions)
+
+
+def parse_configs(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return `NAME=VALUE` pairs; a value may be empty."""
+    configs = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise UsageError(f"--config {pair}: expected NAME=VALUE")
+        configs[name.strip()] = value.strip()
+    return tuple(configs.items())
+
+
+def parse_topic_id(text: str | None) -> Uuid | None:
+    """Return the id that a text names."""
+    try:
+        return parse_uuid(text) if text is not None else None
+    except ValueError as error:
+        raise UsageError(f"--topic-id {error}") from None

@@ -1,0 +1,154 @@
+"""`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh."""
+
+from ottla.cli import topic_admin
+from ottla.cli import topic_options as opt
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+    one_of,
+)
+from ottla.cli.topic_filter import choose
+from ottla.cli.topic_options import Wish
+from ottla.cli.topic_text import describe_lines
+from ottla.cli.typing_app import examples, new_app
+from ottla.cli.wire_client import WireClient
+
+app = new_app()
+
+EPILOG = examples(
+    "ottla topics --bootstrap-server localhost:9092 --create --topic orders --partitions 6",
+    "ottla topics --bootstrap-server localhost:9092 --describe --topic orders",
+    "ottla topics --bootstrap-server localhost:9092 --list --exclude-internal",
+    "ottla topics --bootstrap-server localhost:9092 --delete --topic 'orders-.*'",
+)
+
+
+@app.command("topics", epilog=EPILOG)
+def topics(
+    bootstrap_server: BootstrapServer = None,
+    create: opt.Create = False,
+    delete: opt.Delete = False,
+    describe: opt.Describe = False,
+    list_: opt.List = False,
+    alter: opt.Alter = False,
+    topic: opt.Topic = None,
+    topic_id: opt.TopicId = None,
+    partitions: opt.Partitions = None,
+    replication_factor: opt.ReplicationFactor = None,
+    replica_assignment: opt.ReplicaAssignment = None,
+    config: opt.Config = [],  # noqa: B006 - typer copies it
+    delete_config: opt.DeleteConfig = None,
+    if_exists: opt.IfExists = False,
+    if_not_exists: opt.IfNotExists = False,
+    exclude_internal: opt.ExcludeInternal = False,
+    under_replicated_partitions: opt.UnderReplicated = False,
+    unavailable_partitions: opt.Unavailable = False,
+    under_min_isr_partitions: opt.UnderMinIsr = False,
+    at_min_isr_partitions: opt.AtMinIsr = False,
+    topics_with_overrides: opt.WithOverrides = False,
+    partition_limit: opt.PartitionLimit = 2000,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Create, delete, describe, list or alter topics."""
+    action = one_of(create=create, delete=delete, describe=describe, list=list_, alter=alter)
+    if delete_config is not None:
+        raise UsageError("--delete-config is gone since Kafka 4.0: use 'ottla configs --alter'")
+    wish = Wish(
+        topic=topic,
+        topic_id=opt.parse_topic_id(topic_id),
+        partitions=partitions,
+        replication_factor=replication_factor,
+        replica_assignment=opt.parse_assignment(replica_assignment),
+        config=opt.parse_configs(config),
+        if_exists=if_exists,
+        if_not_exists=if_not_exists,
+        exclude_internal=exclude_internal,
+        under_replicated_partitions=under_replicated_partitions,
+        unavailable_partitions=unavailable_partitions,
+        under_min_isr_partitions=under_min_isr_partitions,
+        at_min_isr_partitions=at_min_isr_partitions,
+        topics_with_overrides=topics_with_overrides,
+        partition_limit=partition_limit,
+    )
+    opt.check(action, wish)
+    with connect(bootstrap_server, command_config, timeout, "topics-tool") as client:
+        ACTIONS[action](client, wish)
+
+
+def _create(client: WireClient, wish: Wish) -> None:
+    assert wish.topic is not None
+    if set(wish.topic) & set("._"):
+        print(
+            "WARNING: a name with '.' or '_' can collide with another one in the names of "
+            "metrics: use one of the two throughout."
+        )
+    created = topic_admin.create(
+        client,
+        wish.topic,
+        partitions=wish.partitions,
+        replication_factor=wish.replication_factor,
+        assignment=wish.replica_assignment,
+        configs=dict(wish.config),
+        unless_exists=wish.if_not_exists,
+    )
+    if created:
+        print(f"Created topic {wish.topic}.")
+
+
+def _list(client: WireClient, wish: Wish) -> None:
+    names = [topic.name or "" for topic in client.topics()]
+    print("\n".join(choose(names, wish.topic, exclude_internal=wish.exclude_internal)))
+
+
+def _describe(client: WireClient, wish: Wish) -> None:
+    every = client.topics()
+    if wish.topic_id is not None:
+        names = [topic.name or "" for topic in every if topic.topic_id == wish.topic_id]
+        missing = "no topic has this id"
+    else:
+        found = [topic.name or "" for topic in every]
+        names = choose(found, wish.topic, exclude_internal=wish.exclude_internal)
+        missing = f"no topic matches {wish.topic!r}"
+    if not names:
+        if wish.if_exists or (wish.topic is None and wish.topic_id is None):
+            return
+        raise CommandError(f"{missing}: expected one that exists")
+    live = set(client.broker_ids())
+    for topic in topic_admin.describe(client, names, wish.partition_limit):
+        for line in describe_lines(topic, wish.report, live):
+            print(line)
+
+
+def _alter(client: WireClient, wish: Wish) -> None:
+    assert wish.partitions is not None
+    names = _matching(client, wish)
+    if names:
+        topic_admin.grow(client, names, wish.partitions, wish.replica_assignment)
+
+
+def _delete(client: WireClient, wish: Wish) -> None:
+    names = _matching(client, wish)
+    if names:
+        topic_admin.delete(client, names)
+
+
+def _matching(client: WireClient, wish: Wish) -> list[str]:
+    found = [topic.name or "" for topic in client.topics()]
+    names = choose(found, wish.topic, exclude_internal=False)
+    if not names and not wish.if_exists:
+        raise CommandError(f"no topic matches {wish.topic!r}: expected one that exists")
+    return names
+
+
+ACTIONS = {
+    "create": _create,
+    "delete": _delete,
+    "describe": _describe,
+    "list": _list,
+    "alter": _alter,
+}

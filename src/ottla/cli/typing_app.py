@@ -1,0 +1,46 @@
+"""Runs a typer command as a part of `ottla`: plain one-line usage errors instead of panels."""
+
+from typing import Any
+
+import typer
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from ottla.cli.errors import CommandError, UsageError
+
+_USAGE_EXIT_CODE = 2
+
+
+def new_app() -> typer.Typer:
+    """Return the empty app that a command's module fills with functions."""
+    return typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,  # Plain help: tables cut long option names.
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+def run_app(app: typer.Typer, name: str, words: list[str]) -> int:
+    """Run the command of this name with these arguments; return its exit code."""
+    command: Any = get_command(app)
+    prefix = "ottla"
+    if hasattr(command, "commands") and name in command.commands:
+        words = [name, *words]
+    else:
+        prefix = f"ottla {name}"
+    try:
+        result = command.main(args=words, prog_name=prefix, standalone_mode=False)
+    except TyperException as error:
+        message = " ".join(error.format_message().split())
+        if error.exit_code == _USAGE_EXIT_CODE:
+            raise UsageError(message) from None
+        raise CommandError(message) from None
+    except typer.Abort:
+        raise CommandError("aborted") from None
+    return result if isinstance(result, int) else 0
+
+
+def examples(*lines: str) -> str:
+    """Return the text that shows these commands at the end of a help page."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,286 @@
+"""A small blocking client for administration: finds brokers, leaders and coordinators, asks them.
+
+The commands administer over this client rather than over librdkafka's: that one cannot say
+DescribeLogDirs, OffsetDelete, DescribeTopicPartitions (eligible leader replicas) or the cluster's
+default broker configuration, and it hides topic ids and the brokers' own words. The console
+commands, which move records, use librdkafka.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TypeVar
+
+from ottla.base.errors import Error, error_name
+from ottla.cli.errors import CommandError
+from ottla.testing.connection import Connection, NoSuchVersionError
+from ottla.wire.errors import WireError
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+TopicPartition = tuple[str, int]
+ByBroker = dict[int, list[TopicPartition]]
+
+RETRY_SECONDS = 0.1
+CONNECT_SECONDS = 5.0
+
+_MOVED = frozenset(
+    {
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.COORDINATOR_NOT_AVAILABLE,
+        Error.LEADER_NOT_AVAILABLE,
+        Error.NOT_CONTROLLER,
+        Error.NOT_COORDINATOR,
+        Error.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""What a moment's patience cures: leadership is on its way."""
+
+
+class Refusal(CommandError):
+    """A broker answered with an error code: `code`, and its own words where it had any."""
+
+    def __init__(self, subject: str, code: int, message: str | None = None) -> None:
+        self.code = code
+        self.reason = reason_of(code, message)
+        super().__init__(f"{subject}: {self.reason}" if subject else self.reason)
+
+
+def reason_of(code: int, message: str | None = None) -> str:
+    """Return what to tell people of an error code: the broker's words, and the code's name."""
+    name = error_name(code)
+    if message:
+        return f"{message} ({name})"
+    try:
+        return f"{Error(code).message} ({name})"
+    except ValueError:
+        return name
+
+
+def check(subject: str, code: int, message: str | None = None) -> None:
+    """Raise Refusal unless `code` is 0."""
+    if code:
+        raise Refusal(subject, code, message)
+
+
+class WireClient:
+    """Connections to a cluster's brokers, opened when first needed.
+
+    `timeout`: seconds within which a broker must be found, and each request be answered.
+    Raises:    CommandError, naming the address, for whatever the network does.
+    """
+
+    def __init__(self, bootstrap: str, *, timeout: float, client_id: str = "ottla") -> None:
+        self.bootstrap = bootstrap
+        self.timeout = timeout
+        self._client_id = client_id
+        self._addresses = parse_bootstrap(bootstrap)
+        self._open: dict[tuple[str, int], Connection] = {}
+        self._cluster: MetadataResponse | None = None
+
+    def __enter__(self) -> "WireClient":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    @property
+    def timeout_ms(self) -> int:
+        """The timeout, for requests that carry one."""
+        return int(self.timeout * 1000)
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        request: object,
+        response: type[R],
+        *,
+        node: int | None = None,
+        at_most: int | None = None,
+    ) -> R:
+        """Ask any broker, or the one with id `node`; use a version of `at_most` at the most."""
+        connection = self._any() if node is None else self._node(node)
+        try:
+            version = connection.version_for(type(request), at_most=at_most)
+            return connection.ask(request, response, timeout=self.timeout, version=version)
+        except NoSuchVersionError as error:
+            raise CommandError(str(error)) from None
+        except (OSError, WireError) as error:
+            self._forget(connection)
+            what = type(request).__name__.removesuffix("Request")
+            raise CommandError(
+                f"{connection.host}:{connection.port}: {_network_reason(error, self.timeout)} "
+                f"(waiting for the answer to {what})"
+            ) from None
+
+    def serves(self, request: type) -> bool:
+        """Tell whether a broker of the cluster serves this request."""
+        try:
+            self._any().version_for(request)
+        except NoSuchVersionError:
+            return False
+        return True
+
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Repeat what leadership on the move refuses, until the timeout."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return act()
+            except Refusal as refusal:
+                if refusal.code not in _MOVED or time.monotonic() >= deadline:
+                    raise
+            self._cluster = None
+            time.sleep(RETRY_SECONDS)
+
+    # -- the cluster ---------------------------------------------------------------------------
+
+    def cluster(self) -> MetadataResponse:
+        """Return the brokers (asked once)."""
+        if self._cluster is None:
+            self._cluster = self.ask(MetadataRequest(topics=()), MetadataResponse)
+        return self._cluster
+
+    def broker_ids(self) -> list[int]:
+        """Return the ids of the live brokers, sorted."""
+        return sorted(broker.node_id for broker in self.cluster().brokers)
+
+    def topics(self, names: Collection[str] | None = None) -> list[MetadataResponseTopic]:
+        """Return topics (all where not named), sorted by name; never creates one.
+
+        Raises Refusal for a named topic that is not there.
+        """
+        wanted = None
+        if names is not None:
+            wanted = tuple(MetadataRequestTopic(name=name) for name in names)
+        answer = self.ask(
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse
+        )
+        for topic in answer.topics:
+            if topic.error_code not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
+                check(f"topic {topic.name}", topic.error_code)
+        return sorted(answer.topics, key=lambda topic: topic.name or "")
+
+    def by_leader(self, partitions: Collection[TopicPartition]) -> ByBroker:
+        """Group partitions by the broker that leads them; all must exist and have a leader."""
+        return self.patiently(lambda: self._by_leader(partitions))
+
+    def _by_leader(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[int, list[tuple[str, int]]]:
+        names = sorted({topic for topic, _ in partitions})
+        leaders = {
+            (topic.name or "", partition.partition_index): partition.leader_id
+            for topic in (self.topics(names) if names else ())
+            for partition in topic.partitions
+        }
+        grouped: ByBroker = {}
+        for topic, partition in sorted(partitions):
+            leader = leaders.get((topic, partition))
+            subject = f"partition {topic}-{partition}"
+            if leader is None:
+                raise Refusal(subject, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            if leader < 0:
+                raise Refusal(subject, Error.LEADER_NOT_AVAILABLE)
+            grouped.setdefault(leader, []).append((topic, partition))
+        return grouped
+
+    def coordinator(self, group: str) -> tuple[int, str, int]:
+        """Return id, host and port of the broker that coordinates a group."""
+        return self.patiently(lambda: self._coordinator(group))
+
+    def _coordinator(self, group: str) -> tuple[int, str, int]:
+        request = FindCoordinatorRequest(key=group)
+        answer = self.ask(request, FindCoordinatorResponse, at_most=3)
+        check(f"group {group}", answer.error_code, answer.error_message)
+        return answer.node_id, answer.host, answer.port
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def _any(self) -> Connection:
+        for connection in self._open.values():
+            return connection
+        deadline = time.monotonic() + self.timeout
+        while True:
+            for host, port in self._addresses:
+                with suppress(OSError, WireError):
+                    return self._connect(host, port, _left(deadline))
+            if time.monotonic() >= deadline:
+                raise CommandError(
+                    f"no broker answers at {self.bootstrap} within {self.timeout:g} s"
+                )
+            time.sleep(RETRY_SECONDS)
+
+    def _node(self, node: int) -> Connection:
+        for broker in self.cluster().brokers:
+            if broker.node_id == node:
+                address = (broker.host, broker.port)
+                break
+        else:
+            known = ", ".join(map(str, self.broker_ids()))
+            raise CommandError(f"broker {node} is not among the live ones: expected one of {known}")
+        open_already = self._open.get(address)
+        if open_already is not None:
+            return open_already
+        try:
+            return self._connect(*address, self.timeout)
+        except (OSError, WireError) as error:
+            raise CommandError(
+                f"broker {node} at {address[0]}:{address[1]}: "
+                f"{_network_reason(error, self.timeout)}"
+            ) from None
+
+    def _connect(self, host: str, port: int, timeout: float) -> Connection:
+        connection = Connection(
+            host, port, client_id=self._client_id, timeout=min(timeout, CONNECT_SECONDS)
+        )
+        self._open[host, port] = connection
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        connection.close()
+        self._open = {key: each for key, each in self._open.items() if each is not connection}
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """Return the addresses in `HOST:PORT[,HOST:PORT...]`; IPv6 hosts in brackets."""
+    addresses = []
+    for each in text.split(","):
+        address = each.strip().removeprefix("PLAINTEXT://")
+        host, separator, port = address.rpartition(":")
+        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise CommandError(f"--bootstrap-server {text}: expected HOST:PORT[,HOST:PORT...]")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def _left(deadline: float) -> float:
+    return max(0.05, deadline - time.monotonic())
+
+
+def _network_reason(error: Exception, timeout: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there"
+    if isinstance(error, socket.gaierror):
+        return "the host's name is not known"
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error)

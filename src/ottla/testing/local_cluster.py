@@ -1,0 +1,348 @@
+"""Runs the nodes of a local cluster as processes: the engine of `ottla up` and of `Cluster`.
+
+    <data-dir>/cluster.json                 the nodes, their ports and pids
+    <data-dir>/node-<id>/node.properties    written anew at each `prepare`
+    <data-dir>/node-<id>/server.log         what the node printed, over all its lives
+    <data-dir>/node-<id>/data/              log.dirs
+
+Only processes that this engine started are ever signalled (see `processes.Identity`). A bound
+node ends with its parent: it holds the read end of a pipe as standard input and stops when the
+other end closes. It is in a process group of its own, so Ctrl-C reaches the parent alone; and
+when the parent is killed while the node is paused, that group becomes orphaned, for which POSIX
+promises a SIGCONT.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ottla.base.ids import Uuid, uuid_text
+from ottla.testing import cluster_file, ports, processes, readiness
+from ottla.testing.cluster_file import ClusterEntry, NodeEntry
+from ottla.testing.layout import (
+    ClusterError,
+    NodePlan,
+    check_config,
+    format_properties,
+    node_properties,
+)
+
+Tell = Callable[[str], None]
+"""Takes one line that says what is waited for."""
+
+LOG_TAIL_LINES = 20
+POLL_SECONDS = 0.1
+
+
+def silent(line: str) -> None:
+    """Tell nobody."""
+
+
+class LocalCluster:
+    """The cluster in one data folder. Every method reads the folder's truth anew.
+
+    `bound`: whether the nodes that this object starts end with this process.
+    Raises: ClusterError for all that a caller can foresee.
+    """
+
+    def __init__(self, data_dir: Path, *, bound: bool) -> None:
+        self.data_dir = data_dir.resolve()
+        self._bound = bound
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    # -- what there is -------------------------------------------------------------------------
+
+    def entry(self) -> ClusterEntry:
+        """Return what `cluster.json` says; raise ClusterError where there is none."""
+        return cluster_file.load(self.data_dir)
+
+    def node_dir(self, node_id: int) -> Path:
+        """Return a node's folder."""
+        return self.data_dir / f"node-{node_id}"
+
+    def log_path(self, node_id: int) -> Path:
+        """Return the file that takes a node's output."""
+        return self.node_dir(node_id) / "server.log"
+
+    def properties_path(self, node_id: int) -> Path:
+        """Return a node's property file."""
+        return self.node_dir(node_id) / "node.properties"
+
+    def state(self, node: NodeEntry) -> str:
+        """Return running, starting, paused, stopped (on purpose) or dead."""
+        if node.process is None or not processes.is_alive(node.process):
+            return "dead" if node.wanted else "stopped"
+        if processes.is_paused(node.process):
+            return "paused"
+        return "running" if ports.accepts(node.plan.port) else "starting"
+
+    def alive(self) -> list[NodeEntry]:
+        """Return the nodes whose processes exist, paused ones too."""
+        return [node for node in self.entry().nodes if _lives(node)]
+
+    # -- making it -----------------------------------------------------------------------------
+
+    def prepare(self, plans: Sequence[NodePlan], config: Mapping[str, str]) -> ClusterEntry:
+        """Write the folder for these nodes, or adapt it to new ports and configuration.
+
+        What is there stays: the cluster id, the data, and configuration not named again.
+        """
+        check_config(config)
+        with cluster_file.locked(self.data_dir):
+            if cluster_file.exists(self.data_dir):
+                entry = self._adapt(plans, config)
+            else:
+                entry = ClusterEntry(
+                    cluster_id=_new_cluster_id(),
+                    nodes=[NodeEntry(plan) for plan in plans],
+                    config=dict(config),
+                )
+            for plan in plans:
+                self._write_node(plan, entry)
+            cluster_file.save(self.data_dir, entry)
+        return entry
+
+    def _adapt(self, plans: Sequence[NodePlan], config: Mapping[str, str]) -> ClusterEntry:
+        entry = self.entry()
+        living = [node for node in entry.nodes if _lives(node)]
+        if living:
+            named = ", ".join(f"node {node.plan.id} (pid {_pid(node)})" for node in living)
+            raise ClusterError(f"a cluster is running from {self.data_dir}: {named}")
+        before, after = _shape(entry.plans), _shape(plans)
+        if before != after:
+            raise ClusterError(
+                f"{self.data_dir} holds a cluster of {_describe(entry.plans)}: "
+                f"expected that, not {_describe(plans)}, or another folder"
+            )
+        entry.nodes = [NodeEntry(plan) for plan in plans]
+        entry.config |= config
+        return entry
+
+    def _write_node(self, plan: NodePlan, entry: ClusterEntry) -> None:
+        directory = self.node_dir(plan.id)
+        directory.mkdir(parents=True, exist_ok=True)
+        properties = node_properties(plan, entry.plans, str(directory / "data"), entry.config)
+        self.properties_path(plan.id).write_text(
+            format_properties(properties, "Written by Ottla at each start of the cluster."),
+            encoding="utf-8",
+        )
+        readiness.format_node(properties, entry.cluster_id)
+
+    # -- lives of nodes ------------------------------------------------------------------------
+
+    def start(self, node_ids: Sequence[int] | None = None) -> None:
+        """Start nodes that do not run (all where not named), without waiting for them."""
+        with cluster_file.locked(self.data_dir):
+            entry = self.entry()
+            nodes = _pick(entry, node_ids)
+            for node in nodes:
+                if _lives(node):
+                    raise ClusterError(f"node {node.plan.id} runs already (pid {_pid(node)})")
+            for node in nodes:
+                _check_ports(node.plan)
+            for node in nodes:
+                child = self._spawn(node.plan.id)
+                node.process = processes.identify(child.pid)
+                node.wanted = True
+                self._children[child.pid] = child
+            cluster_file.save(self.data_dir, entry)
+
+    def _spawn(self, node_id: int) -> "subprocess.Popen[bytes]":
+        # -P: a folder named ottla in the working directory must not be taken for the package.
+        command = [sys.executable, "-P", "-m", "ottla.cli", "server"]
+        if self._bound:
+            command.append("--until-stdin-closes")
+        command.append(str(self.properties_path(node_id)))
+        with open(self.log_path(node_id), "ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if self._bound else subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.node_dir(node_id),
+                start_new_session=not self._bound,
+                process_group=0 if self._bound else None,
+            )
+
+    def wait_ready(
+        self, timeout: float, node_ids: Sequence[int] | None = None, tell: Tell = silent
+    ) -> None:
+        """Wait until nodes (all wanted ones where not named) serve and know of each other.
+
+        Raises ClusterError as soon as one of them ends, with the end of its log.
+        """
+        deadline = time.monotonic() + timeout
+        nodes = [node for node in _pick(self.entry(), node_ids) if node.wanted]
+        said = ""
+        while True:
+            for node in nodes:
+                if not _lives(node):
+                    raise ClusterError(self._obituary(node))
+            missing = readiness.missing([node.plan for node in nodes])
+            if missing is None:
+                return
+            if missing != said:
+                said = missing
+                tell(f"waiting for {missing}")
+            if time.monotonic() >= deadline:
+                raise ClusterError(
+                    f"the cluster does not serve after {timeout:g} s: still waiting for {missing}"
+                    + "".join(f"\n{self._tail_of(node.plan.id)}" for node in nodes)
+                )
+            time.sleep(POLL_SECONDS)
+
+    def stop(
+        self, timeout: float, node_ids: Sequence[int] | None = None, tell: Tell = silent
+    ) -> list[int]:
+        """Stop nodes with SIGTERM, brokers before controllers; return those it had to kill.
+
+        Brokers go first, since a controlled shutdown needs the controller's consent.
+        """
+        with cluster_file.locked(self.data_dir):
+            entry = self.entry()
+            nodes = _pick(entry, node_ids)
+            for node in nodes:
+                node.wanted = False
+            cluster_file.save(self.data_dir, entry)
+        deadline = time.monotonic() + timeout
+        killed: list[int] = []
+        for is_broker in (True, False):
+            group = [node for node in nodes if node.plan.is_broker == is_broker]
+            for node in group:
+                self._signal(node, signal.SIGTERM)
+                self._signal(node, signal.SIGCONT)  # A paused one could not take the first.
+            for node in group:
+                if not self._wait_gone(node, deadline, tell):
+                    self._signal(node, signal.SIGKILL)
+                    self._wait_gone(node, time.monotonic() + timeout, silent)
+                    killed.append(node.plan.id)
+        self._reap()
+        return killed
+
+    def kill(self, node_id: int) -> None:
+        """Kill a node (SIGKILL) and wait for its end."""
+        node = self._living(node_id)
+        self._signal(node, signal.SIGKILL)
+        if not self._wait_gone(node, time.monotonic() + 10, silent):
+            raise ClusterError(f"node {node_id} (pid {_pid(node)}) does not end after SIGKILL")
+        self._reap()
+
+    def pause(self, node_id: int) -> None:
+        """Stop a node's process where it is (SIGSTOP): its connections stay, it answers nobody."""
+        node = self._living(node_id)
+        self._signal(node, signal.SIGSTOP)
+        self._wait_paused(node, True)
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on (SIGCONT)."""
+        node = self._living(node_id)
+        self._signal(node, signal.SIGCONT)
+        self._wait_paused(node, False)
+
+    def logs(self, node_id: int) -> str:
+        """Return all that a node has printed."""
+        try:
+            return self.log_path(node_id).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    # -- help ----------------------------------------------------------------------------------
+
+    def _living(self, node_id: int) -> NodeEntry:
+        node = self.entry().node(node_id)
+        if not _lives(node):
+            raise ClusterError(f"node {node_id} does not run: it is {self.state(node)}")
+        return node
+
+    def _signal(self, node: NodeEntry, number: signal.Signals) -> None:
+        if node.process is not None:
+            processes.send_signal(node.process, number)
+
+    def _wait_gone(self, node: NodeEntry, deadline: float, tell: Tell) -> bool:
+        if node.process is None:
+            return True
+        if processes.wait_until_gone(node.process, 0):
+            return True
+        tell(f"waiting for node {node.plan.id} to stop")
+        return processes.wait_until_gone(node.process, max(0.0, deadline - time.monotonic()))
+
+    def _wait_paused(self, node: NodeEntry, paused: bool) -> None:
+        assert node.process is not None
+        deadline = time.monotonic() + 10
+        while processes.is_paused(node.process) != paused and time.monotonic() < deadline:
+            time.sleep(processes.POLL_SECONDS)
+
+    def _reap(self) -> None:
+        for pid, child in list(self._children.items()):
+            if child.poll() is not None:
+                if child.stdin is not None:
+                    with suppress(OSError):
+                        child.stdin.close()
+                del self._children[pid]
+
+    def _obituary(self, node: NodeEntry) -> str:
+        pid = node.process.pid if node.process else 0
+        child = self._children.get(pid)
+        code = child.poll() if child is not None else None
+        how = (
+            ""
+            if code is None
+            else f" with exit code {code}"
+            if code >= 0
+            else f" by signal {-code}"
+        )
+        return f"node {node.plan.id} ended{how} while it started\n{self._tail_of(node.plan.id)}"
+
+    def _tail_of(self, node_id: int) -> str:
+        lines = self.logs(node_id).splitlines()[-LOG_TAIL_LINES:]
+        if not lines:
+            return f"(nothing in {self.log_path(node_id)})"
+        return "\n".join(
+            [f"the end of {self.log_path(node_id)}:", *(f"  {line}" for line in lines)]
+        )
+
+
+def _lives(node: NodeEntry) -> bool:
+    return node.process is not None and processes.is_alive(node.process)
+
+
+def _pid(node: NodeEntry) -> int:
+    assert node.process is not None
+    return node.process.pid
+
+
+def _pick(entry: ClusterEntry, node_ids: Sequence[int] | None) -> list[NodeEntry]:
+    return entry.nodes if node_ids is None else [entry.node(node_id) for node_id in node_ids]
+
+
+def _shape(plans: Sequence[NodePlan]) -> list[tuple[int, tuple[str, ...]]]:
+    return [(plan.id, plan.roles) for plan in plans]
+
+
+def _describe(plans: Sequence[NodePlan]) -> str:
+    brokers = sum(plan.is_broker for plan in plans)
+    separate = len(plans) - brokers
+    return (
+        f"{brokers} {'broker' if brokers == 1 else 'brokers'} and {separate} separate "
+        f"{'controller' if separate == 1 else 'controllers'}"
+    )
+
+
+def _check_ports(plan: NodePlan) -> None:
+    for port in plan.ports:
+        if not ports.is_free(port):
+            holder = ports.holder(port)
+            by = f" by {holder}" if holder else ""
+            raise ClusterError(f"port {port} for node {plan.id} is in use{by}")
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = uuid_text(Uuid(os.urandom(16)))
+        if not text.startswith("-"):  # Or tools would take it for an option.
+            return text

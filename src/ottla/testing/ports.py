@@ -1,0 +1,83 @@
+"""TCP ports of this machine: which are free, and who holds one that is not."""
+
+import random
+import socket
+from pathlib import Path
+
+HOST = "127.0.0.1"
+
+FIRST_PORT = 15_000
+LAST_PORT = 32_000
+"""Below the range that Linux gives to outgoing connections, which could take a port away
+between the moment it is found free and the moment a node binds it."""
+
+_LISTENING = "0A"
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Tell whether a server could listen on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def accepts(port: int, host: str = HOST, timeout: float = 0.3) -> bool:
+    """Tell whether somebody accepts connections on the port."""
+    try:
+        socket.create_connection((host, port), timeout=timeout).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` different ports that nobody listens on."""
+    found: list[int] = []
+    candidates = list(range(FIRST_PORT, LAST_PORT))
+    random.SystemRandom().shuffle(candidates)
+    for port in candidates:
+        if len(found) == count:
+            break
+        if is_free(port):
+            found.append(port)
+    return sorted(found)
+
+
+def holder(port: int) -> str | None:
+    """Name the process that listens on a port, as `name (pid 1)`; None where it is not known.
+
+    Only Linux tells, and only of processes of the same user unless root asks.
+    """
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return None
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            links = [descriptor.readlink().name for descriptor in (process / "fd").iterdir()]
+            name = (process / "comm").read_text().strip()
+        except OSError:
+            continue
+        if any(f"socket:[{inode}]" in links for inode in inodes):
+            return f"{name} (pid {process.name})"
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            local, state, inode = fields[1], fields[3], fields[9]
+            if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
+                inodes.add(inode)
+    return inodes

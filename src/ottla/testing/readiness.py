@@ -1,0 +1,55 @@
+"""When a local cluster serves: what is still missing, and formatting a node before its start."""
+
+from collections.abc import Mapping, Sequence
+
+from ottla.testing import ports
+from ottla.testing.layout import NodePlan
+from ottla.testing.ports import HOST
+
+ASK_SECONDS = 2.0
+
+
+def missing(plans: Sequence[NodePlan]) -> str | None:
+    """Say what the nodes still lack to serve; None where they do.
+
+    A broker serves when it answers Metadata and names all brokers of `plans`: only unfenced
+    ones are named.
+    """
+    for plan in plans:
+        if not plan.is_broker and not ports.accepts(plan.port):
+            return f"controller {plan.id} to listen at {HOST}:{plan.port}"
+    brokers = [plan for plan in plans if plan.is_broker]
+    for plan in brokers:
+        known = known_brokers(plan.port)
+        if known is None:
+            return f"broker {plan.id} to answer at {HOST}:{plan.port}"
+        absent = sorted({each.id for each in brokers} - known)
+        if absent:
+            named = ", ".join(map(str, absent))
+            noun = "broker" if len(absent) == 1 else "brokers"
+            return f"{noun} {named} to be known to broker {plan.id}"
+    return None
+
+
+def known_brokers(port: int) -> set[int] | None:
+    """Return the ids of the brokers that the broker at `port` tells clients; None = no answer."""
+    from ottla.testing.connection import Connection, NoSuchVersionError
+    from ottla.wire.errors import WireError
+    from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+    if not ports.accepts(port):
+        return None
+    try:
+        with Connection(HOST, port, client_id="ottla-readiness", timeout=ASK_SECONDS) as broker:
+            answer = broker.ask(MetadataRequest(topics=()), MetadataResponse, timeout=ASK_SECONDS)
+    except (OSError, WireError, NoSuchVersionError):
+        return None
+    return {each.node_id for each in answer.brokers}
+
+
+def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
+    """Format a node's storage; what is formatted already stays as it is."""
+    from ottla.host.storage import format_storage
+    from ottla.metadata.node_config import NodeConfig
+
+    format_storage(NodeConfig.parse(properties), cluster_id, ignore_formatted=True)

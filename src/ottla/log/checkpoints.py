@@ -1,0 +1,88 @@
+"""Small text files of a log directory: offsets by partition, clean shutdown.
+
+A checkpoint is `version`, the number of entries, then an entry a line, its fields separated by
+single spaces. Sources: CheckpointFile, OffsetCheckpointFile, CleanShutdownFileHandler.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from ottla.base.ports import Disk
+
+VERSION = 0
+
+TopicPartition = tuple[str, int]
+
+
+class MalformedFile(ValueError):
+    """A small text file does not hold what it should."""
+
+
+def encode_checkpoint(lines: Iterable[str]) -> bytes:
+    """Return the content of a checkpoint of these entries."""
+    entries = list(lines)
+    return "\n".join((str(VERSION), str(len(entries)), *entries, "")).encode()
+
+
+def decode_checkpoint(data: bytes, fields: int) -> list[list[str]]:
+    """Return the entries, each split into its `fields`. Raises: MalformedFile."""
+    try:
+        lines = data.decode().splitlines()
+        version, count = int(lines[0]), int(lines[1])
+    except (UnicodeDecodeError, IndexError, ValueError):
+        raise MalformedFile("no version and count at the start of a checkpoint") from None
+    if version != VERSION:
+        raise MalformedFile(f"a checkpoint has version {version}, only {VERSION} is known")
+    entries = [line.split(" ") for line in lines[2:]]
+    if len(entries) != count:
+        raise MalformedFile(f"a checkpoint says {count} entries and has {len(entries)}")
+    for entry in entries:
+        if len(entry) != fields:
+            raise MalformedFile(f"a checkpoint's entry {' '.join(entry)!r} is not {fields} fields")
+    return entries
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Return the content of an offset checkpoint, sorted."""
+    return encode_checkpoint(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())
+    )
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Return the offsets by partition. Raises: MalformedFile."""
+    try:
+        return {
+            (topic, int(partition)): int(offset)
+            for topic, partition, offset in decode_checkpoint(data, 3)
+        }
+    except ValueError as error:
+        raise MalformedFile(f"an offset checkpoint's entry is no number: {error}") from None
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """Return an offset checkpoint's entries; none where the file is missing or unreadable.
+
+    Each of these files is a hint: without it the log is read from where it must be sound.
+    """
+    try:
+        return decode_offsets(disk.read_bytes(path))
+    except (FileNotFoundError, MalformedFile):
+        return {}
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """Return the content of the file that proves a clean shutdown (KIP-966)."""
+    return json.dumps(
+        {"version": VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")
+    ).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """Return the epoch that the broker had when it shut down; -1 = the file does not say."""
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return -1
+    epoch = content.get("brokerEpoch", -1) if isinstance(content, dict) else -1
+    return epoch if isinstance(epoch, int) else -1

@@ -1,0 +1,100 @@
+"""What one log needs to know of its topic's configuration, typed.
+
+Defaults are Kafka's (4.0). The two last fields are the broker's, not the topic's: they are here
+because only the log uses them. Source: LogConfig, TopicConfig, ServerLogConfigs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.records.compression import Codec, codec_of
+
+INT64_MAX: Final = 2**63 - 1
+UNLIMITED: Final = -1
+DAY_MS: Final = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One log's settings. Units end the names; -1 in a retention = no limit.
+
+    Fields: `codec`: None = batches stay as their producer compressed them.
+            `levels`: compression level by codec, where the topic sets one.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_bytes: int = UNLIMITED
+    retention_ms: int = 7 * DAY_MS
+    max_message_bytes: int = 1_048_588
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    file_delete_delay_ms: int = 60_000
+    deletes: bool = True
+    compacts: bool = False
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    codec: Codec | None = None
+    levels: Mapping[Codec, int] | None = None
+    producer_id_expiration_ms: int = DAY_MS
+    transaction_timeout_max_ms: int = 15 * 60_000
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> "LogConfig":
+        """Return the settings that parsed configuration values, keyed by name, amount to.
+
+        Absent names take their defaults; names that no log needs are passed over. The policy
+        may be a string or a list.
+        """
+        given: dict[str, Any] = {
+            target: values[name] for name, target in _PLAIN.items() if values.get(name) is not None
+        }
+        policy = values.get("cleanup.policy", "delete")
+        policies = (
+            {part.strip() for part in policy.split(",")} if isinstance(policy, str) else set(policy)
+        )
+        levels = {
+            codec: values[name] for name, codec in _LEVELS.items() if values.get(name) is not None
+        }
+        return LogConfig(
+            deletes="delete" in policies,
+            compacts="compact" in policies,
+            log_append_time=values.get("message.timestamp.type") == "LogAppendTime",
+            codec=codec_of(values.get("compression.type") or "producer"),
+            levels=levels or None,
+            **given,
+        )
+
+    def level(self, codec: Codec) -> int | None:
+        """Return the level to compress with; None = the codec's usual one."""
+        return None if self.levels is None else self.levels.get(codec)
+
+
+_PLAIN: Final = {
+    "segment.bytes": "segment_bytes",
+    "segment.ms": "segment_ms",
+    "segment.jitter.ms": "segment_jitter_ms",
+    "segment.index.bytes": "segment_index_bytes",
+    "index.interval.bytes": "index_interval_bytes",
+    "retention.bytes": "retention_bytes",
+    "retention.ms": "retention_ms",
+    "max.message.bytes": "max_message_bytes",
+    "flush.messages": "flush_messages",
+    "flush.ms": "flush_ms",
+    "file.delete.delay.ms": "file_delete_delay_ms",
+    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+    "producer.id.expiration.ms": "producer_id_expiration_ms",
+    "transaction.max.timeout.ms": "transaction_timeout_max_ms",
+}
+
+_LEVELS: Final = {
+    "compression.gzip.level": Codec.GZIP,
+    "compression.lz4.level": Codec.LZ4,
+    "compression.zstd.level": Codec.ZSTD,
+}

@@ -1,0 +1,127 @@
+"""Where each leader epoch starts in a log: what replicas compare to find where they part.
+
+The file `leader-epoch-checkpoint` is a checkpoint of `epoch start_offset` lines. It is written
+before the recovery point moves: what it may lack after a crash lies in segments that recovery
+reads anyway, and their batches carry their epochs.
+
+Source: LeaderEpochFileCache, LeaderEpochCheckpointFile; KIP-101, KIP-279.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.base.ids import NO_EPOCH, NO_OFFSET
+from ottla.log.checkpoints import MalformedFile, decode_checkpoint, encode_checkpoint
+
+
+class EpochEntry(NamedTuple):
+    """The first offset written in an epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch not above the one asked for, and where it ends; -1, -1 = unknown."""
+
+    epoch: int
+    end_offset: int
+
+
+UNKNOWN_END = EpochEnd(NO_EPOCH, NO_OFFSET)
+
+
+class EpochCache:
+    """The entries, both fields strictly growing. `dirty` = the file is behind."""
+
+    __slots__ = ("_epochs", "_starts", "dirty")
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.dirty = False
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+        self.dirty = False
+
+    @property
+    def latest_epoch(self) -> int:
+        """The last epoch; -1 where there is none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(map(EpochEntry, self._epochs, self._starts))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` starts at `start_offset`; drop whatever contradicts that."""
+        assert epoch >= 0
+        assert start_offset >= 0
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.dirty = True
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that start at or above `end_offset`."""
+        keep = bisect_left(self._starts, end_offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self.dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop what lies below `start_offset`; the epoch it falls into now starts there."""
+        below = bisect_right(self._starts, start_offset)
+        if below == 0 or (below == 1 and self._starts[0] == start_offset):
+            return
+        del self._epochs[: below - 1], self._starts[: below - 1]
+        self._starts[0] = start_offset
+        self.dirty = True
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self.dirty = self.dirty or bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch that `offset` was or will be written in; -1 = before all known."""
+        slot = bisect_right(self._starts, offset)
+        return self._epochs[slot - 1] if slot else NO_EPOCH
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """Answer OffsetsForLeaderEpoch: see `EpochEnd`.
+
+        An epoch older than all known ends where the first known one starts: its records are
+        gone, and the asker must begin there.
+        """
+        if epoch == NO_EPOCH or not self._epochs:
+            return UNKNOWN_END
+        if epoch == self._epochs[-1]:
+            return EpochEnd(epoch, log_end_offset)
+        above = bisect_right(self._epochs, epoch)
+        if above == len(self._epochs):
+            return UNKNOWN_END
+        if above == 0:
+            return EpochEnd(epoch, self._starts[0])
+        return EpochEnd(self._epochs[above - 1], self._starts[above])
+
+    def encode(self) -> bytes:
+        """Return the file's content."""
+        return encode_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in self.entries)
+
+    @staticmethod
+    def decode(data: bytes) -> "EpochCache":
+        """Return the cache that a file's content is. Raises: MalformedFile."""
+        try:
+            entries = [EpochEntry(int(a), int(b)) for a, b in decode_checkpoint(data, 2)]
+        except ValueError as error:
+            raise MalformedFile(f"{error}") from None
+        if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
+            raise MalformedFile("a leader epoch checkpoint has a negative entry")
+        return EpochCache(entries)

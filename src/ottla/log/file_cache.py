@@ -1,0 +1,100 @@
+"""Open files under a bound: descriptors are scarce where partitions are many.
+
+A `Handle` stands for a path; its file is opened on first use and closed again when more than
+`capacity` are open and it is the one used longest ago. A pinned handle stays open: slices that
+are being sent and flushes in a worker thread hold pins. All of this belongs to the loop; a
+worker only ever gets the `File` of a pinned handle.
+"""
+
+from collections import OrderedDict
+
+from ottla.base.ports import Disk, File
+
+
+class Handle:
+    """A file that may or may not be open; `path` follows renames."""
+
+    __slots__ = ("_cache", "_closing", "_file", "_pins", "path")
+
+    def __init__(self, cache: "FileCache", path: str) -> None:
+        self.path = path
+        self._cache = cache
+        self._file: File | None = None
+        self._pins = 0
+        self._closing = False
+
+    def file(self, *, create: bool = False) -> File:
+        """Return the open file, opening it where needed; valid until the loop's next act."""
+        file = self._file
+        if file is None:
+            return self._cache._open(self, create)
+        self._cache._open_handles.move_to_end(self)
+        return file
+
+    def pin(self) -> File:
+        """Return the open file and keep it open until `unpin`."""
+        file = self.file()
+        self._pins += 1
+        return file
+
+    def unpin(self) -> None:
+        """Give one pin back."""
+        assert self._pins > 0
+        self._pins -= 1
+        if self._pins == 0 and self._closing:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file, at once or with the last pin; a later use opens it again."""
+        if self._pins > 0:
+            self._closing = True
+            return
+        self._closing = False
+        file, self._file = self._file, None
+        if file is not None:
+            self._cache._open_handles.pop(self, None)
+            file.close()
+
+    def moved(self, path: str) -> None:
+        """Follow a rename; an open file needs no more than that."""
+        self.path = path
+        if self._file is not None:
+            self._file.path = path
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+
+class FileCache:
+    """The bound on open files, shared by all logs of a node."""
+
+    def __init__(self, disk: Disk, capacity: int) -> None:
+        assert capacity > 0
+        self.disk = disk
+        self.capacity = capacity
+        self._open_handles: OrderedDict[Handle, None] = OrderedDict()
+
+    def handle(self, path: str) -> Handle:
+        """Return a handle for `path`. One path must have one handle only."""
+        return Handle(self, path)
+
+    def __len__(self) -> int:
+        return len(self._open_handles)
+
+    def _open(self, handle: Handle, create: bool) -> File:
+        if len(self._open_handles) >= self.capacity:
+            self._close_oldest()
+        handle._file = file = self.disk.open(handle.path, create=create)
+        handle._closing = False
+        self._open_handles[handle] = None
+        return file
+
+    def _close_oldest(self) -> None:
+        # Pinned ones go to the young end; where all are pinned the bound gives way.
+        for _ in range(len(self._open_handles)):
+            oldest = next(iter(self._open_handles))
+            if oldest._pins == 0:
+                oldest.close()
+                return
+            self._open_handles.move_to_end(oldest)

@@ -1,0 +1,93 @@
+"""Names of a log's files and folders, as Kafka writes them.
+
+Source: LogFileUtils, LocalLog.{logDirName, logDeleteDirName, logStrayDirName,
+parseTopicPartitionName}.
+"""
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+TEMPORARY: Final = ".tmp"
+
+INDEX_SUFFIXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+SEGMENT_SUFFIXES: Final = (LOG, *INDEX_SUFFIXES)
+
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+
+FOLDER_NAME_BYTES_MAX: Final = 255
+"""What file systems take; the topic's part of a longer name is cut."""
+
+_OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)")
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_MARKED_FOLDER = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>delete|stray|future)")
+
+
+class FolderKind(Enum):
+    """What a partition's folder is, by the end of its name."""
+
+    LIVE = "live"
+    DELETE = "delete"
+    STRAY = "stray"
+    FUTURE = "future"
+
+
+class PartitionFolder(NamedTuple):
+    """A folder's name, read. The topic of a marked one may have been cut."""
+
+    topic: str
+    partition: int
+    kind: FolderKind
+
+
+def segment_name(base_offset: int, suffix: str) -> str:
+    """Return the name of one file of a segment (or of a snapshot at this offset)."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_name(name: str) -> tuple[int, str] | None:
+    """Return offset and suffix of a file named by an offset; None for any other file."""
+    found = _OFFSET_NAME.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def folder_name(topic: str, partition: int) -> str:
+    """Return the name of the folder that holds a partition's log."""
+    return f"{topic}-{partition}"
+
+
+def marked_folder_name(topic: str, partition: int, token: str, kind: FolderKind) -> str:
+    """Return the name of a folder on its way out; `token` is 32 hexadecimal digits."""
+    assert kind is not FolderKind.LIVE
+    assert len(token) == 32
+    end = f"-{partition}.{token}-{kind.value}"
+    return topic[: FOLDER_NAME_BYTES_MAX - len(end)] + end
+
+
+def parse_folder_name(name: str) -> PartitionFolder | None:
+    """Return what a folder of a log directory holds; None where it is no partition's."""
+    kind = FolderKind.LIVE
+    marked = _MARKED_FOLDER.fullmatch(name)
+    if marked:
+        kind = FolderKind(marked["kind"])
+        name = marked["what"]
+    found = _FOLDER.fullmatch(name)
+    if not found:
+        return None
+    return PartitionFolder(found["topic"], int(found["partition"]), kind)

@@ -1,0 +1,123 @@
+"""Making the producer state from a log: the newest sound snapshot, then the batches since.
+
+Source: UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.base.ports import Disk, File
+from ottla.log import names
+from ottla.log.checkpoints import MalformedFile
+from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.scan import marker_of, scan_headers
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import RecordsError
+
+
+class Extent(NamedTuple):
+    """A segment as replay sees it: where it starts, and its sound bytes."""
+
+    base_offset: int
+    size: int
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[int]:
+    """Return the offsets of the folder's snapshots, ascending."""
+    parsed = map(names.parse_segment_name, disk.listdir(directory))
+    return sorted(item[0] for item in parsed if item and item[1] == names.SNAPSHOT)
+
+
+def prune_snapshots(disk: Disk, directory: str, end: int) -> list[int]:
+    """Remove the snapshots of offsets that the log no longer reaches; return the others."""
+    kept: list[int] = []
+    for offset in list_snapshots(disk, directory):
+        if offset <= end:
+            kept.append(offset)
+        else:
+            disk.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")
+    return kept
+
+
+def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerState) -> str:
+    """Write the snapshot of `offset` without a sync; return its path. Raises: OSError."""
+    path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append([encode_snapshot(producers.entries.values())])
+    finally:
+        file.close()
+    return path
+
+
+def rebuild_producers(
+    disk: Disk, directory: str, where: str, segments: Sequence[Extent], end: int
+) -> ProducerState:
+    """Return the state as of offset `end`; snapshots that are damaged are removed.
+
+    Raises: OSError. Damaged batches end the replay: what follows them is not of the log.
+    """
+    start, entries = _newest_snapshot(disk, directory, end)
+    producers = ProducerState(where, entries)
+    ends = [segment.base_offset for segment in segments[1:]] + [end]
+    for segment, segment_end in zip(segments, ends, strict=True):
+        if segment_end > start:
+            _replay_segment(disk, directory, producers, segment, start, end)
+    return producers
+
+
+def replay_batch(
+    producers: ProducerState, header: BatchHeader, buffer: bytes, start: int
+) -> AbortedTransaction | None:
+    """Take a batch with a producer id into the state; return the abort that it may complete."""
+    if not header.is_control:
+        producers.appended(header)
+        return None
+    found = marker_of(buffer, start, header)
+    if found is None:
+        return None
+    completed = producers.ended(header, *found)
+    if completed is None or not completed.aborted:
+        return None
+    return AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        producers.stable_after(completed),
+    )
+
+
+def _newest_snapshot(disk: Disk, directory: str, end: int) -> tuple[int, list[ProducerEntry]]:
+    for offset in reversed(list_snapshots(disk, directory)):
+        if offset > end:
+            continue
+        path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
+        try:
+            return offset, decode_snapshot(disk.read_bytes(path))
+        except MalformedFile:
+            disk.remove(path)
+    return 0, []
+
+
+def _replay_segment(
+    disk: Disk, directory: str, producers: ProducerState, segment: Extent, start: int, end: int
+) -> None:
+    file = disk.open(f"{directory}/{names.segment_name(segment.base_offset, names.LOG)}")
+    try:
+        for position, header in scan_headers(file, 0, segment.size):
+            if header.base_offset >= end:
+                return
+            if header.last_offset >= start and header.producer_id >= 0:
+                replay_batch(producers, header, _body(file, position, header), 0)
+    except RecordsError:
+        return
+    finally:
+        file.close()
+
+
+def _body(file: File, position: int, header: BatchHeader) -> bytes:
+    # Only a marker's bytes say more than its header.
+    return file.read_at(position, header.size_in_bytes) if header.is_control else b""

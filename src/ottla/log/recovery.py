@@ -1,0 +1,414 @@
+"""Loading a log from its folder, in a worker thread, with or without recovery.
+
+After a clean shutdown only the end of the last segment is looked at. After a crash every segment
+from the one that holds the recovery point on is read as a whole: CRCs are checked, the first
+damaged batch and all behind it are cut off, the indexes, the leader epochs and the producer
+state are made anew. What lies before the recovery point was synced and is trusted; a missing
+index is rebuilt there too.
+
+Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
+"""
+
+from dataclasses import dataclass, field
+
+from ottla.base.ports import Disk, File
+from ottla.log import names, offset_index, time_index
+from ottla.log.checkpoints import MalformedFile
+from ottla.log.config import LogConfig
+from ottla.log.epoch_cache import EpochCache
+from ottla.log.leftovers import tidy
+from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from ottla.log.producer_replay import (
+    Extent,
+    prune_snapshots,
+    rebuild_producers,
+    replay_batch,
+    write_snapshot,
+)
+from ottla.log.producer_state import ProducerState
+from ottla.log.scan import scan_batches, scan_headers
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.transaction_index import AbortedTransaction, encode_entry
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import CorruptBatch, RecordsError
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedSegment:
+    """One segment as found. The indexes are there for the last one only.
+
+    `scanned` = its files were read whole and may have been changed.
+    """
+
+    base_offset: int
+    size: int
+    max_timestamp: TimestampOffset | None = None
+    offset_index: OffsetIndex | None = None
+    time_index: TimeIndex | None = None
+    scanned: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """All that a `PartitionLog` starts from.
+
+    Fields: `cut_bytes`: how much recovery took away; `dropped_segments`: how many whole ones.
+    """
+
+    segments: list[LoadedSegment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    epochs: EpochCache
+    producers: ProducerState
+    snapshots: list[int] = field(default_factory=list)
+    cut_bytes: int = 0
+    dropped_segments: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Scan:
+    """A segment read whole: what it holds, and where its soundness ends."""
+
+    size: int = 0
+    end_offset: int
+    offsets: OffsetIndex
+    times: TimeIndex
+    largest: TimestampOffset
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+
+def load_log(
+    disk: Disk,
+    directory: str,
+    where: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    now_ms: int,
+) -> LoadedLog:
+    """Load the log in `directory`. Blocks: for a worker thread.
+
+    Fields: `where`: names the log in messages; `clean`: the last shutdown was.
+    Raises: OSError.
+    """
+    loader = _Loader(disk, directory, where, config)
+    return loader.load(clean, recovery_point, log_start_offset, now_ms)
+
+
+class _Loader:
+    def __init__(self, disk: Disk, directory: str, where: str, config: LogConfig) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.epochs = EpochCache()
+        self.producers = ProducerState(where)
+        self.where = where
+        self.segments: list[LoadedSegment] = []
+        self.cut_bytes = 0
+        self.dropped_segments = 0
+
+    def load(
+        self, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int
+    ) -> LoadedLog:
+        bases = tidy(self.disk, self.directory)
+        first = _first_unflushed(bases, recovery_point)
+        for index, base in enumerate(bases[:-1] if clean else bases[:first]):
+            self.segments.append(self._trusted(base, bases[index + 1 :]))
+        end: int | None = None
+        if bases:
+            self._load_epochs(bases)
+            if clean:
+                end = self._load_end(bases[-1])
+            if end is None:
+                end = self._recover(bases[len(self.segments) :])
+            else:
+                self.producers = self._producers_at(end)
+        if end is None or end < log_start_offset:
+            end = self._start_anew(log_start_offset)
+        start = max(log_start_offset, self.segments[0].base_offset)
+        self.epochs.truncate_from_end(end)
+        self.epochs.truncate_from_start(start)
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        return LoadedLog(
+            segments=self.segments,
+            log_start_offset=start,
+            log_end_offset=end,
+            recovery_point=end if clean and not self.cut_bytes else min(recovery_point, end),
+            epochs=self.epochs,
+            producers=self.producers,
+            snapshots=prune_snapshots(self.disk, self.directory, end),
+            cut_bytes=self.cut_bytes,
+            dropped_segments=self.dropped_segments,
+        )
+
+    # --- segments ------------------------------------------------------------------------
+
+    def _trusted(self, base: int, later: list[int]) -> LoadedSegment:
+        """Take a segment as it is, after a look at its indexes' sizes."""
+        size = self.disk.size(self._path(base, names.LOG))
+        for suffix, entry_size in (
+            (names.OFFSET_INDEX, offset_index.ENTRY_SIZE),
+            (names.TIME_INDEX, time_index.ENTRY_SIZE),
+        ):
+            path = self._path(base, suffix)
+            if not self.disk.exists(path) or self.disk.size(path) % entry_size:
+                return self._rebuild_indexes(base, size)
+        return LoadedSegment(base_offset=base, size=size)
+
+    def _rebuild_indexes(self, base: int, size: int) -> LoadedSegment:
+        offsets, times, largest = self._new_indexes(base)
+        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+            try:
+                entry_at = 0
+                for position, header in scan_headers(file, 0, size):
+                    largest = _larger(largest, header)
+                    if position - entry_at > self.config.index_interval_bytes:
+                        offsets.append(header.last_offset, position)
+                        times.maybe_append(*largest)
+                        entry_at = position
+            except RecordsError:
+                pass  # Readers will meet the damage and say so; what precedes it is served.
+        times.maybe_append(*largest)
+        self._write_indexes(base, offsets, times)
+        return LoadedSegment(base_offset=base, size=size, max_timestamp=largest, scanned=True)
+
+    def _load_end(self, base: int) -> int | None:
+        """Open the last segment of a clean log; None = it is not as clean as it should be."""
+        size = self.disk.size(self._path(base, names.LOG))
+        try:
+            offsets = OffsetIndex.load(
+                self.disk.read_bytes(self._path(base, names.OFFSET_INDEX)),
+                base,
+                self.config.segment_index_bytes,
+            )
+            times = TimeIndex.load(
+                self.disk.read_bytes(self._path(base, names.TIME_INDEX)),
+                base,
+                self.config.segment_index_bytes,
+            )
+        except (FileNotFoundError, ValueError):
+            return None
+        end, largest = base, times.last
+        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+            try:
+                for _, header in scan_headers(file, offsets.last.position, size):
+                    end = header.next_offset
+                    largest = _larger(largest, header)
+            except RecordsError:
+                return None
+        if size and (
+            offsets.last.position >= size or (end <= offsets.last.offset and len(offsets))
+        ):
+            return None
+        self.segments.append(
+            LoadedSegment(
+                base_offset=base,
+                size=size,
+                max_timestamp=largest,
+                offset_index=offsets,
+                time_index=times,
+            )
+        )
+        return end
+
+    def _recover(self, bases: list[int]) -> int:
+        """Read segments whole, cutting off all from the first damage on; return the log's end."""
+        self.epochs.truncate_from_end(bases[0])
+        self.producers = self._producers_at(bases[0])
+        end = bases[0]
+        for index, base in enumerate(bases):
+            last = index + 1 == len(bases)
+            size = self.disk.size(self._path(base, names.LOG))
+            if base < end:
+                # A segment that starts within its predecessor cannot be of this log.
+                self._drop(bases[index:])
+                break
+            scan = self._scan(base, size)
+            end = scan.end_offset
+            if scan.size < size:
+                self._cut(base, size, scan.size)
+                self._drop(bases[index + 1 :])
+                last = True
+            self._keep_scanned(base, scan, last)
+            if last:
+                break
+            # Else recovering the next segment would have to read this one again.
+            write_snapshot(self.disk, self.directory, bases[index + 1], self.producers)
+            snapshots.append(bases[index + 1])
+        else:
+            return end
+        self._activate_last()
+        return end
+
+    def _scan(self, base: int, size: int) -> _Scan:
+        offsets, times, largest = self._new_indexes(base)
+        scan = _Scan(end_offset=base, offsets=offsets, times=times, largest=largest)
+        entry_at = 0
+        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+            try:
+                for position, header, buffer, start in scan_batches(file, 0, size):
+                    if header.base_offset < scan.end_offset:
+                        raise CorruptBatch(f"offset {header.base_offset} goes back")
+                    if header.last_offset - base > RELATIVE_OFFSET_MAX:
+                        raise CorruptBatch(f"offset {header.last_offset} is too far from {base}")
+                    scan.largest = _larger(scan.largest, header)
+                    if position - entry_at > self.config.index_interval_bytes:
+                        offsets.append(header.last_offset, position)
+                        times.maybe_append(*scan.largest)
+                        entry_at = position
+                    if header.partition_leader_epoch > self.epochs.latest_epoch:
+                        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                    if header.producer_id >= 0:
+                        aborted = replay_batch(self.producers, header, buffer, start)
+                        if aborted is not None:
+                            scan.aborted.append(aborted)
+                    scan.end_offset = header.next_offset
+                    scan.size = position + header.size_in_bytes
+            except RecordsError:
+                pass  # Everything from here on is cut off.
+        times.maybe_append(*scan.largest)
+        return scan
+
+    def _keep_scanned(self, base: int, scan: _Scan, last: bool) -> None:
+        self._write_aborted(base, scan.aborted)
+        if not last:
+            self._write_indexes(base, scan.offsets, scan.times)
+        self.segments.append(
+            LoadedSegment(
+                base_offset=base,
+                size=scan.size,
+                max_timestamp=scan.largest,
+                offset_index=scan.offsets if last else None,
+                time_index=scan.times if last else None,
+                scanned=True,
+            )
+        )
+
+    def _activate_last(self) -> None:
+        """Give the last segment its indexes in memory, where a drop made it the last."""
+        last = self.segments[-1]
+        if last.offset_index is None:
+            last.offset_index = OffsetIndex.load(
+                self.disk.read_bytes(self._path(last.base_offset, names.OFFSET_INDEX)),
+                last.base_offset,
+                self.config.segment_index_bytes,
+            )
+            last.time_index = TimeIndex.load(
+                self.disk.read_bytes(self._path(last.base_offset, names.TIME_INDEX)),
+                last.base_offset,
+                self.config.segment_index_bytes,
+            )
+
+    def _cut(self, base: int, size: int, sound: int) -> None:
+        self.cut_bytes += size - sound
+        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+            file.truncate(sound)
+
+    def _drop(self, bases: list[int]) -> None:
+        for base in bases:
+            self.dropped_segments += 1
+            path = self._path(base, names.LOG)
+            self.cut_bytes += self.disk.size(path)
+            # The log file last: an index without it is an orphan and goes at the next start.
+            for suffix in reversed(names.SEGMENT_SUFFIXES):
+                self.disk.remove(self._path(base, suffix))
+
+    def _start_anew(self, log_start_offset: int) -> int:
+        """Begin an empty log: there is none, or it ends before it should start."""
+        self._drop([segment.base_offset for segment in self.segments])
+        self.epochs.clear()
+        self.producers.clear()
+        offsets, times, largest = self._new_indexes(log_start_offset)
+        _Opened(self.disk, self._path(log_start_offset, names.LOG), create=True).close()
+        self.segments = [
+            LoadedSegment(
+                base_offset=log_start_offset,
+                size=0,
+                max_timestamp=largest,
+                offset_index=offsets,
+                time_index=times,
+                scanned=True,
+            )
+        ]
+        return log_start_offset
+
+    def _new_indexes(self, base: int) -> tuple[OffsetIndex, TimeIndex, TimestampOffset]:
+        size_max = self.config.segment_index_bytes
+        empty = TimestampOffset(NO_TIMESTAMP, base)
+        return OffsetIndex(base, size_max), TimeIndex(base, size_max), empty
+
+    def _write_indexes(self, base: int, offsets: OffsetIndex, times: TimeIndex) -> None:
+        with _Opened(self.disk, self._path(base, names.OFFSET_INDEX), create=True) as file:
+            offsets.write(file)
+        with _Opened(self.disk, self._path(base, names.TIME_INDEX), create=True) as file:
+            times.write(file)
+
+    def _write_aborted(self, base: int, aborted: list[AbortedTransaction]) -> None:
+        path = self._path(base, names.TRANSACTION_INDEX)
+        if not aborted:
+            self.disk.remove(path)
+            return
+        with _Opened(self.disk, path, create=True) as file:
+            file.truncate(0)
+            file.append([encode_entry(entry) for entry in aborted])
+
+    def _producers_at(self, end: int) -> ProducerState:
+        extents = [Extent(segment.base_offset, segment.size) for segment in self.segments]
+        return rebuild_producers(self.disk, self.directory, self.where, extents, end)
+
+    def _path(self, base: int, suffix: str) -> str:
+        return f"{self.directory}/{names.segment_name(base, suffix)}"
+
+    # --- leader epochs -------------------------------------------------------------------
+
+    def _load_epochs(self, bases: list[int]) -> None:
+        try:
+            data = self.disk.read_bytes(f"{self.directory}/{names.LEADER_EPOCHS}")
+            self.epochs = EpochCache.decode(data)
+        except (FileNotFoundError, MalformedFile):
+            # The batches know their epochs: an unreadable file costs a walk over all headers.
+            for base in bases:
+                self._epochs_of(base)
+
+    def _epochs_of(self, base: int) -> None:
+        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+            try:
+                for _, header in scan_headers(file, 0, file.size()):
+                    if header.partition_leader_epoch > self.epochs.latest_epoch:
+                        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            except RecordsError:
+                return
+
+
+class _Opened:
+    """A file for the length of a `with`."""
+
+    def __init__(self, disk: Disk, path: str, *, create: bool = False) -> None:
+        self.file = disk.open(path, create=create)
+
+    def close(self) -> None:
+        self.file.close()
+
+    def __enter__(self) -> File:
+        return self.file
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def _first_unflushed(bases: list[int], recovery_point: int) -> int:
+    """Return the index of the segment that holds the recovery point."""
+    first = 0
+    for index, base in enumerate(bases):
+        if base <= recovery_point:
+            first = index
+    return first
+
+
+def _larger(largest: TimestampOffset, header: BatchHeader) -> TimestampOffset:
+    if header.max_timestamp > largest.timestamp:
+        return TimestampOffset(header.max_timestamp, header.last_offset)
+    return largest

@@ -1,0 +1,419 @@
+"""A segment: one file of batches and its three indexes.
+
+The segment being written (the active one) keeps its indexes in memory; a sealed one looks into
+its index files. Every `index_interval_bytes` one batch gets an entry in the offset index and, if
+timestamps grew, in the time index.
+
+Source: LogSegment.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ottla.base.ports import Buffer, File
+from ottla.log import names, offset_index, time_index
+from ottla.log.config import LogConfig
+from ottla.log.file_cache import FileCache, Handle
+from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, OffsetPosition
+from ottla.log.scan import records_at, scan_headers
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import RecordsError
+
+RECENT_BATCHES_MAX: Final = 1024
+"""Positions remembered beside the index, so that reads at the tail scan nothing."""
+
+
+class Found(NamedTuple):
+    """Where a batch is: position and size in bytes."""
+
+    position: int
+    size: int
+
+
+class TimestampMatch(NamedTuple):
+    """A record found by its timestamp."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class Segment:
+    """See the module. Made by `new_segment` and by loading a log.
+
+    Fields: `size`: bytes of sound batches; the file may have more after a failed append.
+            `unsynced`: something was written since the last flush.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_handles",
+        "_max_timestamp",
+        "_offset_index",
+        "_recent_lasts",
+        "_recent_positions",
+        "_since_entry",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "jitter_ms",
+        "log",
+        "size",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        files: FileCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        created_ms: int,
+        offset_index: OffsetIndex | None = None,
+        time_index: TimeIndex | None = None,
+        max_timestamp: TimestampOffset | None = None,
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.first_timestamp: int | None = None
+        self.jitter_ms = 0
+        self.unsynced = False
+        self._handles = {
+            suffix: files.handle(self.path(suffix)) for suffix in names.SEGMENT_SUFFIXES
+        }
+        self.log: Handle = self._handles[names.LOG]
+        self._offset_index = offset_index
+        self._time_index = time_index
+        self._max_timestamp = max_timestamp
+        self._since_entry = 0
+        self._recent_lasts: list[int] = []
+        self._recent_positions: list[int] = []
+        self._aborted: list[AbortedTransaction] | None = None
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}"
+
+    @property
+    def is_active(self) -> bool:
+        return self._offset_index is not None
+
+    # --- appending -----------------------------------------------------------------------
+
+    def takes(self, header: BatchHeader, size: int, config: LogConfig, now_ms: int) -> bool:
+        """Tell whether a batch may go here, or the log must roll first."""
+        offsets, times = self._offset_index, self._time_index
+        assert offsets is not None
+        assert times is not None
+        if header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return False
+        if self.size == 0:
+            # An index may be too small for any entry: one batch always fits, as in Kafka.
+            return True
+        return not (
+            self.size > config.segment_bytes - size
+            or self._age_ms(header.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
+            or offsets.is_full
+            or times.is_full
+        )
+
+    def _age_ms(self, timestamp: int, now_ms: int) -> int:
+        # In the producers' time where the first batch has one, so that replaying old records
+        # makes the segments that it made the first time.
+        if self.first_timestamp is None:
+            self.first_timestamp = self._read_first_timestamp()
+        if self.first_timestamp >= 0:
+            return timestamp - self.first_timestamp
+        return now_ms - self.created_ms
+
+    def append(self, data: Sequence[Buffer], headers: Sequence[BatchHeader], interval: int) -> None:
+        """Write batches, which `takes` let in, at the end.
+
+        Raises: OSError; the segment is then as before, though the file may have torn bytes
+                behind `size`: `cut_torn` removes them.
+        """
+        self.log.file().append(data)
+        self.unsynced = True
+        position = self.size
+        for header in headers:
+            size = header.size_in_bytes
+            self._note(header, position, size, interval)
+            position += size
+        self.size = position
+        if len(self._recent_lasts) > RECENT_BATCHES_MAX:
+            del self._recent_lasts[: RECENT_BATCHES_MAX // 2]
+            del self._recent_positions[: RECENT_BATCHES_MAX // 2]
+
+    def _note(self, header: BatchHeader, position: int, size: int, interval: int) -> None:
+        last_offset = header.last_offset
+        self._recent_lasts.append(last_offset)
+        self._recent_positions.append(position)
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        largest = self.max_timestamp
+        if header.max_timestamp > largest.timestamp:
+            self._max_timestamp = largest = TimestampOffset(header.max_timestamp, last_offset)
+        if self._since_entry > interval:
+            assert self._offset_index is not None
+            assert self._time_index is not None
+            self._offset_index.append(last_offset, position)
+            self._time_index.maybe_append(largest.timestamp, largest.offset)
+            self._since_entry = 0
+        self._since_entry += size
+
+    def cut_torn(self) -> None:
+        """Remove what a failed append left behind `size`. Raises: OSError."""
+        file = self.log.file()
+        if file.size() != self.size:
+            file.truncate(self.size)
+
+    def add_aborted(self, entry: AbortedTransaction) -> None:
+        """Add an entry to the transaction index. Raises: OSError."""
+        entries = self.aborted()
+        handle = self._handles[names.TRANSACTION_INDEX]
+        file = handle.file(create=True)
+        file.write_at(len(entries) * len(encode_entry(entry)), encode_entry(entry))
+        entries.append(entry)
+        self.unsynced = True
+
+    # --- looking up ----------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of the first batch that has it."""
+        found = self._max_timestamp
+        if found is None:
+            file = self._index_file(names.TIME_INDEX)
+            found = time_index.last_entry(file, self.base_offset)
+            self._max_timestamp = found
+        return found
+
+    def position_of(self, offset: int) -> Found | None:
+        """Return the first batch whose last offset is not below `offset`; None = past the end.
+
+        Raises: OSError, RecordsError.
+        """
+        lasts = self._recent_lasts
+        if lasts and offset > lasts[0]:
+            slot = bisect_left(lasts, offset)
+            if slot == len(lasts):
+                return None
+            position = self._recent_positions[slot]
+            following = slot + 1
+            end = self._recent_positions[following] if following < len(lasts) else self.size
+            return Found(position, end - position)
+        return self._scan_for(offset)
+
+    def _scan_for(self, offset: int) -> Found | None:
+        start = self._index_lookup(offset).position
+        if start >= self.size:
+            start = 0  # An index ahead of its file, as a crash can leave it.
+        for position, header in scan_headers(self.log.file(), start, self.size):
+            if header.last_offset >= offset:
+                return Found(position, header.size_in_bytes)
+        return None
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampMatch | None:
+        """Return the first record from `start_offset` on whose timestamp is not below.
+
+        Raises: OSError, RecordsError.
+        """
+        entry = (
+            self._time_index.lookup(timestamp)
+            if self._time_index is not None
+            else time_index.search(self._index_file(names.TIME_INDEX), self.base_offset, timestamp)
+        )
+        start = self._index_lookup(max(entry.offset, start_offset)).position
+        file = self.log.file()
+        for position, header in scan_headers(file, start, self.size):
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for record in records_at(file, position, header):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampMatch(
+                        record.offset, record.timestamp, header.partition_leader_epoch
+                    )
+        return None
+
+    def largest_timestamp_match(self) -> TimestampMatch | None:
+        """Return the first record that has the segment's largest timestamp."""
+        largest = self.max_timestamp
+        if largest.timestamp < 0:
+            return None
+        return self.find_timestamp(largest.timestamp, self.base_offset)
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """Return the transaction index's entries, not to be changed by the caller."""
+        if self._aborted is None:
+            self._aborted = self._load_aborted()
+        return self._aborted
+
+    def _load_aborted(self) -> list[AbortedTransaction]:
+        handle = self._handles[names.TRANSACTION_INDEX]
+        try:
+            file = handle.file()
+        except FileNotFoundError:
+            return []
+        data = file.read_at(0, file.size())
+        try:
+            return decode_entries(data, self.base_offset)
+        except ValueError as error:
+            # Recovery has rebuilt what crashes damage; this is damage of the disk.
+            raise OSError(5, f"{error}", handle.path) from None
+
+    def _index_lookup(self, offset: int) -> OffsetPosition:
+        if self._offset_index is not None:
+            return self._offset_index.lookup(offset)
+        file = self._index_file(names.OFFSET_INDEX)
+        return offset_index.search(file, self.base_offset, offset)
+
+    def _index_file(self, suffix: str) -> File:
+        return self._handles[suffix].file(create=True)
+
+    def _read_first_timestamp(self) -> int:
+        if self.size == 0:
+            return NO_TIMESTAMP
+        try:
+            for _, header in scan_headers(self.log.file(), 0, self.size):
+                return header.max_timestamp
+        except RecordsError:
+            pass  # Whoever reads the batch will say so.
+        return NO_TIMESTAMP
+
+    # --- becoming active, sealed, shorter ------------------------------------------------
+
+    def activate(self, config: LogConfig) -> None:
+        """Take the indexes into memory, to append again. Raises: OSError."""
+        if self._offset_index is not None:
+            return
+        largest = self.max_timestamp
+        offsets, times = self._index_file(names.OFFSET_INDEX), self._index_file(names.TIME_INDEX)
+        size_max = config.segment_index_bytes
+        try:
+            self._offset_index = OffsetIndex.load(
+                offsets.read_at(0, offsets.size()), self.base_offset, size_max
+            )
+            self._time_index = TimeIndex.load(
+                times.read_at(0, times.size()), self.base_offset, size_max
+            )
+        except ValueError as error:
+            self._offset_index = None
+            raise OSError(5, f"{error}", self.path("")) from None
+        self._max_timestamp = largest
+
+    def seal(self) -> None:
+        """Write the indexes' ends and drop them from memory. Raises: OSError; try again then."""
+        self.write_indexes(final=True)
+        self._offset_index = None
+        self._time_index = None
+        self._recent_lasts.clear()
+        self._recent_positions.clear()
+
+    def write_indexes(self, *, final: bool = False) -> None:
+        """Bring the index files up to date; `final` adds the entry of the largest timestamp."""
+        if self._offset_index is None or self._time_index is None:
+            return
+        if final:
+            largest = self.max_timestamp
+            self._time_index.maybe_append(largest.timestamp, largest.offset)
+        self._offset_index.write(self._index_file(names.OFFSET_INDEX))
+        self._time_index.write(self._index_file(names.TIME_INDEX))
+        self.unsynced = True
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches from the first that reaches `offset` on; the segment is active.
+
+        Raises: OSError, RecordsError.
+        """
+        assert self._offset_index is not None
+        assert self._time_index is not None
+        found = self.position_of(offset)
+        self._offset_index.truncate_to(offset)
+        self._time_index.truncate_to(offset)
+        self._recent_lasts.clear()
+        self._recent_positions.clear()
+        self._since_entry = 0
+        if found is not None:
+            self.log.file().truncate(found.position)
+            self.size = found.position
+        self._truncate_aborted(offset)
+        if self.size == 0:
+            self.first_timestamp = None
+        self.write_indexes()
+        self._max_timestamp = self._scan_max_timestamp()
+
+    def _truncate_aborted(self, offset: int) -> None:
+        entries = self.aborted()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            file = self._handles[names.TRANSACTION_INDEX].file()
+            file.truncate(sum(len(encode_entry(entry)) for entry in kept))
+            self._aborted = kept
+
+    def _scan_max_timestamp(self) -> TimestampOffset:
+        assert self._time_index is not None
+        largest = self._time_index.last
+        start = self._index_lookup(largest.offset).position
+        for _, header in scan_headers(self.log.file(), start, self.size):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+    # --- files ---------------------------------------------------------------------------
+
+    def pin_files(self) -> list[Handle]:
+        """Pin the segment's files that exist, for a flush; the caller unpins. Raises: OSError."""
+        pinned: list[Handle] = []
+        try:
+            for handle in self._handles.values():
+                try:
+                    handle.pin()
+                except FileNotFoundError:
+                    continue  # No aborted transactions, or nothing indexed yet.
+                pinned.append(handle)
+        except OSError:
+            for handle in pinned:
+                handle.unpin()
+            raise
+        return pinned
+
+    def moved(self, directory: str, suffix: str = "") -> None:
+        """Follow a rename of the folder, or of the files by a suffix."""
+        self.directory = directory
+        for extension, handle in self._handles.items():
+            handle.moved(self.path(extension) + suffix)
+
+    def close(self) -> None:
+        """Close the files."""
+        for handle in self._handles.values():
+            handle.close()
+
+
+def new_segment(
+    files: FileCache, directory: str, base_offset: int, config: LogConfig, now_ms: int
+) -> Segment:
+    """Return an active segment with new, empty files. Raises: OSError."""
+    segment = Segment(
+        files,
+        directory,
+        base_offset,
+        size=0,
+        created_ms=now_ms,
+        offset_index=OffsetIndex(base_offset, config.segment_index_bytes),
+        time_index=TimeIndex(base_offset, config.segment_index_bytes),
+        max_timestamp=TimestampOffset(NO_TIMESTAMP, base_offset),
+    )
+    for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+        file = segment._handles[suffix].file(create=True)
+        if file.size():
+            # Left by a segment of this offset that was given up.
+            file.truncate(0)
+    segment.unsynced = True
+    return segment

@@ -1,0 +1,383 @@
+"""A disk in memory that forgets, on a crash, all that was not synced, and fails when told to.
+
+The durability rules are the strictest that POSIX allows: a file's content and length survive a
+crash as of its last `sync`, a name as of the last `sync_dir` of its folder. `crash` may keep a
+prefix of what was appended since, as real disks do, so that tests see torn tails.
+
+Every operation first asks `faults`; a rule that matches raises its errno, after it let through
+the bytes that a short write would have written. `on_operation` sees each operation too: a
+simulator lets its clock advance there, which is what a slow disk is.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from posixpath import dirname
+
+from ottla.base.ports import Buffer
+
+OPERATIONS = frozenset(
+    {
+        "open",
+        "read_at",
+        "append",
+        "write_at",
+        "truncate",
+        "sync",
+        "listdir",
+        "mkdir",
+        "rename",
+        "remove",
+        "rmtree",
+        "sync_dir",
+        "read_bytes",
+        "write_atomic",
+    }
+)
+"""What can fail and is counted; asking for sizes and existence always works."""
+
+KeepUnsynced = Callable[[str, int], int]
+"""Path and count of unsynced appended bytes -> how many of these a crash leaves."""
+
+
+def keep_nothing(path: str, count: int) -> int:
+    return 0
+
+
+@dataclass(slots=True)
+class Fault:
+    """Make matching operations fail.
+
+    Fields: `operation`: one of OPERATIONS, or None = any; `path`: what the path must contain;
+            `skip`: how many matches pass first; `times`: how many then fail, None = all;
+            `written`: bytes that a failing append writes before it fails.
+    """
+
+    number: int = errno.EIO
+    operation: str | None = None
+    path: str = ""
+    skip: int = 0
+    times: int | None = 1
+    written: int = 0
+    hits: int = 0
+
+    def strikes(self, operation: str, path: str) -> bool:
+        """Count one operation; tell whether it fails."""
+        if self.operation not in (None, operation) or self.path not in path:
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if self.times is not None and self.hits >= self.times:
+            return False
+        self.hits += 1
+        return True
+
+
+@dataclass(eq=False, slots=True)
+class _FileNode:
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+    modified_ms: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Folder:
+    entries: dict[str, "_FileNode | _Folder"] = field(default_factory=dict)
+    durable: dict[str, "_FileNode | _Folder"] = field(default_factory=dict)
+
+
+class MemoryFile:
+    """An open file; it outlives the removal and renaming of its name, as on POSIX."""
+
+    def __init__(self, disk: "MemoryDisk", path: str, node: _FileNode, number: int) -> None:
+        self.path = path
+        self.closed = False
+        self._disk = disk
+        self._node = node
+        self._number = number
+        self._end = len(node.data)
+
+    def fileno(self) -> int:
+        """Return a number that is no descriptor: it only tells open files apart."""
+        return self._number
+
+    def read_at(self, position: int, count: int) -> bytes:
+        self._begin("read_at")
+        return bytes(self._node.data[position : position + count])
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        data = b"".join(buffers)
+        fault = self._begin("append", raising=False)
+        room = self._disk._room(len(data))
+        if fault is None and room >= len(data):
+            self._put(self._end, data)
+            self._end += len(data)
+            return len(data)
+        # A real file keeps what was written before the failure.
+        self._put(self._end, data[: min(fault.written, room) if fault else room])
+        raise OSError(fault.number if fault else errno.ENOSPC, "append failed", self.path)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._begin("write_at")
+        grows = max(0, position + len(data) - len(self._node.data))
+        if self._disk._room(grows) < grows:
+            raise OSError(errno.ENOSPC, "write_at failed", self.path)
+        self._put(position, bytes(data))
+        self._end = max(self._end, position + len(data))
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def truncate(self, size: int) -> None:
+        self._begin("truncate")
+        data = self._node.data
+        if size < len(data):
+            del data[size:]
+        else:
+            data.extend(bytes(size - len(data)))
+        self._end = size
+        self._node.modified_ms = self._disk.now_ms()
+
+    def sync(self) -> None:
+        self._begin("sync")
+        self._node.synced = bytes(self._node.data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._disk.open_files -= 1
+
+    def _begin(self, operation: str, *, raising: bool = True) -> Fault | None:
+        if self.closed:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        return self._disk._begin(operation, self.path, raising=raising)
+
+    def _put(self, position: int, data: bytes) -> None:
+        content = self._node.data
+        if position > len(content):
+            content.extend(bytes(position - len(content)))
+        content[position : position + len(data)] = data
+        self._node.modified_ms = self._disk.now_ms()
+
+
+class MemoryDisk:
+    """See the module. `now_ms` stamps modification times; `capacity` bytes fill the disk."""
+
+    def __init__(
+        self, *, now_ms: Callable[[], int] = lambda: 0, capacity: int | None = None
+    ) -> None:
+        self.now_ms = now_ms
+        self.capacity = capacity
+        self.faults: list[Fault] = []
+        self.on_operation: Callable[[str, str], None] | None = None
+        self.operations = 0
+        self.open_files = 0
+        self.open_files_max = 0
+        self._root = _Folder()
+        self._locked: set[str] = set()
+        self._opened = 0
+
+    # --- what tests do to it -------------------------------------------------------------
+
+    def fail(self, operation: str | None = None, number: int = errno.EIO, **rule: object) -> Fault:
+        """Add a rule of failure and return it; see `Fault`."""
+        assert operation is None or operation in OPERATIONS
+        fault = Fault(number=number, operation=operation, **rule)  # type: ignore[arg-type]
+        self.faults.append(fault)
+        return fault
+
+    def crash(self, keep: KeepUnsynced = keep_nothing) -> None:
+        """Lose power: what is not durable is gone, but for the prefixes that `keep` grants."""
+        self._locked.clear()
+        self.faults.clear()
+        self._forget(self._root, "", keep)
+
+    def kill(self) -> None:
+        """Lose the process only: nothing written is lost, its locks are free again."""
+        self._locked.clear()
+
+    def corrupt(self, path: str, position: int, data: bytes) -> None:
+        """Overwrite bytes beneath everybody, durably."""
+        node = self._file(path)
+        node.data[position : position + len(data)] = data
+        node.synced = bytes(node.data)
+
+    def _forget(self, folder: _Folder, path: str, keep: KeepUnsynced) -> None:
+        folder.entries = dict(folder.durable)
+        for name, node in folder.entries.items():
+            below = f"{path}/{name}"
+            if isinstance(node, _Folder):
+                self._forget(node, below, keep)
+                continue
+            synced = len(node.synced)
+            unsynced = len(node.data) - synced
+            kept = b""
+            if unsynced > 0 and node.data[:synced] == node.synced:
+                count = max(0, min(keep(below, unsynced), unsynced))
+                kept = bytes(node.data[synced : synced + count])
+            node.data = bytearray(node.synced + kept)
+            node.synced = bytes(node.data)
+
+    # --- the port ------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self._begin("open", path)
+        folder, name = self._parent(path)
+        node = folder.entries.get(name)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            node = folder.entries[name] = _FileNode(modified_ms=self.now_ms())
+        if isinstance(node, _Folder):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        self._opened += 1
+        self.open_files += 1
+        self.open_files_max = max(self.open_files_max, self.open_files)
+        return MemoryFile(self, path, node, self._opened)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._find(path), _Folder)
+
+    def size(self, path: str) -> int:
+        return len(self._file(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def listdir(self, path: str) -> list[str]:
+        self._begin("listdir", path)
+        return sorted(self._folder(path).entries)
+
+    def mkdir(self, path: str) -> None:
+        self._begin("mkdir", path)
+        folder = self._root
+        for name in _names(path):
+            child = folder.entries.setdefault(name, _Folder())
+            if not isinstance(child, _Folder):
+                raise FileExistsError(errno.EEXIST, "a file has this name", path)
+            folder = child
+
+    def rename(self, source: str, target: str) -> None:
+        self._begin("rename", source)
+        old_folder, old_name = self._parent(source)
+        new_folder, new_name = self._parent(target)
+        node = old_folder.entries.get(old_name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        there = new_folder.entries.get(new_name)
+        if isinstance(there, _Folder) and (there.entries or not isinstance(node, _Folder)):
+            raise OSError(errno.ENOTEMPTY, "the target is a folder that is not empty", target)
+        del old_folder.entries[old_name]
+        new_folder.entries[new_name] = node
+
+    def remove(self, path: str) -> None:
+        self._begin("remove", path)
+        try:
+            folder, name = self._parent(path)
+        except FileNotFoundError:
+            return
+        if isinstance(folder.entries.get(name), _Folder):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        folder.entries.pop(name, None)
+
+    def rmtree(self, path: str) -> None:
+        self._begin("rmtree", path)
+        try:
+            folder, name = self._parent(path)
+        except FileNotFoundError:
+            return
+        folder.entries.pop(name, None)
+
+    def sync_dir(self, path: str) -> None:
+        self._begin("sync_dir", path)
+        folder = self._folder(path)
+        folder.durable = dict(folder.entries)
+
+    def read_bytes(self, path: str) -> bytes:
+        self._begin("read_bytes", path)
+        return bytes(self._file(path).data)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        self._begin("write_atomic", path)
+        if self._room(len(data)) < len(data):
+            raise OSError(errno.ENOSPC, "write_atomic failed", path)
+        folder, name = self._parent(path)
+        node = _FileNode(bytearray(data), data, self.now_ms())
+        folder.entries[name] = node
+        folder.durable = dict(folder.entries)
+
+    def free_bytes(self, path: str) -> int:
+        return self._room(self.total_bytes(path))
+
+    def total_bytes(self, path: str) -> int:
+        return 1 << 40 if self.capacity is None else self.capacity
+
+    def lock(self, path: str) -> Callable[[], None]:
+        if path in self._locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        folder, name = self._parent(path)
+        folder.entries.setdefault(name, _FileNode(modified_ms=self.now_ms()))
+        self._locked.add(path)
+        return lambda: self._locked.discard(path)
+
+    # --- within --------------------------------------------------------------------------
+
+    def _begin(self, operation: str, path: str, *, raising: bool = True) -> Fault | None:
+        self.operations += 1
+        if self.on_operation is not None:
+            self.on_operation(operation, path)
+        for fault in self.faults:
+            if fault.strikes(operation, path):
+                if raising:
+                    raise OSError(fault.number, f"{operation} failed", path)
+                return fault
+        return None
+
+    def _room(self, wanted: int) -> int:
+        if self.capacity is None:
+            return wanted
+        return max(0, min(wanted, self.capacity - _used(self._root)))
+
+    def _find(self, path: str) -> _FileNode | _Folder | None:
+        node: _FileNode | _Folder | None = self._root
+        for name in _names(path):
+            if not isinstance(node, _Folder):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def _file(self, path: str) -> _FileNode:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if isinstance(node, _Folder):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        return node
+
+    def _folder(self, path: str) -> _Folder:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        if not isinstance(node, _Folder):
+            raise NotADirectoryError(errno.ENOTDIR, "is not a folder", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Folder, str]:
+        return self._folder(dirname(path)), _names(path)[-1]
+
+
+def _names(path: str) -> list[str]:
+    assert path.startswith("/"), path
+    return [name for name in path.split("/") if name]
+
+
+def _used(folder: _Folder) -> int:
+    return sum(
+        _used(node) if isinstance(node, _Folder) else len(node.data)
+        for node in folder.entries.values()
+    )

@@ -13,6 +13,9 @@ from ottla.coordinator.records import GroupFact, GroupMetadataValue, MemberMetad
 from ottla.coordinator.shard import Shard
 from ottla.coordinator.values import SyncAnswer
 
+SAVE_RETRY_MS = 1_000
+"""How soon to write again that a group is empty, where nobody asks for it."""
+
 
 def rebalance_or_complete(shard: Shard, group: Group) -> None:
     """Begin a rebalance; where one is going on, end its join phase if nobody is missing."""
@@ -64,9 +67,7 @@ def complete(shard: Shard, group: Group) -> None:
     group.start_generation(shard.clock.now_ms())
     group.joined_meanwhile = False
     if not group.members:
-        # Should this write fail, a failover brings the old generation back, whose members then
-        # time out; nobody waits for an answer.
-        shard.write([group_fact(group)])
+        _save_empty(shard, group)
         return
     for member in list(group.members.values()):
         group.answer_join(member, group.join_answer(member.member_id))
@@ -76,6 +77,20 @@ def complete(shard: Shard, group: Group) -> None:
         shard.clock.monotonic_ms() + group.rebalance_timeout_ms,
         partial(_expire_sync, shard, group, group.generation),
     )
+
+
+def _save_empty(shard: Shard, group: Group) -> None:
+    """Write that nobody is left, and try again where that is refused.
+
+    Until then a failover brings the last generation back, whose members then time out.
+    """
+    if group.state is not State.EMPTY:
+        return
+    stored = shard.write([group_fact(group)])
+    if stored.done and stored.value:
+        group.join_timer = shard.timers.at(
+            shard.clock.monotonic_ms() + SAVE_RETRY_MS, partial(_save_empty, shard, group)
+        )
 
 
 def group_fact(group: Group, assignments: dict[str, bytes] | None = None) -> GroupFact:

@@ -30,6 +30,7 @@ from kio.schema.errors import ErrorCode  # noqa: E402
 from kio.schema.request_header.v2.header import RequestHeader as KioHeader  # noqa: E402
 from kio.serial import entity_reader, entity_writer  # noqa: E402
 
+from ottla.base.ids import Uuid  # noqa: E402
 from ottla.wire.codec import decode  # noqa: E402
 from ottla.wire.frames import (  # noqa: E402
     decode_request_header,
@@ -39,7 +40,7 @@ from ottla.wire.frames import (  # noqa: E402
 from ottla.wire.messages import api_versions, fetch, metadata, produce  # noqa: E402
 
 PARTITIONS = 100
-TOPIC_ID = bytes(range(16))
+TOPIC_ID = Uuid(bytes(range(16)))
 BATCH = bytes(range(256)) * 64
 NODE = "broker-1.example.org"
 
@@ -71,131 +72,128 @@ def kio_write(message: object) -> bytes:
     return buffer.getvalue()
 
 
-def bench_api_versions() -> Cells:
+def api_versions_ottla() -> object:
     """Encode an ApiVersions v3 response with 60 keys."""
+    keys = tuple(
+        api_versions.ApiVersion(api_key=key, min_version=0, max_version=9) for key in range(60)
+    )
+    return encode_response(api_versions.ApiVersionsResponse(error_code=0, api_keys=keys), 3, 1)
 
-    def ours() -> object:
-        keys = tuple(
-            api_versions.ApiVersion(api_key=key, min_version=0, max_version=9) for key in range(60)
+
+def api_versions_kio() -> object:
+    """The same with kio."""
+    keys = tuple(kio_api.ApiVersion(api_key=key, min_version=0, max_version=9) for key in range(60))
+    return kio_write(
+        kio_api.ApiVersionsResponse(
+            error_code=ErrorCode(0), api_keys=keys, throttle_time=timedelta(0)
         )
-        return encode_response(api_versions.ApiVersionsResponse(error_code=0, api_keys=keys), 3, 1)
-
-    def kio() -> object:
-        keys = tuple(
-            kio_api.ApiVersion(api_key=key, min_version=0, max_version=9) for key in range(60)
-        )
-        return kio_write(
-            kio_api.ApiVersionsResponse(
-                error_code=ErrorCode(0), api_keys=keys, throttle_time=timedelta(0)
-            )
-        )
-
-    def kafka_python() -> object:
-        keys = [
-            KafkaApi.ApiVersion(version=3, api_key=key, min_version=0, max_version=9)
-            for key in range(60)
-        ]
-        return KafkaApi(version=3, error_code=0, api_keys=keys).encode(version=3)
-
-    return {"ottla": ours, "kio": kio, "kafka-python": kafka_python}
+    )
 
 
-def bench_metadata() -> Cells:
+def api_versions_kafka_python() -> object:
+    """The same with kafka-python."""
+    keys = [
+        KafkaApi.ApiVersion(version=3, api_key=key, min_version=0, max_version=9)
+        for key in range(60)
+    ]
+    return KafkaApi(version=3, error_code=0, api_keys=keys).encode(version=3)
+
+
+def metadata_ottla() -> object:
     """Encode a Metadata v12 response: one topic, 100 partitions on 3 brokers."""
+    partitions = tuple(
+        metadata.MetadataResponsePartition(
+            error_code=0,
+            partition_index=index,
+            leader_id=1,
+            leader_epoch=5,
+            replica_nodes=(1, 2, 3),
+            isr_nodes=(1, 2, 3),
+            offline_replicas=(),
+        )
+        for index in range(PARTITIONS)
+    )
+    topic = metadata.MetadataResponseTopic(
+        error_code=0, name="orders", topic_id=TOPIC_ID, partitions=partitions
+    )
+    brokers = tuple(
+        metadata.MetadataResponseBroker(node_id=node, host=NODE, port=9092) for node in (1, 2, 3)
+    )
+    message = metadata.MetadataResponse(
+        brokers=brokers, cluster_id="cluster", controller_id=1, topics=(topic,)
+    )
+    return encode_response(message, 12, 1)
 
-    def ours() -> object:
-        partitions = tuple(
-            metadata.MetadataResponsePartition(
-                error_code=0,
-                partition_index=index,
-                leader_id=1,
-                leader_epoch=5,
-                replica_nodes=(1, 2, 3),
-                isr_nodes=(1, 2, 3),
-                offline_replicas=(),
-            )
-            for index in range(PARTITIONS)
-        )
-        topic = metadata.MetadataResponseTopic(
-            error_code=0, name="orders", topic_id=TOPIC_ID, partitions=partitions
-        )
-        brokers = tuple(
-            metadata.MetadataResponseBroker(node_id=node, host=NODE, port=9092)
-            for node in (1, 2, 3)
-        )
-        message = metadata.MetadataResponse(
-            brokers=brokers, cluster_id="cluster", controller_id=1, topics=(topic,)
-        )
-        return encode_response(message, 12, 1)
 
-    def kio() -> object:
-        partitions = tuple(
-            kio_metadata.MetadataResponsePartition(
-                error_code=ErrorCode(0),
-                partition_index=index,
-                leader_id=1,
-                leader_epoch=5,
-                replica_nodes=(1, 2, 3),
-                isr_nodes=(1, 2, 3),
-                offline_replicas=(),
-            )
-            for index in range(PARTITIONS)
-        )
-        topic = kio_metadata.MetadataResponseTopic(
+def metadata_kio() -> object:
+    """The same with kio."""
+    partitions = tuple(
+        kio_metadata.MetadataResponsePartition(
             error_code=ErrorCode(0),
-            name="orders",
-            topic_id=uuid.UUID(bytes=TOPIC_ID),
-            partitions=partitions,
+            partition_index=index,
+            leader_id=1,
+            leader_epoch=5,
+            replica_nodes=(1, 2, 3),
+            isr_nodes=(1, 2, 3),
+            offline_replicas=(),
         )
-        brokers = tuple(
-            kio_metadata.MetadataResponseBroker(node_id=node, host=NODE, port=9092)
-            for node in (1, 2, 3)
+        for index in range(PARTITIONS)
+    )
+    topic = kio_metadata.MetadataResponseTopic(
+        error_code=ErrorCode(0),
+        name="orders",
+        topic_id=uuid.UUID(bytes=TOPIC_ID),
+        partitions=partitions,
+    )
+    brokers = tuple(
+        kio_metadata.MetadataResponseBroker(node_id=node, host=NODE, port=9092)
+        for node in (1, 2, 3)
+    )
+    return kio_write(
+        kio_metadata.MetadataResponse(
+            throttle_time=timedelta(0),
+            brokers=brokers,
+            cluster_id="cluster",
+            controller_id=1,
+            topics=(topic,),
         )
-        return kio_write(
-            kio_metadata.MetadataResponse(
-                throttle_time=timedelta(0),
-                brokers=brokers,
-                cluster_id="cluster",
-                controller_id=1,
-                topics=(topic,),
-            )
-        )
+    )
 
-    def kafka_python() -> object:
-        topic_class = KafkaMetadata.MetadataResponseTopic
-        partitions = [
-            topic_class.MetadataResponsePartition(
-                version=12,
-                error_code=0,
-                partition_index=index,
-                leader_id=1,
-                leader_epoch=5,
-                replica_nodes=(1, 2, 3),
-                isr_nodes=(1, 2, 3),
-                offline_replicas=(),
-            )
-            for index in range(PARTITIONS)
-        ]
-        topic = topic_class(
+
+def metadata_kafka_python() -> object:
+    """The same with kafka-python."""
+    topic_class = KafkaMetadata.MetadataResponseTopic
+    partitions = [
+        topic_class.MetadataResponsePartition(
             version=12,
             error_code=0,
-            name="orders",
-            topic_id=uuid.UUID(bytes=TOPIC_ID),
-            partitions=partitions,
+            partition_index=index,
+            leader_id=1,
+            leader_epoch=5,
+            replica_nodes=(1, 2, 3),
+            isr_nodes=(1, 2, 3),
+            offline_replicas=(),
         )
-        brokers = [
-            KafkaMetadata.MetadataResponseBroker(version=12, node_id=node, host=NODE, port=9092)
-            for node in (1, 2, 3)
-        ]
-        message = KafkaMetadata(
-            version=12, brokers=brokers, cluster_id="cluster", controller_id=1, topics=[topic]
-        )
-        return message.encode(version=12)
+        for index in range(PARTITIONS)
+    ]
+    topic = topic_class(
+        version=12,
+        error_code=0,
+        name="orders",
+        topic_id=uuid.UUID(bytes=TOPIC_ID),
+        partitions=partitions,
+    )
+    brokers = [
+        KafkaMetadata.MetadataResponseBroker(version=12, node_id=node, host=NODE, port=9092)
+        for node in (1, 2, 3)
+    ]
+    message = KafkaMetadata(
+        version=12, brokers=brokers, cluster_id="cluster", controller_id=1, topics=[topic]
+    )
+    return message.encode(version=12)
 
-    return {"ottla": ours, "kio": kio, "kafka-python": kafka_python}
 
-
-def bench_produce() -> Cells:
+def produce_cells() -> Cells:
     """Decode header and body of a Produce v9 request with one batch of 16 KB."""
     part = produce.PartitionProduceData(index=0, records=BATCH)
     topic = produce.TopicProduceData(name="orders", partition_data=(part,))
@@ -219,53 +217,65 @@ def bench_produce() -> Cells:
     return {"ottla": ours, "kio": kio, "kafka-python": kafka_python}
 
 
-def bench_fetch() -> Cells:
+def fetch_ottla() -> object:
     """Encode a Fetch v12 response with one batch of 16 KB."""
+    part = fetch.PartitionData(
+        partition_index=0, error_code=0, high_watermark=9, last_stable_offset=9, records=BATCH
+    )
+    topic = fetch.FetchableTopicResponse(topic="orders", partitions=(part,))
+    return encode_response(fetch.FetchResponse(session_id=0, responses=(topic,)), 12, 1)
 
-    def ours() -> object:
-        part = fetch.PartitionData(
-            partition_index=0, error_code=0, high_watermark=9, last_stable_offset=9, records=BATCH
+
+def fetch_kio() -> object:
+    """The same with kio."""
+    part = kio_fetch.PartitionData(
+        partition_index=0,
+        error_code=ErrorCode(0),
+        high_watermark=9,
+        last_stable_offset=9,
+        aborted_transactions=None,
+        records=BATCH,
+    )
+    topic = kio_fetch.FetchableTopicResponse(topic="orders", partitions=(part,))
+    return kio_write(
+        kio_fetch.FetchResponse(
+            throttle_time=timedelta(0), error_code=ErrorCode(0), responses=(topic,)
         )
-        topic = fetch.FetchableTopicResponse(topic="orders", partitions=(part,))
-        return encode_response(fetch.FetchResponse(session_id=0, responses=(topic,)), 12, 1)
-
-    def kio() -> object:
-        part = kio_fetch.PartitionData(
-            partition_index=0,
-            error_code=ErrorCode(0),
-            high_watermark=9,
-            last_stable_offset=9,
-            aborted_transactions=None,
-            records=BATCH,
-        )
-        topic = kio_fetch.FetchableTopicResponse(topic="orders", partitions=(part,))
-        return kio_write(
-            kio_fetch.FetchResponse(
-                throttle_time=timedelta(0), error_code=ErrorCode(0), responses=(topic,)
-            )
-        )
-
-    def kafka_python() -> object:
-        topic_class = KafkaFetch.FetchableTopicResponse
-        part = topic_class.PartitionData(
-            version=12,
-            partition_index=0,
-            error_code=0,
-            high_watermark=9,
-            last_stable_offset=9,
-            records=BATCH,
-        )
-        topic = topic_class(version=12, topic="orders", partitions=[part])
-        return KafkaFetch(version=12, responses=[topic]).encode(version=12)
-
-    return {"ottla": ours, "kio": kio, "kafka-python": kafka_python}
+    )
 
 
-BENCHES: dict[str, Callable[[], Cells]] = {
-    "encode ApiVersions v3, 60 keys": bench_api_versions,
-    f"encode Metadata v12, {PARTITIONS} partitions": bench_metadata,
-    "decode Produce v9, 16 KB": bench_produce,
-    "encode Fetch v12, 16 KB": bench_fetch,
+def fetch_kafka_python() -> object:
+    """The same with kafka-python."""
+    topic_class = KafkaFetch.FetchableTopicResponse
+    part = topic_class.PartitionData(
+        version=12,
+        partition_index=0,
+        error_code=0,
+        high_watermark=9,
+        last_stable_offset=9,
+        records=BATCH,
+    )
+    topic = topic_class(version=12, topic="orders", partitions=[part])
+    return KafkaFetch(version=12, responses=[topic]).encode(version=12)
+
+
+BENCHES: dict[str, Cells] = {
+    "encode ApiVersions v3, 60 keys": {
+        "ottla": api_versions_ottla,
+        "kio": api_versions_kio,
+        "kafka-python": api_versions_kafka_python,
+    },
+    f"encode Metadata v12, {PARTITIONS} partitions": {
+        "ottla": metadata_ottla,
+        "kio": metadata_kio,
+        "kafka-python": metadata_kafka_python,
+    },
+    "decode Produce v9, 16 KB": produce_cells(),
+    "encode Fetch v12, 16 KB": {
+        "ottla": fetch_ottla,
+        "kio": fetch_kio,
+        "kafka-python": fetch_kafka_python,
+    },
 }
 
 
@@ -275,8 +285,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.04, help="length of one round")
     seconds = parser.parse_args().seconds
     print(f"{'microseconds of CPU (times Ottla)':<36}{'ottla':>9}{'kio':>18}{'kafka-python':>18}")
-    for title, make in BENCHES.items():
-        times = {name: best_us(work, seconds) for name, work in make().items()}
+    for title, cells in BENCHES.items():
+        times = {name: best_us(work, seconds) for name, work in cells.items()}
         line = f"{title:<36}{times['ottla']:>9.1f}"
         for other in ("kio", "kafka-python"):
             line += f"{times[other]:>10.1f} ({times[other] / times['ottla']:>4.1f}x)"

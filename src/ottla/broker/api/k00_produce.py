@@ -1,0 +1,197 @@
+"""Produce (key 0): append record batches to partitions that this broker leads.
+
+Behaviour: each partition by itself, in the order given; one batch of format 2 a partition.
+           acks=0 is not answered, and a failure then ends the connection, which is how the
+           client learns of it. acks=all waits until the in-sync replicas have it.
+           Only Kafka's admin client may write to internal topics.
+Versions:  v3 transactional id, format 2 only; v5 log start; v7 zstd (KIP-110); v8 what is
+           wrong with which record (KIP-467); v9 flexible; v10 the new leader and its address
+           on NOT_LEADER_OR_FOLLOWER (KIP-951); v11, v12 transaction errors (KIP-890);
+           v13 topics by id (KIP-516). Advertised from v0, as Kafka does (KAFKA-18659): librdkafka
+           takes a broker that lacks v0 for one that cannot compress; v0 to v2 end the connection.
+Not done:  transactions: their batches are refused with INVALID_TXN_STATE. Quotas.
+"""
+
+import struct
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import INTERNAL_TOPICS, Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
+from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.nodes import node_of, partition_state
+from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.replica_manager import AppendResult
+from ottla.wire.messages import produce as wire
+
+API = Api(key=0, versions=range(3, 14), advertised=range(14), acl="topic:write")
+
+ADMIN_CLIENT_ID = "__admin_client"
+
+LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = 8, 16, 21
+LOG_OVERHEAD, HEADER_SIZE, MAGIC = 12, 61, 2
+ZSTD, CODEC_MASK, TRANSACTIONAL_BIT = 4, 0x07, 0x10
+_LENGTH = struct.Struct(">i")
+
+Shape = list[tuple[str, Uuid, list[int]]]
+"""(name, id, indexes) of each topic of the request: all that a late answer needs of it. The
+request itself must not be kept, as its records lie in the connection's receive buffer."""
+
+NO_TRANSACTIONS = "transactions are not available on this broker"
+
+
+def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
+    """Append all batches; answer at once, or when the replicas have them."""
+    shape: Shape = [
+        (topic.name, topic.topic_id, [each.index for each in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    acks = request.acks
+    if acks not in (0, 1, ACKS_ALL):
+        refused = AppendResult(Error.INVALID_REQUIRED_ACKS)
+        return _answer(ctx, shape, [refused for _, _, indexes in shape for _ in indexes])
+    results, batches = _sort(ctx, request)
+    appended = ctx.broker.replicas.append_all(batches, acks=acks, timeout_ms=request.timeout_ms)
+    if isinstance(appended, Pending):
+        return appended.map(lambda late: _answer(ctx, shape, _merge(results, late)))
+    merged = _merge(results, appended)
+    if acks != 0:
+        return _answer(ctx, shape, merged)
+    failed = [result for result in merged if result.error is not Error.NONE]
+    if failed:
+        raise CloseConnection(f"produce with acks=0 failed: {failed[0].error.name}")
+    return None
+
+
+def _sort(
+    ctx: Context, request: wire.ProduceRequest
+) -> tuple[list[AppendResult | None], list[tuple[Partition, Buffer]]]:
+    """Return a result for each partition, None where its batch goes to the log, and those."""
+    replicas, version = ctx.broker.replicas, ctx.version
+    internal_allowed = ctx.header.client_id == ADMIN_CLIENT_ID
+    results: list[AppendResult | None] = []
+    batches: list[tuple[Partition, Buffer]] = []
+    for topic in request.topic_data:
+        for each in topic.partition_data:
+            try:
+                if version >= 13:
+                    partition = replicas.partition_by_id(topic.topic_id, each.index)
+                else:
+                    partition = replicas.partition(topic.name, each.index)
+                if partition.topic in INTERNAL_TOPICS and not internal_allowed:
+                    raise ApiError(
+                        Error.INVALID_TOPIC_EXCEPTION,
+                        f"clients do not write to the internal topic {partition.topic}",
+                    )
+                data = each.records
+                _check(data, version)
+            except ApiError as refusal:
+                results.append(AppendResult(refusal.error, refusal.message))
+            else:
+                results.append(None)
+                batches.append((partition, data))  # type: ignore[arg-type]
+    return results, batches
+
+
+def _check(data: object, version: int) -> None:
+    """Raise ApiError unless this is one batch that this version may carry.
+
+    Only what depends on the request is looked at; the log checks the batch itself.
+    """
+    if not isinstance(data, memoryview | bytes | bytearray) or len(data) < HEADER_SIZE:
+        raise ApiError(Error.INVALID_RECORD, "there must be one record batch for each partition")
+    if data[MAGIC_AT] != MAGIC:
+        raise ApiError(Error.INVALID_RECORD, f"message format {data[MAGIC_AT]} is not supported")
+    if _LENGTH.unpack_from(data, LENGTH_AT)[0] + LOG_OVERHEAD != len(data):
+        raise ApiError(
+            Error.INVALID_RECORD, "there must be exactly one record batch for each partition"
+        )
+    attributes = data[ATTRIBUTES_AT + 1]
+    if attributes & TRANSACTIONAL_BIT:
+        raise ApiError(Error.INVALID_TXN_STATE, NO_TRANSACTIONS)
+    if version < 7 and attributes & CODEC_MASK == ZSTD:
+        raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _merge(results: list[AppendResult | None], appended: list[AppendResult]) -> list[AppendResult]:
+    """Put the log's results where `results` has None."""
+    if len(appended) == len(results):
+        return appended
+    late = iter(appended)
+    return [next(late) if result is None else result for result in results]
+
+
+def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.ProduceResponse:
+    version = ctx.version
+    in_order = iter(results)
+    endpoints: dict[int, wire.NodeEndpoint] = {}
+    topics: list[wire.TopicProduceResponse] = []
+    for name, topic_id, indexes in shape:
+        partitions: list[wire.PartitionProduceResponse] = []
+        for index in indexes:
+            result = next(in_order)
+            if result.error is Error.NONE:
+                partitions.append(
+                    wire.PartitionProduceResponse(
+                        index=index,
+                        error_code=0,
+                        base_offset=result.base_offset,
+                        log_append_time_ms=result.log_append_time_ms,
+                        log_start_offset=result.log_start_offset,
+                    )
+                )
+            else:
+                leader = NO_NEWS
+                if version >= 10 and result.error is Error.NOT_LEADER_OR_FOLLOWER:
+                    leader = _leader(ctx, name, topic_id, index, endpoints)
+                partitions.append(_refusal(ctx, topic_id, index, result, leader))
+        topics.append(
+            wire.TopicProduceResponse(
+                name=name, topic_id=topic_id, partition_responses=tuple(partitions)
+            )
+        )
+    return wire.ProduceResponse(
+        responses=tuple(topics), node_endpoints=tuple(endpoints.values()) if endpoints else ()
+    )
+
+
+NO_NEWS = wire.LeaderIdAndEpoch()
+
+
+def _refusal(
+    ctx: Context, topic_id: Uuid, index: int, result: AppendResult, leader: wire.LeaderIdAndEpoch
+) -> wire.PartitionProduceResponse:
+    error, message = result.error, result.message
+    by_id = ctx.version >= 13
+    gone = by_id and ctx.broker.image.topics.by_id(topic_id) is None
+    if error is Error.UNKNOWN_TOPIC_OR_PARTITION and gone:
+        # Deleted while the batch waited for its replicas.
+        error, message = Error.UNKNOWN_TOPIC_ID, None
+    return wire.PartitionProduceResponse(
+        index=index,
+        error_code=error,
+        base_offset=-1,
+        log_start_offset=result.log_start_offset,
+        record_errors=tuple(
+            wire.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=what)
+            for at, what in result.record_errors
+        ),
+        error_message=None if message == error.message else message,
+        current_leader=leader,
+    )
+
+
+def _leader(
+    ctx: Context, name: str, topic_id: Uuid, index: int, endpoints: dict[int, wire.NodeEndpoint]
+) -> wire.LeaderIdAndEpoch:
+    """Return who leads now, and note its address for the response."""
+    image = ctx.broker.image
+    state = partition_state(image, name, topic_id, index)
+    if state is None:
+        return NO_NEWS
+    node = node_of(image, state.leader, ctx.connection.listener_name)
+    if node is not None:
+        endpoints[node.id] = wire.NodeEndpoint(
+            node_id=node.id, host=node.host, port=node.port, rack=node.rack
+        )
+    return wire.LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)

@@ -1,0 +1,201 @@
+"""Fetch (key 1): read record batches; on a controller's listener, the metadata log.
+
+Behaviour: partitions in the order of the request, or of the session (KIP-227), where those that
+           gave records go last; waits for min_bytes until max_wait_ms; the first batch is sent
+           whatever its size (KIP-74). Records travel as slices of the log's files.
+Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-320);
+           v10 zstd (KIP-110); v11 rack; v12 flexible, diverging epoch (KIP-595); v13 topics by
+           id (KIP-516); v15 replica state (KIP-903); v16 the new leader and its address
+           (KIP-951); v17 directory id (KIP-853); v18 high watermark (KIP-1166).
+Not done:  followers: a replica is refused as one that the leader does not know. Reading from
+           followers (KIP-392): there is no preferred replica. Quotas.
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
+from ottla.base.pending import Pending
+from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
+from ottla.broker.fetch_sessions import Fetching, FetchPartition, Key
+from ottla.broker.fetcher import FetchLimits, Reads
+from ottla.broker.nodes import node_of, partition_state
+from ottla.broker.partition import PartitionRead
+from ottla.records.compression import Codec
+from ottla.wire.messages import fetch as wire
+
+API = Api(key=1, versions=range(4, 19), listeners=EVERYWHERE, acl="topic:read")
+
+READ_COMMITTED = 1
+
+Asked = dict[Key, FetchPartition]
+
+
+def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
+    """Answer with what is there, or later with what came."""
+    if ctx.connection.listener is Listener.CONTROLLER:
+        return ctx.quorum.fetch(ctx, request)
+    broker = ctx.broker
+    replica_id = request.replica_id if ctx.version < 15 else request.replica_state.replica_id
+    fetching = broker.sessions.open(
+        _asked(request),
+        _forgotten(request) if request.forgotten_topics_data else (),
+        session_id=request.session_id,
+        epoch=request.session_epoch,
+        uses_topic_ids=ctx.version >= 13,
+        privileged=replica_id >= 0,
+        now_ms=ctx.now_ms,
+    )
+    if isinstance(fetching, Error):
+        return wire.FetchResponse(error_code=fetching, responses=())
+    max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+    limits = FetchLimits(
+        request.max_wait_ms,
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        request.isolation_level == READ_COMMITTED and replica_id < 0,
+        replica_id,
+    )
+    closed = ctx.connection.closed
+    reads = broker.replicas.fetch(fetching, limits, is_gone=lambda: closed.done)
+    if isinstance(reads, Pending):
+        return reads.map(lambda late: _answer(ctx, fetching, late))
+    return _answer(ctx, fetching, reads)
+
+
+def _asked(request: wire.FetchRequest) -> Asked:
+    asked: Asked = {}
+    for topic in request.topics:
+        name, topic_id = topic.topic, topic.topic_id
+        for each in topic.partitions:
+            partition = FetchPartition(
+                name,
+                topic_id,
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+            )
+            asked[partition.key] = partition
+    return asked
+
+
+def _forgotten(request: wire.FetchRequest) -> list[Key]:
+    return [
+        (topic.topic if topic.topic_id == NO_UUID else topic.topic_id, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+
+
+def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> wire.FetchResponse:
+    if ctx.version < 10:
+        reads = _without_zstd(ctx, reads)
+    error, session_id, told = fetching.finish(reads, ctx.broker.clock.now_ms())
+    if len(told) < len(reads):
+        _release_untold(reads, told)
+    endpoints: dict[int, wire.NodeEndpoint] = {}
+    responses: list[wire.FetchableTopicResponse] = []
+    at, count = 0, len(told)
+    while at < count:
+        # Neighbours of one topic share an entry; the order of partitions stays.
+        asked = told[at][0]
+        name, topic_id = asked.topic, asked.topic_id
+        partitions: list[wire.PartitionData] = []
+        while at < count and (told[at][0].topic_id, told[at][0].topic) == (topic_id, name):
+            partitions.append(_partition(ctx, *told[at], endpoints))
+            at += 1
+        responses.append(
+            wire.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(partitions))
+        )
+    return wire.FetchResponse(
+        error_code=error,
+        session_id=session_id,
+        responses=tuple(responses),
+        node_endpoints=tuple(endpoints.values()) if endpoints else (),
+    )
+
+
+NO_DIVERGENCE = wire.EpochEndOffset()
+NO_NEWS = wire.LeaderIdAndEpoch()
+
+
+def _partition(
+    ctx: Context,
+    asked: FetchPartition,
+    found: PartitionRead,
+    endpoints: dict[int, wire.NodeEndpoint],
+) -> wire.PartitionData:
+    aborted = found.aborted
+    diverging, error, leader = NO_DIVERGENCE, found.error, NO_NEWS
+    if error is not Error.NONE:
+        if error is Error.KAFKA_STORAGE_ERROR and ctx.version <= 5:
+            # Clients of that time do not know the code, and retry this one.
+            error = Error.NOT_LEADER_OR_FOLLOWER
+        if ctx.version >= 16 and error in LEADER_ERRORS:
+            leader = _leader(ctx, asked, endpoints)
+    elif found.diverging is not None:
+        epoch, end_offset = found.diverging
+        diverging = wire.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return wire.PartitionData(
+        partition_index=asked.index,
+        error_code=error,
+        high_watermark=found.high_watermark,
+        last_stable_offset=found.last_stable_offset,
+        log_start_offset=found.log_start_offset,
+        aborted_transactions=None if aborted is None else _aborted(aborted),
+        records=found.slices,
+        diverging_epoch=diverging,
+        current_leader=leader,
+    )
+
+
+def _aborted(aborted: tuple[tuple[int, int], ...]) -> tuple[wire.AbortedTransaction, ...]:
+    return tuple(
+        wire.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in aborted
+    )
+
+
+LEADER_ERRORS = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH})
+
+
+def _leader(
+    ctx: Context, asked: FetchPartition, endpoints: dict[int, wire.NodeEndpoint]
+) -> wire.LeaderIdAndEpoch:
+    """Return who leads now, and note its address for the response."""
+    image = ctx.broker.image
+    state = partition_state(image, asked.topic, asked.topic_id, asked.index)
+    if state is None:
+        return NO_NEWS
+    node = node_of(image, state.leader, ctx.connection.listener_name)
+    if node is not None:
+        endpoints[node.id] = wire.NodeEndpoint(
+            node_id=node.id, host=node.host, port=node.port, rack=node.rack
+        )
+    return wire.LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+
+
+def _without_zstd(ctx: Context, reads: Reads) -> Reads:
+    """Refuse partitions whose topic compresses with zstd, which such an old client cannot read.
+
+    A batch that a producer compressed so in a topic of another setting does get through, as in
+    Kafka: looking into every batch would cost more than such a client is worth.
+    """
+    checked: Reads = []
+    for asked, found in reads:
+        if found.size:
+            log = ctx.broker.replicas.asked_for(asked).log
+            if log is not None and log.config.codec is Codec.ZSTD:
+                found.release()
+                found = PartitionRead(Error.UNSUPPORTED_COMPRESSION_TYPE)
+        checked.append((asked, found))
+    return checked
+
+
+def _release_untold(reads: Reads, told: Reads) -> None:
+    """Unpin what was read for partitions that the response leaves out."""
+    kept = {id(found) for _, found in told}
+    for _, found in reads:
+        if found.slices and id(found) not in kept:
+            found.release()

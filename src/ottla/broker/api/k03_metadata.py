@@ -1,0 +1,168 @@
+"""Metadata (key 3): the live brokers, and topics with their partitions' leaders and replicas.
+
+Behaviour: addresses are those of the listener that the client came by; a leader without it is
+           told as LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing
+           topics are created where both sides allow it, and told UNKNOWN_TOPIC_OR_PARTITION
+           until they are there. The controller's id is that of any live broker, since each
+           forwards what the controller must decide (KIP-590).
+Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v5 offline
+           replicas; v6 LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE; v7 leader epochs;
+           v8 authorized operations (KIP-430), of the cluster until v10; v9 flexible; v10 topic
+           ids in responses; v12 topics by id (KIP-516); v13 top-level error (KIP-1102).
+Not done:  authorization: everybody may do all, and is told so.
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, Uuid
+from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.nodes import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    any_live_broker,
+    leader_of,
+    live_nodes,
+    node_of,
+    offline_replicas,
+    operations,
+)
+from ottla.broker.topic_names import fault_of
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.topics import PartitionImage, TopicImage
+from ottla.wire.messages import metadata as wire
+
+API = Api(key=3, versions=range(14), acl="topic:describe")
+
+
+def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
+    """Answer from the broker's image; start the creation of missing topics."""
+    broker, version = ctx.broker, ctx.version
+    image = broker.image
+    listener = ctx.connection.listener_name
+    nodes = live_nodes(image, listener)
+    asked = 8 <= version <= 10 and request.include_cluster_authorized_operations
+    return wire.MetadataResponse(
+        brokers=tuple(
+            wire.MetadataResponseBroker(
+                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in nodes
+        ),
+        cluster_id=broker.cluster_id,
+        controller_id=any_live_broker(image, broker.dice),
+        topics=_topics(ctx, request),
+        cluster_authorized_operations=operations(CLUSTER_OPERATIONS) if asked else NOT_ASKED,
+    )
+
+
+def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataResponseTopic, ...]:
+    image = ctx.broker.image
+    teller = _Teller(
+        image,
+        ctx.connection.listener_name,
+        ctx.version,
+        operations(TOPIC_OPERATIONS) if request.include_topic_authorized_operations else NOT_ASKED,
+    )
+    if request.topics is None or (ctx.version == 0 and not request.topics):
+        return tuple(teller.topic(topic) for topic in image.topics)
+    ids = _ids(ctx, request.topics)
+    if ids:
+        # A request speaks of topics by id or by name; with any id, the names do not count.
+        found = (image.topics.by_id(topic_id) for topic_id in ids)
+        return tuple(
+            teller.topic(topic)
+            if topic is not None
+            else teller.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id)
+            for topic_id, topic in zip(ids, found, strict=True)
+        )
+    names = dict.fromkeys(each.name for each in request.topics if each.name is not None)
+    missing = [name for name in names if name not in image.topics]
+    errors = {name: _why_missing(name) for name in missing}
+    creates = request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]
+    if missing and creates:
+        errors |= ctx.broker.auto_create.create(missing)
+    told: list[wire.MetadataResponseTopic] = []
+    for name in names:
+        topic = image.topics.by_name(name)
+        told.append(teller.missing(name, errors[name]) if topic is None else teller.topic(topic))
+    return tuple(told)
+
+
+def _ids(ctx: Context, topics: tuple[wire.MetadataRequestTopic, ...]) -> list[Uuid]:
+    """Return the topic ids asked for, each once; names and ids of v10 and v11 must be plain."""
+    ids = [each.topic_id for each in topics if each.topic_id != NO_UUID]
+    if ctx.version < 12 and (ids or any(each.name is None for each in topics)):
+        raise CloseConnection(f"metadata v{ctx.version} names topics by name only")
+    return list(dict.fromkeys(ids))
+
+
+def _why_missing(name: str) -> Error:
+    if fault_of(name) is not None:
+        return Error.INVALID_TOPIC_EXCEPTION
+    return Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class _Teller:
+    """Puts topics into the words of one response."""
+
+    def __init__(self, image: ClusterImage, listener: str, version: int, allowed: int) -> None:
+        self._image = image
+        self._listener = listener
+        self._version = version
+        self._allowed = allowed
+        # Replicas of most partitions are the same few brokers: look each up once.
+        self._alive: dict[int, bool] = {}
+
+    def topic(self, topic: TopicImage) -> wire.MetadataResponseTopic:
+        return wire.MetadataResponseTopic(
+            error_code=0,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=tuple(self._partition(index, state) for index, state in topic.in_order()),
+            topic_authorized_operations=self._allowed,
+        )
+
+    def missing(
+        self, name: str | None, error: Error, topic_id: Uuid = NO_UUID
+    ) -> wire.MetadataResponseTopic:
+        return wire.MetadataResponseTopic(
+            error_code=error,
+            name=name,
+            topic_id=topic_id,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=(),
+            topic_authorized_operations=self._allowed,
+        )
+
+    def _partition(self, index: int, state: PartitionImage) -> wire.MetadataResponsePartition:
+        image, listener = self._image, self._listener
+        replicas, isr = state.replicas, state.isr
+        leader, error = leader_of(image, state, listener), Error.NONE
+        if self._version == 0:
+            replicas, isr = self._live(replicas), self._live(isr)
+        if leader < 0:
+            error = self._why_no_leader(state)
+        elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+            error = Error.REPLICA_NOT_AVAILABLE
+        return wire.MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=offline_replicas(image, state, listener),
+        )
+
+    def _why_no_leader(self, state: PartitionImage) -> Error:
+        if state.leader not in self._image.brokers or self._version < 6:
+            return Error.LEADER_NOT_AVAILABLE
+        return Error.LISTENER_NOT_FOUND
+
+    def _live(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
+        for node_id in nodes:
+            if node_id not in self._alive:
+                node = node_of(self._image, node_id, self._listener)
+                self._alive[node_id] = node is not None
+        return tuple(node_id for node_id in nodes if self._alive[node_id])

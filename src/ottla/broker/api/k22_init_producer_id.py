@@ -1,0 +1,47 @@
+"""InitProducerId (key 22): an id for an idempotent producer.
+
+Behaviour: every request without a transactional id gets a new id with epoch 0, also one that
+           names an id it had (KIP-360), as in Kafka. While the controller has no block of ids
+           for this broker the request waits; then COORDINATOR_LOAD_IN_PROGRESS, which clients
+           retry.
+Versions:  v2 flexible; v3 the id it had; v4 PRODUCER_FENCED; v5 KIP-890; v6 two-phase commit
+           (KIP-939).
+Not done:  transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of the
+           codes that clients know here it is the one that both the Java client and librdkafka
+           take as final at once; they retry or misname the others until a timeout.
+"""
+
+from ottla.base.errors import Error
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.producer_ids import Granted
+from ottla.wire.messages import init_producer_id as wire
+
+API = Api(key=22, versions=range(7), acl="cluster:idempotent-write")
+
+NO_ID, NO_EPOCH, FIRST_EPOCH = -1, -1, 0
+
+GRANT_TIMEOUT_MS = 5_000
+"""How long a producer waits for a block of ids; clients give a request 30 s or more."""
+
+
+def handle(ctx: Context, request: wire.InitProducerIdRequest) -> Answer:
+    """Grant an id, now or when the controller has sent a block."""
+    if request.transactional_id == "":
+        return _refusal(Error.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _refusal(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
+        return _refusal(Error.INVALID_REQUEST)
+    return ctx.broker.producer_ids.grant(timeout_ms=GRANT_TIMEOUT_MS).map(_answer)
+
+
+def _answer(granted: Granted) -> wire.InitProducerIdResponse:
+    if isinstance(granted, Error):
+        return _refusal(granted)
+    return wire.InitProducerIdResponse(
+        error_code=Error.NONE, producer_id=granted, producer_epoch=FIRST_EPOCH
+    )
+
+
+def _refusal(error: Error) -> wire.InitProducerIdResponse:
+    return wire.InitProducerIdResponse(error_code=error, producer_id=NO_ID, producer_epoch=NO_EPOCH)

@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch (key 23): where an epoch ended, to find out whether a log was truncated.
+
+Behaviour: the largest epoch up to the one asked for, and the offset after its last record; -1
+           where the leader knows of none. Only leaders answer.
+Versions:  v2 current leader epoch (KIP-320), the first for consumers; v3 replica id; v4 flexible.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.wire.messages import offset_for_leader_epoch as wire
+
+API = Api(key=23, versions=range(2, 5), acl="topic:describe")
+
+
+def handle(ctx: Context, request: wire.OffsetForLeaderEpochRequest) -> Answer:
+    """Answer each partition by itself."""
+    return wire.OffsetForLeaderEpochResponse(
+        topics=tuple(
+            wire.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(_partition(ctx, topic.topic, each) for each in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _partition(
+    ctx: Context, topic: str, each: wire.OffsetForLeaderPartition
+) -> wire.EpochEndOffset:
+    try:
+        partition = ctx.broker.replicas.partition(topic, each.partition)
+        log = partition.leader_log(each.current_leader_epoch)
+    except ApiError as refusal:
+        return wire.EpochEndOffset(error_code=refusal.error, partition=each.partition)
+    found = log.epoch_end_offset(each.leader_epoch)
+    if found is None:
+        return wire.EpochEndOffset(error_code=Error.NONE, partition=each.partition)
+    epoch, end_offset = found
+    return wire.EpochEndOffset(
+        error_code=Error.NONE, partition=each.partition, leader_epoch=epoch, end_offset=end_offset
+    )

@@ -1,0 +1,107 @@
+"""DescribeCluster (key 60): the cluster's id and its nodes, brokers or controllers.
+
+Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker told as the
+           controller (KIP-590); 2 = controllers, on controller listeners (KIP-919).
+Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_LEADER
+from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
+from ottla.broker.nodes import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    any_live_broker,
+    operations,
+)
+from ottla.metadata.brokers import BrokerImage
+from ottla.metadata.controllers import ControllerImage
+from ottla.wire.messages import describe_cluster as wire
+
+API = Api(key=60, versions=range(3), listeners=EVERYWHERE, acl="cluster:describe")
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
+    """Answer from the image of the kind of node that was asked."""
+    ours = CONTROLLERS if ctx.connection.listener is Listener.CONTROLLER else BROKERS
+    if request.endpoint_type not in (BROKERS, CONTROLLERS):
+        return _refusal(
+            ctx,
+            Error.UNSUPPORTED_ENDPOINT_TYPE,
+            f"there is no endpoint type {request.endpoint_type}",
+        )
+    if request.endpoint_type != ours:
+        return _refusal(
+            ctx,
+            Error.MISMATCHED_ENDPOINT_TYPE,
+            f"this listener is of endpoint type {ours}, not {request.endpoint_type}",
+        )
+    asked = request.include_cluster_authorized_operations
+    nodes = _controllers(ctx) if ours == CONTROLLERS else _brokers(ctx, request)
+    controller = _controller_id(ctx, ours)
+    listed = any(node.broker_id == controller for node in nodes)
+    return wire.DescribeClusterResponse(
+        error_code=Error.NONE,
+        endpoint_type=ours,
+        cluster_id=ctx.node.cluster_id,
+        controller_id=controller if listed else NO_LEADER,
+        brokers=nodes,
+        cluster_authorized_operations=operations(CLUSTER_OPERATIONS) if asked else NOT_ASKED,
+    )
+
+
+def _controller_id(ctx: Context, endpoint_type: int) -> int:
+    if endpoint_type == BROKERS:
+        return any_live_broker(ctx.broker.image, ctx.broker.dice)
+    return ctx.quorum.leader_id
+
+
+def _brokers(
+    ctx: Context, request: wire.DescribeClusterRequest
+) -> tuple[wire.DescribeClusterBroker, ...]:
+    brokers = sorted(ctx.broker.image.brokers.items())
+    return tuple(
+        told
+        for _, broker in brokers
+        if not broker.fenced or request.include_fenced_brokers
+        for told in _node(broker, ctx.connection.listener_name, ctx.version)
+    )
+
+
+def _controllers(ctx: Context) -> tuple[wire.DescribeClusterBroker, ...]:
+    controllers = sorted(ctx.controller.image.controllers.items())
+    return tuple(
+        told
+        for _, controller in controllers
+        for told in _node(controller, ctx.connection.listener_name, ctx.version)
+    )
+
+
+def _node(
+    node: BrokerImage | ControllerImage, listener_name: str, version: int
+) -> list[wire.DescribeClusterBroker]:
+    """Return the node in a list, which is empty where it lacks the listener."""
+    broker = node if isinstance(node, BrokerImage) else None
+    return [
+        wire.DescribeClusterBroker(
+            broker_id=node.id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=None if broker is None else broker.rack,
+            is_fenced=broker is not None and broker.fenced and version >= 2,
+        )
+        for endpoint in node.endpoints
+        if endpoint.name == listener_name
+    ]
+
+
+def _refusal(ctx: Context, error: Error, message: str) -> wire.DescribeClusterResponse:
+    # v0 knew no endpoint types, hence not their errors.
+    return wire.DescribeClusterResponse(
+        error_code=Error.INVALID_REQUEST if ctx.version == 0 else error,
+        error_message=message,
+        cluster_id="",
+        brokers=(),
+    )

@@ -1,0 +1,57 @@
+"""DescribeProducers (key 61): which producers a partition remembers (KIP-664).
+
+Behaviour: only leaders answer; producers in order of their ids.
+Versions:  v0.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.topic_names import fault_of
+from ottla.wire.messages import describe_producers as wire
+
+API = Api(key=61, versions=range(1), acl="topic:read")
+
+
+def handle(ctx: Context, request: wire.DescribeProducersRequest) -> Answer:
+    """Answer each partition by itself."""
+    return wire.DescribeProducersResponse(
+        topics=tuple(
+            wire.TopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _partition(ctx, topic.name, index) for index in topic.partition_indexes
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _partition(ctx: Context, topic: str, index: int) -> wire.PartitionResponse:
+    try:
+        fault = fault_of(topic)
+        if fault is not None:
+            raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
+        log = ctx.broker.replicas.partition(topic, index).leader_log()
+    except ApiError as refusal:
+        return wire.PartitionResponse(
+            partition_index=index,
+            error_code=refusal.error,
+            error_message=refusal.message,
+            active_producers=(),
+        )
+    return wire.PartitionResponse(
+        partition_index=index,
+        error_code=Error.NONE,
+        active_producers=tuple(
+            wire.ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_first_offset,
+            )
+            for producer in log.producer_states()
+        ),
+    )

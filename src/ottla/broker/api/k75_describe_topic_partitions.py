@@ -1,0 +1,92 @@
+"""DescribeTopicPartitions (key 75): topics page by page, with eligible leader replicas (KIP-966).
+
+Behaviour: topics in order of their names; no topics = all. A page holds at most the smaller of
+           response_partition_limit and max.request.partition.size.limit partitions, at least
+           one; the cursor says where the next begins. A cursor outside of the topics asked for,
+           or a negative one, ends the connection, as such a request has no error field.
+Versions:  v0.
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import INTERNAL_TOPICS
+from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.nodes import TOPIC_OPERATIONS, leader_of, offline_replicas, operations
+from ottla.broker.topic_names import fault_of
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.topics import PartitionImage, TopicImage
+from ottla.wire.messages import describe_topic_partitions as wire
+
+API = Api(key=75, versions=range(1), acl="topic:describe")
+
+
+def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer:
+    """Fill one page from the broker's image."""
+    image, cursor = ctx.broker.image, request.cursor
+    asked = {topic.name for topic in request.topics}
+    if cursor is not None and cursor.partition_index < 0:
+        raise CloseConnection(f"a cursor with partition {cursor.partition_index}")
+    if cursor is not None and asked and cursor.topic_name not in asked:
+        raise CloseConnection(f"the cursor's topic {cursor.topic_name!r} is not asked for")
+    first = "" if cursor is None else cursor.topic_name
+    names = [name for name in sorted(asked or image.topics.names()) if name >= first]
+    left = min(
+        request.response_partition_limit, ctx.broker.config["max.request.partition.size.limit"]
+    )
+    left = max(left, 1)
+    told: list[wire.DescribeTopicPartitionsResponseTopic] = []
+    next_cursor = None
+    for name in names:
+        if left == 0:
+            next_cursor = wire.Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.by_name(name)
+        if topic is None:
+            # Only a topic that was asked for by name is missed.
+            told.append(_missing(name))
+            continue
+        start = cursor.partition_index if cursor is not None and name == first else 0
+        page = topic.in_order()[start : start + left]
+        told.append(_topic(ctx, image, topic, page))
+        left -= len(page)
+        if start + len(page) < len(topic.partitions):
+            next_cursor = wire.Cursor(topic_name=name, partition_index=start + len(page))
+            break
+    return wire.DescribeTopicPartitionsResponse(topics=tuple(told), next_cursor=next_cursor)
+
+
+def _topic(
+    ctx: Context, image: ClusterImage, topic: TopicImage, page: list[tuple[int, PartitionImage]]
+) -> wire.DescribeTopicPartitionsResponseTopic:
+    listener = ctx.connection.listener_name
+    return wire.DescribeTopicPartitionsResponseTopic(
+        error_code=Error.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=tuple(
+            wire.DescribeTopicPartitionsResponsePartition(
+                error_code=Error.NONE,
+                partition_index=index,
+                leader_id=leader_of(image, state, listener),
+                leader_epoch=state.leader_epoch,
+                replica_nodes=state.replicas,
+                isr_nodes=state.isr,
+                eligible_leader_replicas=state.elr,
+                last_known_elr=state.last_known_elr,
+                offline_replicas=offline_replicas(image, state, listener),
+            )
+            for index, state in page
+        ),
+        topic_authorized_operations=operations(TOPIC_OPERATIONS),
+    )
+
+
+def _missing(name: str) -> wire.DescribeTopicPartitionsResponseTopic:
+    legal = fault_of(name) is None
+    return wire.DescribeTopicPartitionsResponseTopic(
+        error_code=Error.UNKNOWN_TOPIC_OR_PARTITION if legal else Error.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=operations(TOPIC_OPERATIONS),
+    )

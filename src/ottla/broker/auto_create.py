@@ -1,0 +1,101 @@
+"""Topics that come to be because somebody asked for them: auto.create.topics.enable.
+
+The creation is sent to the controller and not waited for: the client asks for metadata again
+until the topic is there, as with Kafka. A topic that is being created is not asked for twice.
+The internal topics are made here too, with the settings that their coordinators need.
+
+Source: Kafka's AutoTopicCreationManager.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.broker.api.base import Forwarder
+from ottla.broker.topic_names import fault_of
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class AutoCreate:
+    """Asks the controller for missing topics, one request for all of a call."""
+
+    def __init__(self, config: Any, forwarder: Forwarder) -> None:
+        self._config = config
+        self._forwarder = forwarder
+        self._in_flight: set[str] = set()
+
+    def create(self, names: Iterable[str]) -> Mapping[str, Error]:
+        """Start the creation of topics; return what a metadata response says of each."""
+        answers: dict[str, Error] = {}
+        wanted: list[str] = []
+        for name in dict.fromkeys(names):
+            if fault_of(name) is not None:
+                answers[name] = Error.INVALID_TOPIC_EXCEPTION
+                continue
+            answers[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            if name not in self._in_flight:
+                wanted.append(name)
+        if wanted:
+            self._send(wanted)
+        return answers
+
+    def _send(self, names: list[str]) -> None:
+        self._in_flight.update(names)
+        timeout_ms = self._config["request.timeout.ms"]
+        request = CreateTopicsRequest(
+            topics=tuple(self._topic(name) for name in names), timeout_ms=timeout_ms
+        )
+        answer = self._forwarder.call(request, timeout_ms=timeout_ms)
+        answer.then(lambda response: self._told(names, response))
+
+    def _told(self, names: list[str], response: CreateTopicsResponse | ApiError) -> None:
+        self._in_flight.difference_update(names)
+        if isinstance(response, ApiError):
+            logger.warning("topics %s were not created: %s", ", ".join(names), response)
+            return
+        for topic in response.topics:
+            if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                reason = topic.error_message or Error(topic.error_code).message
+                logger.warning("topic %s was not created: %s", topic.name, reason)
+
+    def _topic(self, name: str) -> CreatableTopic:
+        config = self._config
+        partitions, replicas = config["num.partitions"], config["default.replication.factor"]
+        settings: dict[str, str] = {}
+        if name == OFFSETS_TOPIC:
+            partitions = config["offsets.topic.num.partitions"]
+            replicas = config["offsets.topic.replication.factor"]
+            settings = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+                # The coordinator compresses by itself, record by record of its own choice.
+                "compression.type": "producer",
+            }
+        elif name == TRANSACTIONS_TOPIC:
+            partitions = config["transaction.state.log.num.partitions"]
+            replicas = config["transaction.state.log.replication.factor"]
+            settings = {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+                "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+                "unclean.leader.election.enable": "false",
+            }
+        return CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=(),
+            configs=tuple(
+                CreatableTopicConfig(name=key, value=value) for key, value in settings.items()
+            ),
+        )

@@ -1,0 +1,348 @@
+"""Incremental fetch sessions: a fetcher names its partitions once, then only what changed.
+
+A full fetch (epoch 0) may open a session; its later fetches carry the session's next epoch and
+only the partitions that are new, changed or forgotten, and are answered only with partitions
+that have news. Epoch -1 is a full fetch that wants none. Sessions are soft state: any may be
+evicted at any time, which costs the fetcher one full fetch.
+
+Source: KIP-227; Kafka's FetchSession.scala and FetchMetadata.java.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.ports import Dice
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+SESSION_ID_BOUND = 2**31 - 1
+
+EVICTION_MS = 120_000
+"""A session unused for longer is stale; one younger may only be evicted by replicas' sessions."""
+
+Key = tuple[str | Uuid, int]
+"""(topic id, partition) where the request has topic ids, else (topic name, partition)."""
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch that the fetch after the one with `epoch` must carry."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class FetchPartition:
+    """One partition of a fetch: what was last asked for, and what the fetcher was last told."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "follower_log_start",
+        "index",
+        "key",
+        "last_fetched_epoch",
+        "max_bytes",
+        "told_high_watermark",
+        "told_log_start",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        follower_log_start: int = -1,
+    ) -> None:
+        self.topic = topic
+        """"" where the request names topics by id only."""
+        self.topic_id = topic_id
+        self.index = index
+        self.key: Key = (topic if topic_id == NO_UUID else topic_id, index)
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.follower_log_start = follower_log_start
+        self.told_high_watermark = -1
+        self.told_log_start = -1
+
+    def ask(self, newer: "FetchPartition") -> None:
+        """Take over what a later request of the session asks for."""
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+        self.follower_log_start = newer.follower_log_start
+
+
+class Told(Protocol):
+    """What a fetch response says of a partition, as far as sessions care."""
+
+    @property
+    def error(self) -> Error: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def diverging(self) -> tuple[int, int] | None: ...
+
+
+R = TypeVar("R", bound=Told)
+Results = list[tuple[FetchPartition, R]]
+
+
+class FetchSession:
+    """The partitions of one fetcher, in the order in which they are served."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        partitions: dict[Key, FetchPartition],
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> None:
+        self.id = id
+        self.partitions = partitions
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+
+    def update(self, asked: Mapping[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
+        """Add, change and forget partitions, as a request says."""
+        for key, newer in asked.items():
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = newer
+            else:
+                known.ask(newer)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+
+class Fetching:
+    """One fetch from request to response: without a session, unless a subclass says so."""
+
+    __slots__ = ("partitions",)
+    incremental = False
+
+    def __init__(self, partitions: Mapping[Key, FetchPartition]) -> None:
+        self.partitions: Mapping[Key, FetchPartition] = partitions
+
+    def finish(self, results: Results[R], now_ms: int) -> tuple[Error, int, Results[R]]:
+        """Return the response's error, session id and partitions."""
+        return Error.NONE, NO_SESSION, results
+
+
+class FullFetching(Fetching):
+    """A full fetch that opens a session if there is room for one."""
+
+    __slots__ = ("_privileged", "_sessions", "_uses_topic_ids")
+
+    def __init__(
+        self,
+        partitions: Mapping[Key, FetchPartition],
+        sessions: "FetchSessions",
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+    ) -> None:
+        super().__init__(partitions)
+        self._sessions = sessions
+        self._privileged = privileged
+        self._uses_topic_ids = uses_topic_ids
+
+    def finish(self, results: Results[R], now_ms: int) -> tuple[Error, int, Results[R]]:
+        session = self._sessions.create(
+            results,
+            privileged=self._privileged,
+            uses_topic_ids=self._uses_topic_ids,
+            now_ms=now_ms,
+        )
+        return Error.NONE, NO_SESSION if session is None else session.id, results
+
+
+class IncrementalFetching(Fetching):
+    """A fetch within a session."""
+
+    __slots__ = ("_epoch", "_session")
+    incremental = True
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(session.partitions)
+        self._session = session
+        self._epoch = session.epoch
+
+    def finish(self, results: Results[R], now_ms: int) -> tuple[Error, int, Results[R]]:
+        """Return the partitions with news, and note that the fetcher knows them now.
+
+        A partition that gave records moves to the end of the session, so that the next fetch
+        serves the others first.
+        """
+        session = self._session
+        if session.epoch != self._epoch:
+            # A later request came while this one was parked: it must be a duplicate.
+            return Error.INVALID_FETCH_SESSION_EPOCH, session.id, []
+        news: Results[R] = []
+        for partition, told in results:
+            if not _has_news(partition, told):
+                continue
+            news.append((partition, told))
+            # After an error the partition is told again as soon as the error is gone.
+            failed = told.error is not Error.NONE
+            partition.told_high_watermark = -1 if failed else told.high_watermark
+            partition.told_log_start = told.log_start_offset
+            if told.size > 0 and session.partitions.pop(partition.key, None) is not None:
+                session.partitions[partition.key] = partition
+        return Error.NONE, session.id, news
+
+
+def _has_news(partition: FetchPartition, told: Told) -> bool:
+    return (
+        told.size > 0
+        or told.error is not Error.NONE
+        or told.high_watermark != partition.told_high_watermark
+        or told.log_start_offset != partition.told_log_start
+        or told.diverging is not None
+    )
+
+
+class FetchSessions:
+    """The sessions of a broker, at most `slots` of them.
+
+    Fields: `slots`: max.incremental.fetch.session.cache.slots; 0 = no sessions at all.
+    Kept in the order of use, stalest first.
+    """
+
+    def __init__(self, slots: int, dice: Dice) -> None:
+        self._slots = slots
+        self._dice = dice
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Return how many partitions all sessions hold together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(
+        self,
+        asked: dict[Key, FetchPartition],
+        forgotten: Sequence[Key] = (),
+        *,
+        session_id: int,
+        epoch: int,
+        uses_topic_ids: bool,
+        privileged: bool,
+        now_ms: int,
+    ) -> Fetching | Error:
+        """Return what the request fetches, or the error of its session."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A full fetch closes the session that it names, and starts over.
+            self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return Fetching(asked)
+            return FullFetching(asked, self, privileged=privileged, uses_topic_ids=uses_topic_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return Error.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return Error.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return Error.FETCH_SESSION_TOPIC_ID_ERROR
+        session.update(asked, forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return Fetching(asked)
+        self._touch(session, now_ms)
+        session.epoch = next_epoch(session.epoch)
+        return IncrementalFetching(session)
+
+    def create(
+        self, results: Results[R], *, privileged: bool, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession | None:
+        """Open a session of the partitions answered, or None where there is no room."""
+        full = len(self._sessions) >= self._slots
+        if full and not self._evict(privileged, len(results), now_ms):
+            return None
+        partitions = {}
+        for partition, told in results:
+            partition.told_high_watermark = told.high_watermark
+            partition.told_log_start = told.log_start_offset
+            partitions[partition.key] = partition
+        session = FetchSession(
+            self._new_id(),
+            partitions,
+            privileged=privileged,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+        )
+        self._sessions[session.id] = session
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = 1 + self._dice.below(SESSION_ID_BOUND)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+
+    def _evict(self, privileged: bool, size: int, now_ms: int) -> bool:
+        """Make room for a session of `size` partitions; return False where all are worth more.
+
+        The stalest goes if it is stale. Else the least valuable of those that may be evicted
+        goes, if it is worth less than the new one: replicas' sessions are worth more than
+        consumers', and more partitions more than fewer.
+        """
+        stalest = next(iter(self._sessions.values()), None)
+        if stalest is None:
+            return False
+        if now_ms - stalest.last_used_ms > EVICTION_MS:
+            victim = stalest
+        else:
+            evictable = (
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > EVICTION_MS
+                or (privileged and not session.privileged)
+            )
+            worth = min(((s.privileged, len(s.partitions), s.id) for s in evictable), default=None)
+            if worth is None or (privileged, size, 0) < worth:
+                return False
+            victim = self._sessions[worth[2]]
+        del self._sessions[victim.id]
+        self.evictions += 1
+        return True

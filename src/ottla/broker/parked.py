@@ -1,0 +1,126 @@
+"""Requests that wait: for bytes to fetch, for replicas to catch up, for their deadline.
+
+A parked request is registered under each key that can wake it (a partition). Waking runs its
+`attempt`, which answers the request and returns True, or returns False to stay parked. Whatever
+comes first, a successful attempt, the deadline or the end of the connection, unregisters it
+everywhere. Requests of one key are woken in the order in which they were parked.
+
+Source: Kafka's DelayedOperationPurgatory; here one loop owns everything, so that there are no
+locks, no re-check after parking and no garbage to sweep.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+
+from ottla.base.timers import Timer, Timers
+
+
+class Parked:
+    """A waiting request. `wanted_bytes` are those that must come before an attempt pays off."""
+
+    __slots__ = ("_attempt", "_expire", "_keys", "_lot", "_timer", "done", "wanted_bytes")
+
+    def __init__(
+        self,
+        lot: "ParkingLot",
+        keys: tuple[Hashable, ...],
+        attempt: Callable[[], bool],
+        expire: Callable[[], None],
+        wanted_bytes: int,
+    ) -> None:
+        self._lot = lot
+        self._keys = keys
+        self._attempt = attempt
+        self._expire = expire
+        self._timer: Timer | None = None
+        self.wanted_bytes = wanted_bytes
+        self.done = False
+
+    def try_now(self) -> bool:
+        """Attempt to answer; return whether the request is answered (now or before)."""
+        if self.done:
+            return True
+        if self._attempt():
+            self._leave()
+            return True
+        return False
+
+    def abandon(self) -> None:
+        """Forget the request unanswered: nobody is there any more to hear the answer."""
+        if not self.done:
+            self._leave()
+
+    def _time_out(self) -> None:
+        self._timer = None
+        if not self.done:
+            self._leave()
+            self._expire()
+
+    def _leave(self) -> None:
+        self.done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._lot._remove(self, self._keys)
+
+
+class ParkingLot:
+    """The parked requests of one kind, by key."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._by_key: dict[Hashable, dict[Parked, None]] = {}
+        self._count = 0
+
+    def park(
+        self,
+        keys: Iterable[Hashable],
+        *,
+        attempt: Callable[[], bool],
+        expire: Callable[[], None],
+        deadline_ms: int,
+        wanted_bytes: int = 0,
+    ) -> Parked:
+        """Park a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
+
+        `attempt` is not run now: the caller has just found that it would fail.
+        """
+        parked = Parked(self, tuple(keys), attempt, expire, wanted_bytes)
+        for key in parked._keys:
+            self._by_key.setdefault(key, {})[parked] = None
+        parked._timer = self._timers.at(deadline_ms, parked._time_out)
+        self._count += 1
+        return parked
+
+    def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:
+        """Let the requests of `key` try again; return how many were answered.
+
+        `grown_bytes` says how much more there is to read since the last wake: a request that
+        wants more than that waits on. None means that the key changed in another way
+        (leadership, deletion), which every request must look at.
+        """
+        waiting = self._by_key.get(key)
+        if waiting is None:
+            return 0
+        answered = 0
+        for parked in tuple(waiting):
+            if grown_bytes is not None:
+                parked.wanted_bytes -= grown_bytes
+                if parked.wanted_bytes > 0:
+                    continue
+            answered += parked.try_now()
+        return answered
+
+    def waits_on(self, key: Hashable) -> bool:
+        """Tell whether any request would be woken by `key`."""
+        return key in self._by_key
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _remove(self, parked: Parked, keys: tuple[Hashable, ...]) -> None:
+        self._count -= 1
+        for key in keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(parked, None)
+                if not waiting:
+                    del self._by_key[key]

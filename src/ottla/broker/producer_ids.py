@@ -1,0 +1,134 @@
+"""Producer ids, handed out from blocks that the controller allocates.
+
+The next block is asked for when nine tenths of the current one are used, so that producers
+rarely wait; those that come while there is none wait for it, in order. An id is never handed
+out twice: a block is used by one broker, and what is left of it at a restart is lost.
+
+Source: KIP-98; KIP-730; Kafka's RPCProducerIdManager.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
+from ottla.base.timers import Timers
+from ottla.broker.api.base import Forwarder
+from ottla.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+PREFETCH_NUMERATOR, PREFETCH_DENOMINATOR = 9, 10
+RETRY_BACKOFF_MS = 50
+ALLOCATE_TIMEOUT_MS = 30_000
+WAITING_MAX = 10_000
+"""Producers that may wait for a block at once; more are told to come back."""
+
+Granted = int | Error
+
+
+class ProducerIds:
+    """Hands out ids. `broker_epoch` is asked at each allocation, as it changes at registration."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        forwarder: Forwarder,
+        timers: Timers,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._forwarder = forwarder
+        self._timers = timers
+        self._monotonic_ms = monotonic_ms
+        self._next = 0
+        self._end = 0
+        self._prefetch_at = 0
+        self._following: tuple[int, int] | None = None
+        self._asking = False
+        self._waiting: deque[Pending[Granted]] = deque()
+
+    def grant(self, *, timeout_ms: int) -> Pending[Granted]:
+        """Promise an id; COORDINATOR_LOAD_IN_PROGRESS, which clients retry, if none comes."""
+        granted: Pending[Granted] = Pending()
+        if self._waiting or not self._take(granted):
+            if len(self._waiting) >= WAITING_MAX:
+                granted.complete(Error.COORDINATOR_LOAD_IN_PROGRESS)
+                return granted
+            self._waiting.append(granted)
+            self._timers.at(
+                self._monotonic_ms() + timeout_ms,
+                lambda: _give_up(granted),
+            )
+            self._ask()
+        return granted
+
+    def _take(self, granted: Pending[Granted]) -> bool:
+        if self._next == self._end:
+            if self._following is None:
+                return False
+            self._next, self._end = self._following
+            self._following = None
+            size = self._end - self._next
+            self._prefetch_at = self._next + size * PREFETCH_NUMERATOR // PREFETCH_DENOMINATOR
+        if granted.done:
+            return True
+        producer_id = self._next
+        self._next += 1
+        if self._next > self._prefetch_at:
+            self._ask()
+        granted.complete(producer_id)
+        return True
+
+    def _ask(self) -> None:
+        if self._asking or self._following is not None:
+            return
+        self._asking = True
+        request = AllocateProducerIdsRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch()
+        )
+        self._forwarder.call(request, timeout_ms=ALLOCATE_TIMEOUT_MS).then(self._told)
+
+    def _told(self, answer: AllocateProducerIdsResponse | ApiError) -> None:
+        if isinstance(answer, ApiError):
+            self._fail(answer.error)
+        elif answer.error_code != Error.NONE:
+            self._fail(Error(answer.error_code))
+        else:
+            first, size = answer.producer_id_start, answer.producer_id_len
+            if first < self._end or size <= 0:
+                logger.error("producer ids %d + %d do not follow %d", first, size, self._end)
+                self._fail(Error.UNKNOWN_SERVER_ERROR)
+                return
+            self._asking = False
+            self._following = (first, first + size)
+            self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        while self._waiting and self._take(self._waiting[0]):
+            self._waiting.popleft()
+        if self._waiting:
+            self._ask()
+
+    def _fail(self, error: Error) -> None:
+        logger.warning("no producer ids from the controller yet: %s", error.name)
+        self._timers.at(self._monotonic_ms() + RETRY_BACKOFF_MS, self._retry)
+
+    def _retry(self) -> None:
+        """Ask again only while somebody waits; else the next producer asks."""
+        self._asking = False
+        while self._waiting and self._waiting[0].done:
+            self._waiting.popleft()
+        if self._waiting:
+            self._ask()
+
+
+def _give_up(granted: Pending[Granted]) -> None:
+    granted.complete(Error.COORDINATOR_LOAD_IN_PROGRESS)

@@ -1,0 +1,346 @@
+"""All partitions that this broker hosts: finding, appending, leading, deleting.
+
+Everything runs on the loop. An append that must wait for replicas is parked under its
+partitions; appends, changes of leadership and deletions wake what is parked. All partitions of
+one request are appended before anyone is woken, so that a fetch of the same partitions sees the
+whole request.
+
+Source: Kafka's ReplicaManager.scala and DelayedProduce.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_OFFSET, NO_UUID, Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Buffer, Clock
+from ottla.base.timers import Timers
+from ottla.broker.fetch_sessions import Fetching, FetchPartition
+from ottla.broker.fetcher import Fetcher, FetchLimits, Reads
+from ottla.broker.parked import ParkingLot
+from ottla.broker.partition import ACKS_ALL, Origin, Partition
+from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+    from ottla.log.log_dirs import LogDirs
+    from ottla.metadata.delta import ClusterDelta
+
+logger = logging.getLogger(__name__)
+
+COORDINATOR_TIMEOUT_MS = 5_000
+"""offsets.commit.timeout.ms: how long a coordinator's own append waits for its replicas."""
+
+
+class AppendResult(NamedTuple):
+    """How an append to one partition ended; offsets are -1 where it failed."""
+
+    error: Error
+    message: str | None = None
+    base_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: int = NO_OFFSET
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+    """(index in the batch, what is wrong with it) of the records that spoilt the batch."""
+
+
+class TopicSettings(NamedTuple):
+    """What a topic's configuration means to its partitions."""
+
+    log: "LogConfig"
+    min_insync_replicas: int = 1
+
+
+class ReplicaManager:
+    """The hosted partitions. `settings` gives a topic's settings as of an image."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        clock: Clock,
+        timers: Timers,
+        log_dirs: "LogDirs",
+        settings: Callable[[ClusterImage, str], TopicSettings],
+    ) -> None:
+        self.node_id = node_id
+        self.image: ClusterImage = EMPTY
+        self.log_dirs = log_dirs
+        self.produces = ParkingLot(timers)
+        self.fetcher = Fetcher(self, clock, timers)
+        self._clock = clock
+        self._settings = settings
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[Uuid, dict[int, Partition]] = {}
+
+    # -- Finding --
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Return a hosted partition; raise ApiError with the code that clients expect."""
+        hosted = self._by_name.get(topic)
+        found = None if hosted is None else hosted.get(index)
+        if found is not None:
+            return found
+        known = self.image.topics.by_name(topic)
+        if known is not None and index in known.partitions:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def partition_by_id(self, topic_id: Uuid, index: int) -> Partition:
+        """Return a hosted partition; raise ApiError with the code that clients expect."""
+        hosted = self._by_id.get(topic_id)
+        found = None if hosted is None else hosted.get(index)
+        if found is not None:
+            return found
+        known = self.image.topics.by_id(topic_id)
+        if known is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_ID)
+        if index in self._by_name.get(known.name, {}):
+            raise ApiError(Error.INCONSISTENT_TOPIC_ID)
+        if index in known.partitions:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def hosted(self) -> Iterator[Partition]:
+        """Yield all hosted partitions, in order of topic and index."""
+        for topic in sorted(self._by_name):
+            for _, partition in sorted(self._by_name[topic].items()):
+                yield partition
+
+    # -- Appending --
+
+    def append(
+        self,
+        topic: str,
+        index: int,
+        data: Buffer,
+        *,
+        acks: int = ACKS_ALL,
+        timeout_ms: int = COORDINATOR_TIMEOUT_MS,
+        origin: Origin = "client",
+    ) -> AppendResult | Pending[AppendResult]:
+        """Append to one partition: what coordinators do to their own logs."""
+        try:
+            partition = self.partition(topic, index)
+        except ApiError as refusal:
+            return AppendResult(refusal.error, refusal.message)
+        batches = [(partition, data)]
+        results = self.append_all(batches, acks=acks, timeout_ms=timeout_ms, origin=origin)
+        if isinstance(results, Pending):
+            return results.map(_first)
+        return results[0]
+
+    def append_all(
+        self,
+        batches: Sequence[tuple[Partition, Buffer]],
+        *,
+        acks: int,
+        timeout_ms: int,
+        origin: Origin = "client",
+    ) -> list[AppendResult] | Pending[list[AppendResult]]:
+        """Append to several partitions, each by itself; a result for each, in order.
+
+        With acks=all the results wait until every in-sync replica has what was appended, at
+        most `timeout_ms`. A partition that fails does not hold up or undo the others.
+        """
+        now_ms = self._clock.now_ms()
+        results: list[AppendResult] = []
+        uncommitted: list[tuple[int, Partition, int]] = []
+        for partition, data in batches:
+            result = self._append(partition, data, acks, now_ms, origin)
+            results.append(result)
+            if acks == ACKS_ALL and result.error is Error.NONE:
+                next_offset = result.last_offset + 1
+                if partition.committed(next_offset) is None:
+                    uncommitted.append((len(results) - 1, partition, next_offset))
+        if len(self.fetcher.parked):
+            for (partition, data), result in zip(batches, results, strict=True):
+                if result.error is Error.NONE:
+                    self.fetcher.parked.wake(partition, len(data))
+        if not uncommitted:
+            return results
+        return self._park_append(results, uncommitted, timeout_ms)
+
+    def _append(
+        self, partition: Partition, data: Buffer, acks: int, now_ms: int, origin: Origin
+    ) -> AppendResult:
+        try:
+            info = partition.append(data, acks=acks, now_ms=now_ms, origin=origin)
+        except ApiError as refusal:
+            return AppendResult(
+                refusal.error,
+                refusal.message,
+                log_start_offset=NO_OFFSET if partition.log is None else _start_of(partition),
+                record_errors=getattr(refusal, "record_errors", ()),
+            )
+        except OSError as error:
+            self.storage_failed(partition, error)
+            return AppendResult(Error.KAFKA_STORAGE_ERROR)
+        return AppendResult(
+            Error.NONE,
+            None,
+            info.first_offset,
+            info.last_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
+        )
+
+    def _park_append(
+        self,
+        results: list[AppendResult],
+        uncommitted: list[tuple[int, Partition, int]],
+        timeout_ms: int,
+    ) -> Pending[list[AppendResult]]:
+        pending: Pending[list[AppendResult]] = Pending()
+
+        def attempt() -> bool:
+            still: list[tuple[int, Partition, int]] = []
+            for waiting in uncommitted:
+                slot, partition, next_offset = waiting
+                error = partition.committed(next_offset)
+                if error is None:
+                    still.append(waiting)
+                elif error is not Error.NONE:
+                    results[slot] = AppendResult(error, error.message)
+            uncommitted[:] = still
+            return not still and (pending.complete(results) or True)
+
+        def expire() -> None:
+            for slot, _, _ in uncommitted:
+                results[slot] = AppendResult(
+                    Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all fetch it in time"
+                )
+            pending.complete(results)
+
+        self.produces.park(
+            [partition for _, partition, _ in uncommitted],
+            attempt=attempt,
+            expire=expire,
+            deadline_ms=self._clock.monotonic_ms() + max(timeout_ms, 0),
+        )
+        return pending
+
+    def asked_for(self, asked: FetchPartition) -> Partition:
+        """Return the partition that a fetch names; raise ApiError as the other two do."""
+        if asked.topic_id == NO_UUID:
+            return self.partition(asked.topic, asked.index)
+        return self.partition_by_id(asked.topic_id, asked.index)
+
+    def fetch(
+        self,
+        fetching: Fetching,
+        limits: FetchLimits,
+        *,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> Reads | Pending[Reads]:
+        """Read what is there, or wait for enough of it: `Fetcher.fetch`."""
+        return self.fetcher.fetch(fetching, limits, is_gone=is_gone)
+
+    # -- What the metadata says --
+
+    def apply(self, delta: "ClusterDelta") -> list[tuple[Partition, bool]]:
+        """Host, lead, stop and delete as the metadata says; deletions come first.
+
+        Returns the partitions whose leadership was looked at, with whether this broker begins
+        to lead them now; those no longer hosted are in the list, too, and never led.
+        """
+        self.image = delta.image
+        touched: list[tuple[Partition, bool]] = []
+        for topic in delta.deleted_topics.values():
+            indexes = sorted(self._by_id.get(topic.id, {}))
+            touched += [(self._drop(topic.id, index), False) for index in indexes]
+        for change in delta.changed_topics.values():
+            for index in change.partitions:
+                touched += self._follow(change.new, index)
+        for topic in delta.created_topics.values():
+            for index in sorted(topic.partitions):
+                touched += self._follow(topic, index)
+        return touched
+
+    def reconfigure(self, topics: Sequence[str]) -> None:
+        """Give the logs of these topics their settings anew."""
+        for topic in topics:
+            hosted = self._by_name.get(topic)
+            if hosted:
+                settings = self._settings(self.image, topic)
+                for partition in hosted.values():
+                    partition.min_insync_replicas = settings.min_insync_replicas
+                    if partition.log is not None:
+                        partition.log.reconfigure(settings.log)
+
+    def reconfigure_all(self) -> None:
+        """Give all logs their settings anew: a broker-wide default changed."""
+        self.reconfigure(sorted(self._by_name))
+
+    def _follow(self, topic: TopicImage, index: int) -> list[tuple[Partition, bool]]:
+        state = topic.partitions[index]
+        hosted = self._by_id.get(topic.id, {}).get(index)
+        if self.node_id not in state.replicas:
+            return [] if hosted is None else [(self._drop(topic.id, index), False)]
+        partition = self._host(topic, index) if hosted is None else hosted
+        began = partition.follow(state)
+        self._wake_all(partition)
+        return [(partition, began)]
+
+    def _host(self, topic: TopicImage, index: int) -> Partition:
+        settings = self._settings(self.image, topic.name)
+        log = None
+        try:
+            log = self.log_dirs.get_or_create(topic.name, topic.id, index, settings.log)
+        except OSError as error:
+            logger.error("%s-%d has no log: %s", topic.name, index, error)
+        partition = Partition(topic.name, topic.id, index, node_id=self.node_id, log=log)
+        partition.min_insync_replicas = settings.min_insync_replicas
+        self._by_id.setdefault(topic.id, {})[index] = partition
+        self._by_name[topic.name] = self._by_id[topic.id]
+        return partition
+
+    def _drop(self, topic_id: Uuid, index: int) -> Partition:
+        """Stop hosting and delete the log; parked requests are answered at once."""
+        hosted = self._by_id[topic_id]
+        partition = hosted.pop(index)
+        if not hosted:
+            del self._by_id[topic_id]
+            if self._by_name.get(partition.topic) is hosted:
+                del self._by_name[partition.topic]
+        partition.deleted = True
+        try:
+            if partition.log is not None:
+                self.log_dirs.delete(partition.topic, index)
+        except OSError as error:
+            self.storage_failed(partition, error)
+        partition.log = None
+        self._wake_all(partition)
+        return partition
+
+    def _wake_all(self, partition: Partition) -> None:
+        self.produces.wake(partition)
+        self.fetcher.parked.wake(partition)
+
+    # -- Disk failure --
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        """Take the log folder of a partition out of service, with all that it holds."""
+        log = partition.log
+        if log is None:
+            return
+        logger.error("log folder of %s-%d failed: %s", partition.topic, partition.index, error)
+        lost = self.log_dirs.fail(log, error)
+        gone = {id(each) for each in lost} | {id(log)}
+        hit = [each for each in self.hosted() if id(each.log) in gone]
+        for each in hit:
+            each.log = None
+        for each in hit:
+            self._wake_all(each)
+
+
+def _start_of(partition: Partition) -> int:
+    assert partition.log is not None
+    return partition.log.log_start_offset
+
+
+def _first(results: list[AppendResult]) -> AppendResult:
+    return results[0]

@@ -58,6 +58,11 @@ class QuorumServer:
         self._of_connection: dict[str, set[int]] = {}
         driver.answer = self._answered
 
+    @property
+    def leader_id(self) -> int:
+        """Return the node that leads the quorum as far as this one knows, or -1."""
+        return self._driver.node.leader_id
+
     def _answered(self, effect: AnswerFetch | AnswerSnapshot) -> None:
         waiting = self._waiting.pop(effect.token, None)
         if waiting is not None:

@@ -110,6 +110,11 @@ class ControllerPort(Protocol):
 class QuorumPort(Protocol):
     """The metadata quorum of this node: what controllers and observers ask each other."""
 
+    @property
+    def leader_id(self) -> int:
+        """Return the node that leads the quorum as far as this one knows, or -1."""
+        ...
+
     def fetch(self, ctx: "Context", request: Message) -> Answer:
         """Answer a Fetch of the metadata log."""
         ...

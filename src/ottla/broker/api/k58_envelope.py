@@ -1,0 +1,77 @@
+"""Envelope (key 58): a client's request that a broker passes on to the controller.
+
+Behaviour: the request inside is handled as if its client had sent it here, in its own version;
+           its whole response travels back. NOT_CONTROLLER asks the broker to look further.
+Versions:  v0.
+Not done:  principals other than ANONYMOUS; they are read, and kept by nobody yet.
+"""
+
+import ipaddress
+from dataclasses import replace
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending
+from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.wire.codec import decode
+from ottla.wire.errors import UnsupportedVersionError, WireError
+from ottla.wire.frames import decode_request_header
+from ottla.wire.messages.default_principal_data import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+API = Api(key=58, versions=range(1), listeners=CONTROLLERS, acl="cluster:cluster_action")
+
+PRINCIPAL_VERSION = 0
+
+
+def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
+    """Handle the request inside; answer its response."""
+    frame = memoryview(request.request_data)
+    try:
+        header, _body_at = decode_request_header(frame)
+    except UnsupportedVersionError:
+        return _refusal(Error.UNSUPPORTED_VERSION)
+    except WireError:
+        return _refusal(Error.INVALID_REQUEST)
+    if header.api_key == API.key:
+        return _refusal(Error.INVALID_REQUEST)
+    if not _is_principal(request.request_principal):
+        return _refusal(Error.PRINCIPAL_DESERIALIZATION_FAILURE)
+    host = _host(request.client_host_address)
+    if host is None:
+        return _refusal(Error.INVALID_REQUEST)
+    client = replace(ctx.connection, client_host=host)
+    answer: Pending[bytes | None] = ctx.node.dispatch_embedded(
+        replace(ctx, header=header, connection=client), frame
+    )
+    return answer.map(_wrapped)
+
+
+def _wrapped(response: bytes | None) -> EnvelopeResponse:
+    if response is None:
+        return _refusal(Error.UNKNOWN_SERVER_ERROR)
+    return EnvelopeResponse(response_data=response, error_code=Error.NONE)
+
+
+def _refusal(error: Error) -> EnvelopeResponse:
+    return EnvelopeResponse(error_code=error)
+
+
+def _is_principal(data: bytes | None) -> bool:
+    """Tell whether `data` is a principal in the form of Kafka's default serializer."""
+    if data is None or int.from_bytes(data[:2], "big") != PRINCIPAL_VERSION:
+        return False
+    try:
+        decode(DefaultPrincipalData, data, PRINCIPAL_VERSION, 2)
+    except WireError:
+        return False
+    return True
+
+
+def _host(address: bytes) -> str | None:
+    """Return an address as text; "" where the broker did not know one."""
+    if not address:
+        return ""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return None

@@ -1,0 +1,373 @@
+"""A broker's standing with the controller: registered, caught up, unfenced, on its way out.
+
+The order matters. A broker registers first; it learns its epoch, the offset of its registration.
+Only when its own image has come that far does it load its logs, so that a topic deleted and made
+again while it was away cannot be mistaken for the old one. Then it asks to be unfenced.
+
+Source: BrokerLifecycleManager, BrokerState; KIP-631, KIP-841 (controlled shutdown), KIP-858,
+KIP-966 (clean-shutdown epochs).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+log = logging.getLogger(__name__)
+
+RESEND_MS = 100
+"""The wait after a first failure; it doubles up to the session's length."""
+
+SOON_MS = 10
+"""The wait before the next heartbeat while the start depends on it."""
+
+SHUTDOWN_POLL_MS = 50
+"""The wait after the first heartbeat that asks to shut down."""
+
+NO_BROKER_EPOCH = -1
+
+
+class BrokerState(IntEnum):
+    """What the broker is doing, with the numbers of Kafka's metric."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+S = BrokerState
+NEXT: dict[BrokerState, frozenset[BrokerState]] = {
+    S.NOT_RUNNING: frozenset({S.STARTING, S.SHUTTING_DOWN}),
+    S.STARTING: frozenset({S.RECOVERY, S.SHUTTING_DOWN}),
+    S.RECOVERY: frozenset({S.RUNNING, S.SHUTTING_DOWN}),
+    S.RUNNING: frozenset({S.PENDING_CONTROLLED_SHUTDOWN, S.SHUTTING_DOWN}),
+    S.PENDING_CONTROLLED_SHUTDOWN: frozenset({S.SHUTTING_DOWN}),
+    S.SHUTTING_DOWN: frozenset(),
+}
+assert set(NEXT) == set(BrokerState)
+
+
+class Caller(Protocol):
+    """What is needed of a `Forwarder`."""
+
+    def call(self, request: Any, *, timeout_ms: int) -> Pending[Any | ApiError]:
+        """Ask the controller."""
+        ...
+
+
+class Follower(Protocol):
+    """What is needed of a metadata follower."""
+
+    @property
+    def offset(self) -> int:
+        """Return the offset of the last record in the image."""
+        ...
+
+    def caught_up_to(self, offset: int) -> Pending[None]:
+        """Return a promise kept once the image holds the record at `offset`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleConfig:
+    """Who the broker is and how it keeps in touch.
+
+    Fields: `incarnation_id`: fresh for each start of the process.
+            `listeners`: name, host, port, security protocol; `features`: name, least, most.
+            `previous_broker_epoch`: from the clean-shutdown file, -1 = the stop was not clean.
+    """
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    listeners: tuple[tuple[str, str, int, int], ...]
+    features: tuple[tuple[str, int, int], ...]
+    rack: str | None = None
+    log_dirs: tuple[Uuid, ...] = ()
+    previous_broker_epoch: int = NO_BROKER_EPOCH
+    heartbeat_interval_ms: int = 2_000
+    session_timeout_ms: int = 9_000
+    registration_timeout_ms: int = 60_000
+    shutdown_timeout_ms: int = 5 * 60_000
+
+
+@dataclass(slots=True)
+class Milestones:
+    """Promises of a start and of a stop.
+
+    Fields: `registered`: the epoch of the first registration, or why there was none.
+            `caught_up`: the own image holds the registration: logs may load.
+            `unfenced`: the broker may serve. `left`: the controller let it go, or time was up.
+    """
+
+    registered: Pending[int | ApiError] = field(default_factory=Pending)
+    caught_up: Pending[None] = field(default_factory=Pending)
+    unfenced: Pending[None] = field(default_factory=Pending)
+    left: Pending[None] = field(default_factory=Pending)
+
+
+class BrokerLifecycle:
+    """One start of a broker. All runs on the loop; one request is under way at a time.
+
+    `on_epoch` hears each new broker epoch: of the first registration, and of those after the
+    controller forgot this broker.
+    """
+
+    def __init__(
+        self,
+        config: LifecycleConfig,
+        caller: Caller,
+        follower: Follower,
+        *,
+        clock: Clock,
+        timers: Timers,
+        on_epoch: Callable[[int], None] = lambda epoch: None,
+    ) -> None:
+        self.config = config
+        self.state = BrokerState.NOT_RUNNING
+        self.epoch = NO_BROKER_EPOCH
+        self.milestones = Milestones()
+        self._caller = caller
+        self._follower = follower
+        self._clock = clock
+        self._timers = timers
+        self._on_epoch = on_epoch
+        self._registered = False
+        self._ready = False
+        self._in_flight = False
+        self._again_at_once = False
+        self._failures = 0
+        self._offline_dirs: set[Uuid] = set()
+        self._asked_to_leave = False
+        self._timer: Timer | None = None
+
+    # -- from outside --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Register, then keep in touch."""
+        self._become(BrokerState.STARTING)
+        deadline_ms = self._clock.monotonic_ms() + self.config.registration_timeout_ms
+        self._timers.at(deadline_ms, self._registration_timed_out)
+        self._communicate()
+
+    def ready_to_unfence(self) -> None:
+        """Ask to serve: logs are loaded, listeners listen."""
+        self._ready = True
+        self._communicate_in(0)
+
+    def dir_failed(self, directory_id: Uuid) -> None:
+        """Tell the controller of a log dir that went offline."""
+        self._offline_dirs.add(directory_id)
+        if self._registered:
+            self._communicate_in(0)
+
+    def begin_controlled_shutdown(self) -> Pending[None]:
+        """Ask the controller to move leadership away; kept when it did, or time is up."""
+        if self.state is BrokerState.RUNNING:
+            self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+            deadline_ms = self._clock.monotonic_ms() + self.config.shutdown_timeout_ms
+            self._timers.at(deadline_ms, self._shutdown_timed_out)
+            self._communicate_in(0)
+        elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self.close()
+        return self.milestones.left
+
+    def close(self) -> None:
+        """Keep in touch no more."""
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        self._become(BrokerState.SHUTTING_DOWN)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.milestones.left.complete(None)
+
+    def _become(self, state: BrokerState) -> None:
+        assert state in NEXT[self.state], f"{self.state.name} to {state.name}"
+        log.info("broker %d: %s -> %s", self.config.broker_id, self.state.name, state.name)
+        self.state = state
+
+    # -- communication -------------------------------------------------------------------------
+
+    def _communicate_in(self, delay_ms: int) -> None:
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return
+        if self._in_flight:
+            self._again_at_once |= delay_ms == 0
+            return
+        if self._again_at_once:
+            self._again_at_once = False
+            delay_ms = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timers.at(self._clock.monotonic_ms() + delay_ms, self._communicate)
+
+    def _communicate(self) -> None:
+        if self._in_flight or self.state is BrokerState.SHUTTING_DOWN:
+            return
+        self._in_flight = True
+        timeout_ms = self.config.session_timeout_ms // 2
+        if self._registered:
+            request: Any = self._heartbeat()
+            handler: Callable[[Any], None] = self._heartbeat_answered
+        else:
+            request = self._registration()
+            handler = self._registration_answered
+        self._caller.call(request, timeout_ms=timeout_ms).then(
+            lambda response: self._answered(response, handler)
+        )
+
+    def _answered(self, response: Any, handler: Callable[[Any], None]) -> None:
+        self._in_flight = False
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        if isinstance(response, ApiError):
+            log.info("broker %d: no word from the controller: %s", self.config.broker_id, response)
+            self._failed()
+            return
+        handler(response)
+
+    def _failed(self) -> None:
+        delay_ms = min(RESEND_MS << min(self._failures, 16), self.config.session_timeout_ms)
+        self._failures += 1
+        self._again_at_once = False  # Never at once after a failure.
+        self._communicate_in(delay_ms)
+
+    # -- registration --------------------------------------------------------------------------
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        config = self.config
+        return BrokerRegistrationRequest(
+            broker_id=config.broker_id,
+            cluster_id=config.cluster_id,
+            incarnation_id=config.incarnation_id,
+            listeners=tuple(
+                Listener(name=name, host=host, port=port, security_protocol=protocol)
+                for name, host, port, protocol in config.listeners
+            ),
+            features=tuple(
+                Feature(name=name, min_supported_version=least, max_supported_version=most)
+                for name, least, most in config.features
+            ),
+            rack=config.rack,
+            log_dirs=tuple(sorted(config.log_dirs)),
+            previous_broker_epoch=config.previous_broker_epoch,
+        )
+
+    def _registration_answered(self, response: BrokerRegistrationResponse) -> None:
+        if response.error_code:
+            error = _error_of(response.error_code)
+            log.warning("broker %d cannot register: %s", self.config.broker_id, error.name)
+            self._failed()
+            return
+        self._failures = 0
+        self._registered = True
+        self.epoch = response.broker_epoch
+        log.info("broker %d is registered with epoch %d", self.config.broker_id, self.epoch)
+        self._on_epoch(self.epoch)
+        if self.milestones.registered.complete(self.epoch):
+            self._follower.caught_up_to(self.epoch).then(self._caught_up)
+        self._communicate_in(0)
+
+    def _caught_up(self, _none: None) -> None:
+        self.milestones.caught_up.complete(None)
+
+    def _registration_timed_out(self) -> None:
+        if self.milestones.registered.done or self.state is BrokerState.SHUTTING_DOWN:
+            return
+        limit_ms = self.config.registration_timeout_ms
+        reason = f"no registration with the controller within {limit_ms} ms"
+        log.error("broker %d: %s", self.config.broker_id, reason)
+        self.milestones.registered.complete(ApiError(Error.REQUEST_TIMED_OUT, reason))
+        self.close()
+
+    # -- heartbeats ----------------------------------------------------------------------------
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self.config.broker_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._follower.offset,
+            want_fence=not self._ready,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=tuple(sorted(self._offline_dirs)),
+        )
+
+    def _heartbeat_answered(self, response: BrokerHeartbeatResponse) -> None:
+        if response.error_code:
+            self._heartbeat_refused(_error_of(response.error_code))
+            return
+        self._failures = 0
+        match self.state:
+            case BrokerState.STARTING:
+                if response.is_caught_up and self.milestones.caught_up.done:
+                    self._become(BrokerState.RECOVERY)
+                self._communicate_in(SOON_MS)
+            case BrokerState.RECOVERY:
+                if not response.is_fenced:
+                    self._become(BrokerState.RUNNING)
+                    self.milestones.unfenced.complete(None)
+                self._communicate_in(self._pause_ms(response, SOON_MS))
+            case BrokerState.RUNNING:
+                self._communicate_in(self._pause_ms(response, RESEND_MS))
+            case BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                self._leave(response)
+            case _:
+                raise AssertionError(f"a heartbeat in state {self.state.name}")
+
+    def _pause_ms(self, response: BrokerHeartbeatResponse, fenced_ms: int) -> int:
+        # The controller unfences once the broker is caught up with its own registration; that
+        # takes a commit, and waiting out a whole interval for it would slow every start.
+        if self._ready and response.is_fenced:
+            return fenced_ms
+        return self.config.heartbeat_interval_ms
+
+    def _heartbeat_refused(self, error: Error) -> None:
+        if error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED):
+            log.warning(
+                "broker %d: the controller does not know epoch %d (%s); registering again",
+                self.config.broker_id,
+                self.epoch,
+                error.name,
+            )
+            self._registered = False
+        else:
+            log.warning("broker %d: heartbeat refused: %s", self.config.broker_id, error.name)
+        self._failed()
+
+    def _leave(self, response: BrokerHeartbeatResponse) -> None:
+        if response.should_shut_down:
+            log.info("broker %d: the controller lets it go", self.config.broker_id)
+            self.close()
+            return
+        first, self._asked_to_leave = not self._asked_to_leave, True
+        # The first wait is short: a broker that led little is free at once.
+        self._communicate_in(SHUTDOWN_POLL_MS if first else self.config.heartbeat_interval_ms)
+
+    def _shutdown_timed_out(self) -> None:
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            log.warning("broker %d leaves without the controller's leave", self.config.broker_id)
+            self.close()
+
+
+def _error_of(code: int) -> Error:
+    try:
+        return Error(code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR

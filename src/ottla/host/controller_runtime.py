@@ -1,0 +1,348 @@
+"""The active controller: decides on the appended image, answers once the records are committed.
+
+One decision is made at a time, on the loop, on the image that all records appended so far have
+led to; so none waits for another's disk. Records go to the metadata log at once, their flush
+runs in a thread, and whatever is appended meanwhile shares the next one. Replies and effects
+come in the order of the decisions, when the high watermark has passed them; a failed write ends
+the controller, and nothing that it did not commit is ever acknowledged.
+
+Not done: registration of controllers (RegisterController): brokers find the controller from
+          controller.quorum.voters or controller.quorum.bootstrap.servers.
+
+Source: QuorumController, ActivationRecordsGenerator, DeferredEventQueue of Kafka; KIP-631,
+KIP-835 (no-op records), KIP-630 (snapshots).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Workers
+from ottla.base.timers import Timer, Timers
+from ottla.controller.step import Decision, Step
+from ottla.host.quorum_driver import QuorumDriver
+from ottla.host.quorum_replay import load_image
+from ottla.host.quorum_server import Listeners, QuorumServer
+from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
+from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
+from ottla.metadata.delta import ClusterDelta, delta_between, replay
+from ottla.metadata.features import METADATA_VERSION
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import NoOpRecord, Record, encode_record
+from ottla.raft.snapshots import SnapshotContent
+from ottla.raft.values import OffsetAndEpoch, ReplicaKey
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+RECORDS_PER_STEP_MAX = 10_000
+"""The most records of one atomic step (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+
+BATCH_BYTES_MAX = READ_BYTES_MAX // 2
+"""Encoded records of one batch; a follower must be able to fetch it whole."""
+
+IDLE_INTERVAL_MS = 500
+"""metadata.max.idle.interval.ms"""
+
+
+@dataclass(slots=True)
+class _Appended:
+    """One batch on its way to be committed: `outcome` None = it is, else why it will not be."""
+
+    next_offset: int
+    delta: ClusterDelta
+    wall_ms: int
+    size_bytes: int
+    outcome: Pending[ApiError | None] = field(default_factory=Pending)
+
+
+class ControllerRuntime:
+    """One controller. See `ottla.broker.api.base.ControllerPort`.
+
+    Fields: `image`: after everything appended; the next decision rests on it.
+            `committed_image`: what readers and followers may see.
+            `quorum`: answers the quorum's requests (`QuorumPort`).
+    Hooks:  `on_active`: the first record of this epoch is committed, requests may come;
+            `on_effect`: a decision's effect is due; `on_failure`: the controller has stopped.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        voters: tuple[int, ...],
+        storage: QuorumStorage,
+        bootstrap: Sequence[Record],
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+        on_failure: Callable[[str], None],
+        on_active: Callable[[], None] = lambda: None,
+        on_effect: Callable[[Any], None] = lambda effect: None,
+        idle_interval_ms: int = IDLE_INTERVAL_MS,
+        snapshot_limits: SnapshotLimits | None = None,
+        nodes: Callable[[], dict[int, Listeners]] = dict,
+    ) -> None:
+        self.node_id = node_id
+        self.image = EMPTY
+        self.committed_image = EMPTY
+        self.active = False
+        self._storage = storage
+        self._bootstrap = tuple(bootstrap)
+        self._clock = clock
+        self._timers = timers
+        self._on_failure = on_failure
+        self._on_active = on_active
+        self._on_effect = on_effect
+        self._idle_interval_ms = idle_interval_ms
+        self._idle_timer: Timer | None = None
+        self._queue: deque[_Appended] = deque()
+        self._subscribers: list[Callable[[ClusterDelta], None]] = []
+        self._driver = QuorumDriver(
+            local=ReplicaKey(node_id),
+            voters=voters,
+            storage=storage,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            listener=self,
+        )
+        assert self._driver.node.is_voter, "a controller is one of the quorum's voters"
+        self._snapshotter = Snapshotter(
+            self._driver,
+            lambda: self.committed_image,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            limits=snapshot_limits or SnapshotLimits(),
+        )
+        self.quorum = QuorumServer(self._driver, cluster_id=cluster_id, clock=clock, nodes=nodes)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the log, win the election, open the epoch. Raises: as `load_image`, OSError."""
+        self.image = load_image(self._storage)
+        if self.image.position != EMPTY.position:
+            # What an earlier epoch left is uncommitted until this one commits its first record.
+            self._enqueue(self._storage.log.end_offset, delta_between(EMPTY, self.image), 0)
+        self._driver.start()
+
+    def stop(self) -> None:
+        """Resign: whoever waits is told that this is not the controller."""
+        self._driver.stop()
+        self._retire()
+
+    @property
+    def epoch(self) -> int:
+        """Return the leader epoch."""
+        return self._driver.node.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Return who leads the quorum; -1 = nobody is known to."""
+        return self._driver.node.leader_id
+
+    def _retire(self) -> None:
+        self.active = False
+        self._snapshotter.stop()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self.image = self.committed_image
+        queue, self._queue = self._queue, deque()
+        for appended in queue:
+            appended.outcome.complete(ApiError(Error.NOT_CONTROLLER))
+
+    # -- decisions -----------------------------------------------------------------------------
+
+    def run(
+        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide now; answer when the decision's records, and those it saw, are committed."""
+        answer: Pending[R | ApiError] = Pending()
+        if not self.active:
+            answer.complete(ApiError(Error.NOT_CONTROLLER))
+        elif deadline_ms is not None and self._clock.monotonic_ms() >= deadline_ms:
+            answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
+        else:
+            self._run(decide, answer)
+        return answer
+
+    def _run(
+        self, decide: Callable[[ClusterImage], Decision[R]], answer: Pending[R | ApiError]
+    ) -> None:
+        try:
+            decision = decide(self.image)
+            appended = self._append(decision.step)
+        except ApiError as error:
+            answer.complete(error)
+            return
+        except Exception:
+            log.exception("a decision failed; nothing of it was written")
+            answer.complete(ApiError(Error.UNKNOWN_SERVER_ERROR))
+            return
+
+        def decided(error: ApiError | None) -> None:
+            if error is not None:
+                _guarded(answer.complete, error)
+                return
+            for effect in decision.step.effects:
+                _guarded(self._on_effect, effect)
+            _guarded(answer.complete, decision.reply)
+
+        if appended is None and self._queue:
+            # It wrote nothing, but may have seen what is not committed yet.
+            appended = self._queue[-1]
+        if appended is None:
+            decided(None)
+        else:
+            appended.outcome.then(decided)
+
+    def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
+        """Decide something that nobody asked for: a timer's work."""
+        return self.run(lambda image: Decision(decide(image), None))
+
+    def _append(self, step: Step) -> _Appended | None:
+        """Write a step's records; return what its last batch waits in, None without records."""
+        batches = list(_batches_of(step))
+        if not batches:
+            return None
+        # All is replayed before anything is written: a record that the image cannot take must
+        # not get into the log, where every later start would trip over it.
+        image, base_offset = self.image, self._driver.node.log.end_offset
+        deltas = []
+        for records, _values in batches:
+            base_offset += len(records)
+            deltas.append(replay(image, records, offset=base_offset - 1, epoch=self.epoch))
+            image = deltas[-1].image
+        for delta, (_records, values) in zip(deltas, batches, strict=True):
+            self.image = delta.image
+            appended = self._enqueue(delta.image.position[0] + 1, delta, sum(map(len, values)))
+            self._driver.propose(values)
+            if not self._driver.alive:
+                break
+        return appended
+
+    def _enqueue(self, next_offset: int, delta: ClusterDelta, size_bytes: int) -> _Appended:
+        appended = _Appended(next_offset, delta, self._clock.now_ms(), size_bytes)
+        self._queue.append(appended)
+        return appended
+
+    # -- readers -------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
+        """Call `listener` with the committed state, then with each change to it."""
+        if self.committed_image.position != EMPTY.position:
+            listener(delta_between(EMPTY, self.committed_image))
+        self._subscribers.append(listener)
+
+    def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
+        """Call `listener` no more."""
+        self._subscribers.remove(listener)
+
+    # -- QuorumListener ------------------------------------------------------------------------
+
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Take office, or leave it."""
+        if leader_id != self.node_id:
+            self._retire()
+            return
+        log.info("controller %d leads epoch %d of the metadata quorum", leader_id, epoch)
+        end_offset = self._driver.node.log.end_offset
+        opened = replay(self.image, (), offset=end_offset - 1, epoch=epoch)
+        self.image = opened.image
+        first = self._enqueue(end_offset, opened, 0)
+        self.active = True
+        if METADATA_VERSION not in self.image.features:
+            log.info("writing %d bootstrap records", len(self._bootstrap))
+            self.run_step(lambda image: Step(self._bootstrap))
+        first.outcome.then(self._opened)
+        self._snapshotter.start()
+        self._arm_idle()
+
+    def _opened(self, error: ApiError | None) -> None:
+        if error is None:
+            _guarded(lambda _none: self._on_active(), None)
+
+    def committed(self, offset: int) -> None:
+        """Publish and answer, in the order of the decisions."""
+        while self._queue and self._queue[0].next_offset <= offset:
+            appended = self._queue.popleft()
+            self.committed_image = appended.delta.image
+            for subscriber in tuple(self._subscribers):
+                _guarded(subscriber, appended.delta)
+            self._snapshotter.committed(appended.size_bytes, appended.wall_ms)
+            appended.outcome.complete(None)
+
+    def fetched(self, data: bytes) -> None:
+        """Cannot come: the only voter fetches from nobody."""
+        raise AssertionError("the only voter of a quorum does not fetch")
+
+    def truncated(self, offset: int) -> None:
+        """Cannot come, as `fetched`."""
+        raise AssertionError("the only voter of a quorum does not truncate")
+
+    def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
+        """Cannot come, as `fetched`."""
+        raise AssertionError("the only voter of a quorum fetches no snapshot")
+
+    def failed(self, reason: str) -> None:
+        """Stop for good; nothing uncommitted is acknowledged."""
+        log.critical("controller %d stops: %s", self.node_id, reason)
+        self._retire()
+        self._on_failure(reason)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _arm_idle(self) -> None:
+        if self._idle_interval_ms > 0:
+            at_ms = self._clock.monotonic_ms() + self._idle_interval_ms
+            self._idle_timer = self._timers.at(at_ms, self._idle)
+
+    def _idle(self) -> None:
+        """Let the committed offset move, by which followers tell a leader from a dead one."""
+        if self.active:
+            self.run_step(lambda image: Step((NoOpRecord(),)))
+            self._arm_idle()
+
+
+def _batches_of(step: Step) -> Iterator[tuple[Sequence[Record], tuple[bytes, ...]]]:
+    """Yield a step's records as batches, with their encodings: one if it is atomic.
+
+    Raises: ApiError where an atomic step is too large.
+    """
+    values = tuple(encode_record(record) for record in step.records)
+    if step.atomic:
+        size = sum(map(len, values))
+        if len(values) > RECORDS_PER_STEP_MAX or size > BATCH_BYTES_MAX:
+            raise ApiError(
+                Error.POLICY_VIOLATION,
+                f"the operation needs {len(values)} records of {size} bytes at once, more than "
+                f"the {RECORDS_PER_STEP_MAX} records or {BATCH_BYTES_MAX} bytes that may be",
+            )
+        if values:
+            yield step.records, values
+        return
+    start = size = 0
+    for index, value in enumerate(values):
+        too_many = index - start >= RECORDS_PER_STEP_MAX
+        if index > start and (too_many or size + len(value) > BATCH_BYTES_MAX):
+            yield step.records[start:index], values[start:index]
+            start, size = index, 0
+        size += len(value)
+    if start < len(values):
+        yield step.records[start:], values[start:]
+
+
+def _guarded(call: Callable[[Any], object], value: Any) -> None:
+    """Keep one listener's mistake from the others."""
+    try:
+        call(value)
+    except Exception:
+        log.exception("a listener of the controller failed")

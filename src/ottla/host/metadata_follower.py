@@ -1,0 +1,240 @@
+"""The broker's view of the metadata log: its own copy, replayed as far as it is committed.
+
+`MetadataFollower` is an observer of the quorum: it fetches from the controller, keeps log and
+snapshots as a Kafka broker does, and starts from them after a restart. `LocalFollower` has the
+same face for a node that is broker and controller at once: the controller's files are the copy.
+
+Both tell `on_image` of each change, in order, once it is committed; the first delta leads from
+the empty image to the whole state.
+
+Source: KIP-595, KIP-630, KIP-631; MetadataLoader, BrokerMetadataPublisher.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Workers
+from ottla.base.timers import Timers
+from ottla.host.quorum_driver import QuorumDriver
+from ottla.host.quorum_peers import ChannelPeers, Sender
+from ottla.host.quorum_replay import image_of, load_image, records_of
+from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
+from ottla.host.quorum_storage import QuorumStorage
+from ottla.metadata.delta import ClusterDelta, delta_between, replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import Record
+from ottla.raft.batches import read_batches
+from ottla.raft.snapshots import SnapshotContent
+from ottla.raft.values import OffsetAndEpoch, ReplicaKey
+
+if TYPE_CHECKING:
+    from ottla.host.controller_runtime import ControllerRuntime
+
+log = logging.getLogger(__name__)
+
+OnImage = Callable[[ClusterDelta], None]
+
+
+class Publisher:
+    """The committed image of a node, and who waits for it to grow."""
+
+    def __init__(self, on_image: OnImage) -> None:
+        self.image = EMPTY
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self._on_image = on_image
+        self._waiting: list[tuple[int, Pending[None]]] = []
+
+    @property
+    def offset(self) -> int:
+        """Return the offset of the last record in the image; -1 = none yet."""
+        return self.image.position[0]
+
+    def caught_up_to(self, offset: int) -> Pending[None]:
+        """Return a promise kept once the image holds the record at `offset`."""
+        pending: Pending[None] = Pending()
+        if self.offset >= offset:
+            pending.complete(None)
+        else:
+            self._waiting.append((offset, pending))
+        return pending
+
+    def publish(self, delta: ClusterDelta) -> None:
+        """Make `delta.image` the image and tell everybody, the broker first."""
+        assert delta.before.position == self.image.position, "a change was left out"
+        self.image = delta.image
+        try:
+            self._on_image(delta)
+        except Exception:
+            # The next change is applied on its own; stopping here would leave every topic stale.
+            log.exception("a metadata change up to offset %d could not be applied", self.offset)
+        ready = [pending for offset, pending in self._waiting if offset <= self.offset]
+        self._waiting = [entry for entry in self._waiting if entry[0] > self.offset]
+        for pending in ready:
+            pending.complete(None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """A batch that is in the log and perhaps not committed."""
+
+    next_offset: int
+    epoch: int
+    wall_ms: int
+    size_bytes: int
+    records: list[Record]
+
+
+class MetadataFollower(Publisher):
+    """An observer of the metadata quorum. `on_failure` hears why it can go on no more.
+
+    `start` may raise what `load_image` raises: the broker's own copy is damaged.
+    """
+
+    def __init__(
+        self,
+        channel: Sender,
+        *,
+        node_id: int,
+        cluster_id: str,
+        voters: tuple[int, ...],
+        storage: QuorumStorage,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+        on_image: OnImage,
+        on_failure: Callable[[str], None],
+        on_leader: Callable[[int, int], None] = lambda leader_id, epoch: None,
+        snapshot_limits: SnapshotLimits | None = None,
+    ) -> None:
+        super().__init__(on_image)
+        self._storage = storage
+        self._on_failure = on_failure
+        self._on_leader = on_leader
+        self._loaded: tuple[int, ClusterImage] | None = None
+        self._fetched: deque[_Fetched] = deque()
+        local = ReplicaKey(node_id)
+        self._driver = QuorumDriver(
+            local=local,
+            voters=voters,
+            storage=storage,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            listener=self,
+            peers=ChannelPeers(channel, cluster_id=cluster_id, replica=local, clock=clock),
+        )
+        assert not self._driver.node.is_voter, "a voter follows its own log"
+        self._snapshotter = Snapshotter(
+            self._driver,
+            lambda: self.image,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            limits=snapshot_limits or SnapshotLimits(),
+        )
+
+    def start(self) -> None:
+        """Load the own copy, then follow. Nothing is published until the leader confirms it."""
+        self._load()
+        node = self._driver.node
+        self.leader_id, self.leader_epoch = node.leader_id, node.epoch
+        self._driver.start()
+        self._snapshotter.start()
+
+    def stop(self) -> None:
+        """Follow no more; the copy stays for the next start."""
+        self._snapshotter.stop()
+        if self._driver.alive:
+            self._storage.log.sync_job()()
+        self._driver.stop()
+
+    def _load(self) -> None:
+        self._loaded = (self._storage.log.end_offset, load_image(self._storage))
+
+    # -- QuorumListener ------------------------------------------------------------------------
+
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Remember whom to ask."""
+        self.leader_id, self.leader_epoch = leader_id, epoch
+        self._on_leader(leader_id, epoch)
+
+    def fetched(self, data: bytes) -> None:
+        """Keep decoded batches until they are committed."""
+        self._fetched.extend(
+            _Fetched(
+                batch.next_offset,
+                batch.epoch,
+                batch.timestamp,
+                sum(map(len, batch.values)),
+                records_of(batch),
+            )
+            for batch in read_batches(data)
+        )
+
+    def truncated(self, offset: int) -> None:
+        """Forget batches; what was published stays, for it was committed."""
+        log.info("the metadata log is truncated to offset %d", offset)
+        if self._loaded is not None and self._loaded[0] > offset:
+            self._fetched.clear()
+            self._load()
+            return
+        while self._fetched and self._fetched[-1].next_offset > offset:
+            self._fetched.pop()
+
+    def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
+        """Compare with the snapshot: what it lacks is gone."""
+        log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
+        self._fetched.clear()
+        self._loaded = (snapshot.offset, image_of(snapshot, content))
+
+    def committed(self, offset: int) -> None:
+        """Publish all that is committed, as one change."""
+        if self._loaded is not None:
+            end_offset, image = self._loaded
+            if offset < end_offset:
+                return  # The leader will say more before long.
+            self._loaded = None
+            if image.position != self.image.position:
+                self.publish(delta_between(self.image, image))
+        records: list[Record] = []
+        size_bytes = 0
+        last: _Fetched | None = None
+        while self._fetched and self._fetched[0].next_offset <= offset:
+            last = self._fetched.popleft()
+            records += last.records
+            size_bytes += last.size_bytes
+        if last is not None:
+            self.publish(replay(self.image, records, offset=last.next_offset - 1, epoch=last.epoch))
+            self._snapshotter.committed(size_bytes, last.wall_ms)
+
+    def failed(self, reason: str) -> None:
+        """Tell the node."""
+        log.critical("the copy of the metadata log cannot go on: %s", reason)
+        self._snapshotter.stop()
+        self._on_failure(reason)
+
+
+class LocalFollower(Publisher):
+    """Follows the controller of the same process."""
+
+    def __init__(self, runtime: "ControllerRuntime", *, on_image: OnImage) -> None:
+        super().__init__(on_image)
+        self._runtime = runtime
+
+    def start(self) -> None:
+        """Take over the controller's committed image, then each change."""
+        self._runtime.subscribe(self._changed)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._runtime.unsubscribe(self._changed)
+
+    def _changed(self, delta: ClusterDelta) -> None:
+        self.leader_id = self._runtime.leader_id
+        self.leader_epoch = self._runtime.epoch
+        self.publish(delta)

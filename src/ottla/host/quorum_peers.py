@@ -1,0 +1,207 @@
+"""A quorum member's questions to the leader, over a channel: Fetch and FetchSnapshot.
+
+Every question ends in one event: an answer that makes sense, or `AskFailed`. Checksums are
+checked here, so that raft may append what it is given.
+
+Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; KIP-595, KIP-630.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.host.quorum_storage import READ_BYTES_MAX
+from ottla.raft.batches import read_spans
+from ottla.raft.effects import AskFetch, AskSnapshot
+from ottla.raft.events import AskFailed, Event, FetchAnswered, SnapshotAnswered
+from ottla.raft.values import OffsetAndEpoch, ReplicaKey
+from ottla.records.errors import CorruptBatch
+from ottla.wire.codec import records_view
+from ottla.wire.messages import fetch as fetch_wire
+from ottla.wire.messages import fetch_snapshot as snapshot_wire
+
+log = logging.getLogger(__name__)
+
+FETCH_VERSION = 17
+SNAPSHOT_VERSION = 1
+
+FETCH_WAIT_MS = 500
+"""How long the leader parks a fetch (KafkaRaftClient)."""
+
+REQUEST_TIMEOUT_MS = 2_000
+"""controller.quorum.request.timeout.ms"""
+
+Address = tuple[str, int]
+
+
+class Sender(Protocol):
+    """What is needed of `ottla.host.channel.Channel`."""
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
+        """Send one request; answer its response, or why there is none."""
+        ...
+
+
+class ControllerEndpoints:
+    """Where the controllers are: the configured voters, or bootstrap servers to try in turn."""
+
+    def __init__(
+        self, *, voters: Mapping[int, Address], bootstrap: tuple[Address, ...] = ()
+    ) -> None:
+        self._voters = dict(voters)
+        self._all = tuple(dict.fromkeys((*self._voters.values(), *bootstrap)))
+        self._turn = 0
+        self.leader_id = -1
+
+    def choose(self) -> Address | None:
+        """Return the leader's address, or the next one to try; None where there is none."""
+        if self.leader_id in self._voters:
+            return self._voters[self.leader_id]
+        if not self._all:
+            return None
+        self._turn += 1
+        return self._all[(self._turn - 1) % len(self._all)]
+
+
+class ChannelPeers:
+    """The questions of one member. See `ottla.host.quorum_driver.Peers`."""
+
+    def __init__(
+        self, sender: Sender, *, cluster_id: str, replica: ReplicaKey, clock: Clock
+    ) -> None:
+        self._sender = sender
+        self._cluster_id = cluster_id
+        self._replica = replica
+        self._clock = clock
+        self._complained: Error | None = None
+
+    # -- Fetch ---------------------------------------------------------------------------------
+
+    def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
+        """Ask for the records after what this member has."""
+        partition = fetch_wire.FetchPartition(
+            partition=0,
+            current_leader_epoch=ask.leader_epoch,
+            fetch_offset=ask.fetch_offset,
+            last_fetched_epoch=ask.last_fetched_epoch,
+            partition_max_bytes=READ_BYTES_MAX,
+            replica_directory_id=self._replica.directory_id,
+        )
+        topic = fetch_wire.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(partition,))
+        request = fetch_wire.FetchRequest(
+            cluster_id=self._cluster_id,
+            replica_state=fetch_wire.ReplicaState(replica_id=self._replica.id),
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=0,
+            max_bytes=READ_BYTES_MAX,
+            topics=(topic,),
+        )
+        pending = self._sender.send(
+            request, FETCH_VERSION, timeout_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS
+        )
+        pending.then(lambda response: answer(self._fetch_event(response)))
+
+    def _fetch_event(self, response: fetch_wire.FetchResponse | ApiError) -> Event:
+        if isinstance(response, ApiError):
+            return self._failed()
+        if response.error_code:
+            return self._refused(response.error_code)
+        if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
+            return self._malformed("a Fetch response is not about the metadata log alone")
+        partition = response.responses[0].partitions[0]
+        try:
+            error = Error(partition.error_code)
+            data = records_view(partition.records)
+            spans, size = read_spans(data)
+        except (ValueError, CorruptBatch) as problem:
+            return self._malformed(f"a Fetch response cannot be used: {problem}")
+        if data and not spans:
+            return self._malformed("a Fetch response holds no whole batch")
+        self._complained = None
+        diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
+        return FetchAnswered(
+            error=error,
+            leader_id=partition.current_leader.leader_id,
+            leader_epoch=partition.current_leader.leader_epoch,
+            now_ms=self._clock.monotonic_ms(),
+            high_watermark=partition.high_watermark,
+            diverging=(
+                OffsetAndEpoch(diverging.end_offset, diverging.epoch)
+                if diverging.epoch >= 0
+                else None
+            ),
+            snapshot=(
+                OffsetAndEpoch(snapshot.end_offset, snapshot.epoch)
+                if snapshot.epoch >= 0 and snapshot.end_offset >= 0
+                else None
+            ),
+            batches=spans,
+            data=data[:size],
+        )
+
+    # -- FetchSnapshot -------------------------------------------------------------------------
+
+    def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
+        """Ask for the next piece of a snapshot."""
+        wanted = snapshot_wire.RequestPartitionSnapshot(
+            partition=0,
+            current_leader_epoch=ask.leader_epoch,
+            snapshot_id=snapshot_wire.SnapshotId(
+                end_offset=ask.snapshot.offset, epoch=ask.snapshot.epoch
+            ),
+            position=ask.position,
+            replica_directory_id=self._replica.directory_id,
+        )
+        topic = snapshot_wire.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(wanted,))
+        request = snapshot_wire.FetchSnapshotRequest(
+            cluster_id=self._cluster_id,
+            replica_id=self._replica.id,
+            max_bytes=READ_BYTES_MAX,
+            topics=(topic,),
+        )
+        pending = self._sender.send(request, SNAPSHOT_VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
+        pending.then(lambda response: answer(self._snapshot_event(response)))
+
+    def _snapshot_event(self, response: snapshot_wire.FetchSnapshotResponse | ApiError) -> Event:
+        if isinstance(response, ApiError):
+            return self._failed()
+        if response.error_code:
+            return self._refused(response.error_code)
+        if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+            return self._malformed("a FetchSnapshot response is not about one snapshot")
+        partition = response.topics[0].partitions[0]
+        try:
+            error = Error(partition.error_code)
+        except ValueError as problem:
+            return self._malformed(f"a FetchSnapshot response cannot be used: {problem}")
+        return SnapshotAnswered(
+            error=error,
+            leader_id=partition.current_leader.leader_id,
+            leader_epoch=partition.current_leader.leader_epoch,
+            now_ms=self._clock.monotonic_ms(),
+            snapshot=OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
+            size=partition.size,
+            position=partition.position,
+            data=records_view(partition.unaligned_records),
+        )
+
+    # -- failures ------------------------------------------------------------------------------
+
+    def _failed(self) -> AskFailed:
+        return AskFailed(now_ms=self._clock.monotonic_ms())
+
+    def _malformed(self, problem: str) -> AskFailed:
+        log.warning("%s", problem)
+        return self._failed()
+
+    def _refused(self, code: int) -> AskFailed:
+        error = Error(code) if code in set(Error) else Error.UNKNOWN_SERVER_ERROR
+        if error is not self._complained:
+            # Once for each kind in a row: it will be asked again within a second.
+            self._complained = error
+            log.error("the controller refuses our fetch of the metadata log: %s", error.name)
+        return self._failed()

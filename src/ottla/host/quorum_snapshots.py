@@ -1,0 +1,146 @@
+"""When to take a snapshot of the metadata, and when the log before one may go.
+
+The image is a persistent value, so a thread turns it into records while the loop goes on. Brokers
+and controllers each take their own.
+
+Source: SnapshotGenerator, KafkaMetadataLog.maybeClean; KIP-630.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.base.ports import Clock, Workers
+from ottla.base.timers import Timer, Timers
+from ottla.host.quorum_driver import QuorumDriver
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import encode_record
+from ottla.raft.events import CleanUp, SnapshotStored
+from ottla.raft.snapshots import StoredSnapshot, encode_snapshot, plan_cleaning
+from ottla.raft.values import OffsetAndEpoch
+
+log = logging.getLogger(__name__)
+
+CHECK_MS = 1_000
+"""How often a snapshot's age is looked at; the bytes are looked at with each commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotLimits:
+    """What bounds the log, by Kafka's names.
+
+    Fields: `bytes_between`: metadata.log.max.record.bytes.between.snapshots.
+            `interval_ms`: metadata.log.max.snapshot.interval.ms, 0 = never for its age.
+            `retention_bytes`, `retention_ms`: metadata.max.retention.*, -1 = no limit.
+    """
+
+    bytes_between: int = 20 * 1024 * 1024
+    interval_ms: int = 3_600_000
+    retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = 7 * 24 * 3_600_000
+
+
+class Snapshotter:
+    """Takes snapshots of what `image` returns: the committed state of `driver`'s member."""
+
+    def __init__(
+        self,
+        driver: QuorumDriver,
+        image: Callable[[], ClusterImage],
+        *,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+        limits: SnapshotLimits,
+    ) -> None:
+        self._driver = driver
+        self._image = image
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._limits = limits
+        self._bytes = 0
+        self._last_ms = 0
+        self._wall_ms = 0
+        self._busy = False
+        self._timer: Timer | None = None
+        self._running = False
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._running = True
+        self._last_ms = self._clock.monotonic_ms()
+        self._arm()
+
+    def stop(self) -> None:
+        """Begin no further snapshot."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def committed(self, size_bytes: int, wall_ms: int) -> None:
+        """Count records that were just committed; `wall_ms`: when the last was appended."""
+        self._bytes += size_bytes
+        self._wall_ms = max(self._wall_ms, wall_ms)
+        if self._bytes >= self._limits.bytes_between:
+            self.take()
+
+    def _arm(self) -> None:
+        if self._limits.interval_ms > 0:
+            self._timer = self._timers.at(self._clock.monotonic_ms() + CHECK_MS, self._check)
+
+    def _check(self) -> None:
+        if not self._running:
+            return
+        if self._clock.monotonic_ms() - self._last_ms >= self._limits.interval_ms:
+            self.take()
+        self._arm()
+
+    def take(self) -> None:
+        """Begin a snapshot of the committed state, unless it has one or one is under way."""
+        image = self._image()
+        offset, epoch = image.position
+        snapshot = OffsetAndEpoch(offset + 1, epoch)
+        latest = self._driver.node.log.latest_snapshot
+        known = latest is not None and snapshot.rank <= latest.rank
+        if self._busy or not self._running or offset < 0 or known:
+            return
+        self._busy = True
+        self._bytes = 0
+        self._last_ms = self._clock.monotonic_ms()
+        storage, now_ms, last_ms = self._driver.storage, self._clock.now_ms(), self._wall_ms
+
+        def write() -> StoredSnapshot:
+            values = (encode_record(record) for record in image.to_records())
+            chunks = encode_snapshot(
+                values, epoch=epoch, timestamp=now_ms, last_contained_ms=last_ms
+            )
+            return storage.create_snapshot(snapshot, chunks)
+
+        self._workers.submit(write, self._written)
+
+    def _written(self, outcome: StoredSnapshot | BaseException) -> None:
+        self._busy = False
+        if isinstance(outcome, BaseException):
+            # The log is whole without it; the next limit passed tries again.
+            log.error("no snapshot of the metadata could be written", exc_info=outcome)
+            return
+        if not self._running or not self._driver.alive:
+            return
+        log.info("took a metadata snapshot up to offset %d, epoch %d", *outcome.id)
+        self._driver.storage.snapshot_created(outcome)
+        self._driver.step(SnapshotStored(snapshot=outcome.id))
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        storage = self._driver.storage
+        keep_from = plan_cleaning(
+            storage.snapshots,
+            log_bytes=storage.log.size_bytes,
+            retention_bytes=self._limits.retention_bytes,
+            retention_ms=self._limits.retention_ms,
+            now_ms=self._clock.now_ms(),
+        )
+        if keep_from is not None:
+            log.info("dropping the metadata log before offset %d, epoch %d", *keep_from)
+            self._driver.step(CleanUp(snapshot=keep_from))

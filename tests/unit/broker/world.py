@@ -1,6 +1,6 @@
 """A broker's surroundings for tests: clock, dice, workers, a controller that answers by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
@@ -9,10 +9,12 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Message
+from ottla.metadata.node_config import NodeConfig
 
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
+LOG_DIR = "/logs"
 
 
 @dataclass(slots=True)
@@ -83,3 +85,18 @@ class FakeForwarder:
         request, pending = self.calls.pop(0)
         pending.complete(response)
         return request
+
+
+def node_config(properties: Mapping[str, str] | None = None) -> NodeConfig:
+    """Return the configuration of broker 1, with Kafka's defaults but for `properties`."""
+    return NodeConfig.parse(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+            "log.dirs": LOG_DIR,
+            **(properties or {}),
+        }
+    )

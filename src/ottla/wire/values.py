@@ -44,7 +44,7 @@ def build(cls: type[T], columns: dict[str, Column]) -> tuple[type[T], type]:
     }
     slots = tuple(columns)
     namespace |= _SHARED
-    namespace["__slots__"] = namespace["__match_args__"] = slots
+    namespace["__slots__"] = slots
     made = cast(type[T], type(cls.__name__, (), namespace))
     shell = _SHELLS[made] = type(f"{cls.__name__}Shell", (), {"__slots__": slots})
     return made, shell

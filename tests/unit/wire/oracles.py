@@ -27,8 +27,11 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def kio_class(name: str, version: int) -> type | None:
     """Return kio's class for a message of ours ("FetchRequest"), None where it has none."""
-    kind = "request" if name.endswith("Request") else "response"
-    api = snake_case(name.removesuffix("Request").removesuffix("Response"))
+    api, kind = name, "data"
+    for suffix in ("Request", "Response"):
+        if name.endswith(suffix):
+            api, kind = name.removesuffix(suffix), suffix.lower()
+    api = snake_case(api)
     path = f"kio.schema.{api}.v{version}.{kind}"
     if (
         util.find_spec(f"kio.schema.{api}") is None

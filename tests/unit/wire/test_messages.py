@@ -16,6 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.wire.codec import decode, encode
+from ottla.wire.messages import (
+    consumer_protocol,
+    control_records,
+    default_principal_data,
+)
 from ottla.wire.registry import APIS, NAMES, REQUESTS, RESPONSES
 from ottla.wire.schema import versions_of
 
@@ -69,6 +74,19 @@ KAFKA_PYTHON_LACKS: dict[int, str] = (
 """Keys that kafka-python does not have; of the others it has every version."""
 
 
+DATA = [
+    consumer_protocol.ConsumerProtocolSubscription,
+    consumer_protocol.ConsumerProtocolAssignment,
+    control_records.LeaderChangeMessage,
+    control_records.SnapshotHeaderRecord,
+    control_records.SnapshotFooterRecord,
+    control_records.KRaftVersionRecord,
+    control_records.VotersRecord,
+    default_principal_data.DefaultPrincipalData,
+]
+"""What travels inside records and other messages; kio has all of it."""
+
+
 def name_of(value: object) -> str | None:
     """Name test cases after the class."""
     return value.__name__ if isinstance(value, type) else None
@@ -119,6 +137,20 @@ def test_messages_are_what_the_oracles_write(cls: type) -> None:
                 assert oracles.kio_encode(message, version) == encoded
             if kafka_python_knows(cls, version):
                 assert oracles.kafka_python_encode(message, version) == encoded
+
+    check()
+
+
+@pytest.mark.parametrize("cls", DATA, ids=name_of)
+def test_data_is_what_kio_writes(cls: type) -> None:
+    @many
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        for version in versions_of(cls):
+            message = data.draw(messages(cls, version))
+            encoded = encode(message, version)
+            assert decode(cls, encoded, version) == message
+            assert oracles.kio_encode(message, version) == encoded
 
     check()
 

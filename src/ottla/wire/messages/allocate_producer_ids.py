@@ -14,4 +14,5 @@ class AllocateProducerIdsResponse:
     throttle_time_ms: int = field(INT32, default=0)
     error_code: int = field(INT16)
     producer_id_start: int = field(INT64)
+    """The first of a block of `producer_id_len` ids."""
     producer_id_len: int = field(INT32)

@@ -7,6 +7,7 @@ from ottla.wire.schema import BOOL, FLOAT64, INT16, INT32, STRING, array, field,
 class EntityData:
     entity_type: str = field(STRING)
     entity_name: str | None = field(STRING, nullable="0+")
+    """None = the default entity."""
 
 
 @struct_of

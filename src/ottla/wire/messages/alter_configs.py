@@ -12,6 +12,7 @@ class AlterableConfig:
 @struct_of
 class AlterConfigsResource:
     resource_type: int = field(INT8)
+    """2 = topic, 4 = broker, 8 = broker logger."""
     resource_name: str = field(STRING)
     configs: tuple[AlterableConfig, ...] = field(array(AlterableConfig))
 

@@ -9,6 +9,7 @@ from ottla.wire.schema import BOOL, INT16, INT32, STRING, array, field, message,
 class ReassignablePartition:
     partition_index: int = field(INT32)
     replicas: tuple[int, ...] | None = field(array(INT32), nullable="0+", default=None)
+    """None = cancel the reassignment under way."""
 
 
 @struct_of

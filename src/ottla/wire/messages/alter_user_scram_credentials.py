@@ -7,12 +7,14 @@ from ottla.wire.schema import BYTES, INT8, INT16, INT32, STRING, array, field, m
 class ScramCredentialDeletion:
     name: str = field(STRING)
     mechanism: int = field(INT8)
+    """1 = SCRAM-SHA-256, 2 = SCRAM-SHA-512."""
 
 
 @struct_of
 class ScramCredentialUpsertion:
     name: str = field(STRING)
     mechanism: int = field(INT8)
+    """1 = SCRAM-SHA-256, 2 = SCRAM-SHA-512."""
     iterations: int = field(INT32)
     salt: bytes = field(BYTES)
     salted_password: bytes = field(BYTES)

@@ -10,6 +10,7 @@ class BrokerHeartbeatRequest:
     broker_epoch: int = field(INT64, default=-1)
     current_metadata_offset: int = field(INT64)
     want_fence: bool = field(BOOL)
+    """The broker would rather stay fenced for now."""
     want_shut_down: bool = field(BOOL)
     offline_log_dirs: tuple[Uuid, ...] = field(array(UUID), versions="1+", tag=0, default=())
     cordoned_log_dirs: tuple[Uuid, ...] | None = field(

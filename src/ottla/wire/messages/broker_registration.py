@@ -44,6 +44,7 @@ class BrokerRegistrationRequest:
     is_migrating_zk_broker: bool = field(BOOL, versions="1+", default=False)
     log_dirs: tuple[Uuid, ...] = field(array(UUID), versions="2+", default=(), ignorable=True)
     previous_broker_epoch: int = field(INT64, versions="3+", default=-1, ignorable=True)
+    """Said after a clean shutdown: lets the broker stay in its ELRs (KIP-966)."""
 
 
 @message(key=62, versions="0-4", flexible="0+")

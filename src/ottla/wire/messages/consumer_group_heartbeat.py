@@ -17,6 +17,7 @@ class ConsumerGroupHeartbeatRequest:
     group_id: str = field(STRING)
     member_id: str = field(STRING)
     member_epoch: int = field(INT32)
+    """0 = join; -1 = leave; -2 = leave for a while, as a static member; else the known epoch."""
     instance_id: str | None = field(STRING, nullable="0+", default=None)
     rack_id: str | None = field(STRING, nullable="0+", default=None)
     rebalance_timeout_ms: int = field(INT32, default=-1)
@@ -28,6 +29,7 @@ class ConsumerGroupHeartbeatRequest:
     topic_partitions: tuple[TopicPartitions, ...] | None = field(
         array(TopicPartitions), nullable="0+", default=None
     )
+    """The partitions owned; None = as said before."""
 
 
 @struct_of

@@ -12,9 +12,11 @@ class CreatePartitionsAssignment:
 class CreatePartitionsTopic:
     name: str = field(STRING)
     count: int = field(INT32)
+    """The partitions in all, old ones included."""
     assignments: tuple[CreatePartitionsAssignment, ...] | None = field(
         array(CreatePartitionsAssignment), nullable="0+"
     )
+    """For the new partitions only; None = let the controller place them."""
 
 
 @message(key=37, versions="0-3", flexible="2+")

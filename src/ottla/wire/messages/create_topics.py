@@ -31,7 +31,9 @@ class CreatableTopicConfig:
 class CreatableTopic:
     name: str = field(STRING)
     num_partitions: int = field(INT32)
+    """-1 = as many as the broker is configured for, or as `assignments` says."""
     replication_factor: int = field(INT16)
+    """-1 = as the broker is configured, or as `assignments` says."""
     assignments: tuple[CreatableReplicaAssignment, ...] = field(array(CreatableReplicaAssignment))
     configs: tuple[CreatableTopicConfig, ...] = field(array(CreatableTopicConfig))
 

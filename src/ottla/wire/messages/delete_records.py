@@ -7,6 +7,7 @@ from ottla.wire.schema import INT16, INT32, INT64, STRING, array, field, message
 class DeleteRecordsPartition:
     partition_index: int = field(INT32)
     offset: int = field(INT64)
+    """Delete up to this, exclusive; -1 = up to the high watermark."""
 
 
 @struct_of

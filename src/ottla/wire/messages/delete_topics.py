@@ -7,6 +7,7 @@ from ottla.wire.schema import INT16, INT32, STRING, UUID, array, field, message,
 @struct_of
 class DeleteTopicState:
     name: str | None = field(STRING, nullable="0+", default=None)
+    """None = named by its id."""
     topic_id: Uuid = field(UUID)
 
 

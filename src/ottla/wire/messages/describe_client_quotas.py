@@ -18,6 +18,7 @@ from ottla.wire.schema import (
 class ComponentData:
     entity_type: str = field(STRING)
     match_type: int = field(INT8)
+    """0 = exactly this name, 1 = the default entity, 2 = any name."""
     match: str | None = field(STRING, nullable="0+")
 
 

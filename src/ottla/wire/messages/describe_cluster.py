@@ -7,6 +7,7 @@ from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, me
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = field(BOOL)
     endpoint_type: int = field(INT8, versions="1+", default=1)
+    """1 = brokers, 2 = controllers."""
     include_fenced_brokers: bool = field(BOOL, versions="2+", default=False)
 
 
@@ -29,3 +30,4 @@ class DescribeClusterResponse:
     controller_id: int = field(INT32, default=-1)
     brokers: tuple[DescribeClusterBroker, ...] = field(array(DescribeClusterBroker))
     cluster_authorized_operations: int = field(INT32, default=-2_147_483_648)
+    """One bit for each AclOperation; the lowest number = not asked for."""

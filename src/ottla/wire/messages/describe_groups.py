@@ -31,6 +31,7 @@ class DescribedGroup:
     protocol_data: str = field(STRING)
     members: tuple[DescribedGroupMember, ...] = field(array(DescribedGroupMember))
     authorized_operations: int = field(INT32, versions="3+", default=-2_147_483_648)
+    """One bit for each AclOperation; the lowest number = not asked for."""
 
 
 @message(key=15, versions="0-6", flexible="5+")

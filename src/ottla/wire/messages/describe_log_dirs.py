@@ -14,6 +14,7 @@ class DescribeLogDirsRequest:
     topics: tuple[DescribableLogDirTopic, ...] | None = field(
         array(DescribableLogDirTopic), nullable="0+"
     )
+    """None = all topics."""
 
 
 @struct_of
@@ -22,6 +23,7 @@ class DescribeLogDirsPartition:
     partition_size: int = field(INT64)
     offset_lag: int = field(INT64)
     is_future_key: bool = field(BOOL)
+    """The copy that is being moved here from another log directory."""
 
 
 @struct_of

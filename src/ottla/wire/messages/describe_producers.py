@@ -22,6 +22,7 @@ class ProducerState:
     last_timestamp: int = field(INT64, default=-1)
     coordinator_epoch: int = field(INT32)
     current_txn_start_offset: int = field(INT64, default=-1)
+    """-1 = no transaction open."""
 
 
 @struct_of

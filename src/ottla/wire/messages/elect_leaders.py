@@ -12,9 +12,11 @@ class TopicPartitions:
 @message(key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
     election_type: int = field(INT8, versions="1+", default=0)
+    """0 = preferred replica; 1 = unclean: any live one, only where there is no leader."""
     topic_partitions: tuple[TopicPartitions, ...] | None = field(
         array(TopicPartitions), nullable="0+"
     )
+    """None = every partition of the cluster."""
     timeout_ms: int = field(INT32, default=60_000)
 
 

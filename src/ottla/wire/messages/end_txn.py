@@ -9,6 +9,7 @@ class EndTxnRequest:
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)
     committed: bool = field(BOOL)
+    """True = commit, False = abort."""
 
 
 @message(key=26, versions="0-5", flexible="3+")

@@ -31,6 +31,7 @@ class FetchPartition:
     current_leader_epoch: int = field(INT32, versions="9+", default=-1, ignorable=True)
     fetch_offset: int = field(INT64)
     last_fetched_epoch: int = field(INT32, versions="12+", default=-1)
+    """Of a follower: lets the leader see where their logs diverge (KIP-595)."""
     log_start_offset: int = field(INT64, versions="5+", default=-1, ignorable=True)
     partition_max_bytes: int = field(INT32)
     replica_directory_id: Uuid = field(UUID, versions="17+", tag=0, default=NO_UUID, ignorable=True)
@@ -59,13 +60,16 @@ class FetchRequest:
         STRING, versions="12+", nullable="12+", tag=0, default=None, ignorable=True
     )
     replica_id: int = field(INT32, versions="0-14", default=-1)
+    """The fetching broker, -1 = a consumer. From version 15 in `replica_state`."""
     replica_state: ReplicaState = field(ReplicaState, versions="15+", tag=1, default=ReplicaState())
     max_wait_ms: int = field(INT32)
     min_bytes: int = field(INT32)
     max_bytes: int = field(INT32, versions="3+", default=2_147_483_647, ignorable=True)
     isolation_level: int = field(INT8, versions="4+", default=0, ignorable=True)
+    """0 = read uncommitted; 1 = read committed: up to the last stable offset."""
     session_id: int = field(INT32, versions="7+", default=0, ignorable=True)
     session_epoch: int = field(INT32, versions="7+", default=-1, ignorable=True)
+    """-1 = no session; 0 = open one; else the next of an open session (KIP-227)."""
     topics: tuple[FetchTopic, ...] = field(array(FetchTopic))
     forgotten_topics_data: tuple[ForgottenTopic, ...] = field(
         array(ForgottenTopic), versions="7+", default=()
@@ -107,10 +111,12 @@ class PartitionData:
     diverging_epoch: EpochEndOffset = field(
         EpochEndOffset, versions="12+", tag=0, default=EpochEndOffset()
     )
+    """Said to a follower that must truncate: where its last fetched epoch ends here."""
     current_leader: LeaderIdAndEpoch = field(
         LeaderIdAndEpoch, versions="12+", tag=1, default=LeaderIdAndEpoch()
     )
     snapshot_id: SnapshotId = field(SnapshotId, versions="12+", tag=2, default=SnapshotId())
+    """Said to a follower whose offset is gone: fetch this snapshot first (KIP-630)."""
     aborted_transactions: tuple[AbortedTransaction, ...] | None = field(
         array(AbortedTransaction), versions="4+", nullable="4+", default=None, ignorable=True
     )

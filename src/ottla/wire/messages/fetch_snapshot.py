@@ -63,6 +63,7 @@ class ResponsePartitionSnapshot:
     size: int = field(INT64)
     position: int = field(INT64)
     unaligned_records: Records = field(RECORDS)
+    """A piece of the file, cut anywhere: not whole batches."""
 
 
 @struct_of

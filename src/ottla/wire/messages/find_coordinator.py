@@ -9,6 +9,7 @@ from ottla.wire.schema import INT8, INT16, INT32, STRING, array, field, message,
 class FindCoordinatorRequest:
     key: str = field(STRING, versions="0-3", default="")
     key_type: int = field(INT8, versions="1+", default=0)
+    """0 = group, 1 = transaction, 2 = share partition."""
     coordinator_keys: tuple[str, ...] = field(array(STRING), versions="4+", default=())
 
 

@@ -7,12 +7,14 @@ from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, me
 class AlterableConfig:
     name: str = field(STRING)
     config_operation: int = field(INT8)
+    """0 = set, 1 = delete, 2 = append to a list, 3 = subtract from a list."""
     value: str | None = field(STRING, nullable="0+")
 
 
 @struct_of
 class AlterConfigsResource:
     resource_type: int = field(INT8)
+    """2 = topic, 4 = broker, 8 = broker logger, 16 = client metrics, 32 = group."""
     resource_name: str = field(STRING)
     configs: tuple[AlterableConfig, ...] = field(array(AlterableConfig))
 

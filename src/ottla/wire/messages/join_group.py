@@ -15,6 +15,7 @@ class JoinGroupRequest:
     session_timeout_ms: int = field(INT32)
     rebalance_timeout_ms: int = field(INT32, versions="1+", default=-1, ignorable=True)
     member_id: str = field(STRING)
+    """Empty on a first join: the coordinator names the member."""
     group_instance_id: str | None = field(STRING, versions="5+", nullable="5+", default=None)
     protocol_type: str = field(STRING)
     protocols: tuple[JoinGroupRequestProtocol, ...] = field(array(JoinGroupRequestProtocol))
@@ -41,5 +42,6 @@ class JoinGroupResponse:
     protocol_name: str | None = field(STRING, nullable="7+")
     leader: str = field(STRING)
     skip_assignment: bool = field(BOOL, versions="9+", default=False)
+    """The leader of a static group that restarted need not assign again (KIP-814)."""
     member_id: str = field(STRING)
     members: tuple[JoinGroupResponseMember, ...] = field(array(JoinGroupResponseMember))

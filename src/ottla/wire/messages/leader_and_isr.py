@@ -34,6 +34,7 @@ class LeaderAndIsrPartitionState:
     )
     is_new: bool = field(BOOL, versions="1+", default=False, ignorable=True)
     leader_recovery_state: int = field(INT8, versions="6+", default=0)
+    """1 = recovering from an unclean election, 0 = recovered."""
 
 
 @struct_of
@@ -59,6 +60,7 @@ class LeaderAndIsrRequest:
     controller_epoch: int = field(INT32)
     broker_epoch: int = field(INT64, versions="2+", default=-1, ignorable=True)
     type: int = field(INT8, versions="5+", default=0)
+    """0 = unknown; 1 = some of its partitions; 2 = all: what is not named is stray."""
     ungrouped_partition_states: tuple[LeaderAndIsrPartitionState, ...] = field(
         array(LeaderAndIsrPartitionState), versions="0-1", default=()
     )

@@ -10,6 +10,10 @@ class ListOffsetsPartition:
     partition_index: int = field(INT32)
     current_leader_epoch: int = field(INT32, versions="4+", default=-1, ignorable=True)
     timestamp: int = field(INT64)
+    """Milliseconds, or -1 = latest, -2 = earliest, -3 = of the greatest timestamp (KIP-734),
+    -4 = earliest local (KIP-405), -5 = latest tiered (KIP-1005), -6 = earliest not yet tiered
+    (KIP-1023).
+    """
     max_num_offsets: int = field(INT32, versions="0", default=1)
 
 

@@ -17,6 +17,7 @@ class ListPartitionReassignmentsRequest:
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = field(
         array(ListPartitionReassignmentsTopics), nullable="0+", default=None
     )
+    """None = every partition being reassigned."""
 
 
 @struct_of

@@ -8,6 +8,7 @@ class ListTransactionsRequest:
     state_filters: tuple[str, ...] = field(array(STRING))
     producer_id_filters: tuple[int, ...] = field(array(INT64))
     duration_filter: int = field(INT64, versions="1+", default=-1)
+    """Milliseconds: only transactions open for longer; -1 = any."""
     transactional_id_pattern: str | None = field(STRING, versions="2+", nullable="2+", default=None)
 
 

@@ -15,6 +15,7 @@ class MetadataRequest:
     topics: tuple[MetadataRequestTopic, ...] | None = field(
         array(MetadataRequestTopic), nullable="1+"
     )
+    """None = all topics; empty = all in version 0, none in later ones."""
     allow_auto_topic_creation: bool = field(BOOL, versions="4+", default=True)
     include_cluster_authorized_operations: bool = field(BOOL, versions="8-10", default=False)
     include_topic_authorized_operations: bool = field(BOOL, versions="8+", default=False)
@@ -49,6 +50,7 @@ class MetadataResponseTopic:
     is_internal: bool = field(BOOL, versions="1+", default=False, ignorable=True)
     partitions: tuple[MetadataResponsePartition, ...] = field(array(MetadataResponsePartition))
     topic_authorized_operations: int = field(INT32, versions="8+", default=-2_147_483_648)
+    """One bit for each AclOperation; the lowest number = not asked for."""
 
 
 @message(key=3, versions="0-13", flexible="9+")
@@ -61,4 +63,5 @@ class MetadataResponse:
     controller_id: int = field(INT32, versions="1+", default=-1, ignorable=True)
     topics: tuple[MetadataResponseTopic, ...] = field(array(MetadataResponseTopic))
     cluster_authorized_operations: int = field(INT32, versions="8-10", default=-2_147_483_648)
+    """One bit for each AclOperation; the lowest number = not asked for."""
     error_code: int = field(INT16, versions="13+", default=0, ignorable=True)

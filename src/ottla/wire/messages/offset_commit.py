@@ -29,6 +29,7 @@ class OffsetCommitRequest:
     member_id: str = field(STRING, versions="1+", default="", ignorable=True)
     group_instance_id: str | None = field(STRING, versions="7+", nullable="7+", default=None)
     retention_time_ms: int = field(INT64, versions="2-4", default=-1, ignorable=True)
+    """-1 = as the broker is configured."""
     topics: tuple[OffsetCommitRequestTopic, ...] = field(array(OffsetCommitRequestTopic))
 
 

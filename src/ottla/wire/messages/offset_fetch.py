@@ -38,6 +38,7 @@ class OffsetFetchRequestGroup:
     topics: tuple[OffsetFetchRequestTopics, ...] | None = field(
         array(OffsetFetchRequestTopics), nullable="0+"
     )
+    """None = every topic the group has committed offsets of."""
 
 
 @message(key=9, versions="0-10", flexible="6+")
@@ -46,6 +47,7 @@ class OffsetFetchRequest:
     topics: tuple[OffsetFetchRequestTopic, ...] | None = field(
         array(OffsetFetchRequestTopic), versions="0-7", nullable="2-7", default=None
     )
+    """None = every topic the group has committed offsets of."""
     groups: tuple[OffsetFetchRequestGroup, ...] = field(
         array(OffsetFetchRequestGroup), versions="8+", default=()
     )

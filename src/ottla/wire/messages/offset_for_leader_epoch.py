@@ -28,6 +28,7 @@ class EpochEndOffset:
     partition: int = field(INT32)
     leader_epoch: int = field(INT32, versions="1+", default=-1, ignorable=True)
     end_offset: int = field(INT64, default=-1)
+    """Where that epoch ends, exclusive; -1 = unknown."""
 
 
 @struct_of

@@ -34,7 +34,9 @@ class TopicProduceData:
 @message(key=0, versions="0-13", flexible="9+")
 class ProduceRequest:
     transactional_id: str | None = field(STRING, versions="3+", nullable="3+", default=None)
+    """None = not in a transaction."""
     acks: int = field(INT16)
+    """0 = no answer at all; 1 = the leader has it; -1 = all in-sync replicas have it."""
     timeout_ms: int = field(INT32)
     topic_data: tuple[TopicProduceData, ...] = field(array(TopicProduceData))
 
@@ -57,6 +59,7 @@ class PartitionProduceResponse:
     error_code: int = field(INT16)
     base_offset: int = field(INT64)
     log_append_time_ms: int = field(INT64, versions="2+", default=-1, ignorable=True)
+    """-1 unless the topic stamps records with the time of the append."""
     log_start_offset: int = field(INT64, versions="5+", default=-1, ignorable=True)
     record_errors: tuple[BatchIndexAndErrorMessage, ...] = field(
         array(BatchIndexAndErrorMessage), versions="8+", default=(), ignorable=True

@@ -20,6 +20,7 @@ class StopReplicaPartitionState:
     partition_index: int = field(INT32)
     leader_epoch: int = field(INT32, default=-1)
     delete_partition: bool = field(BOOL)
+    """Also delete the data, not only stop serving."""
 
 
 @struct_of

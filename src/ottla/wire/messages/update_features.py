@@ -7,8 +7,10 @@ from ottla.wire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, me
 class FeatureUpdateKey:
     feature: str = field(STRING)
     max_version_level: int = field(INT16)
+    """The new level; 0 = remove the feature."""
     allow_downgrade: bool = field(BOOL, versions="0", default=False)
     upgrade_type: int = field(INT8, versions="1+", default=1)
+    """1 = upgrade only, 2 = safe downgrade too, 3 = unsafe downgrade too."""
 
 
 @message(key=57, versions="0-2", flexible="0+")

@@ -26,6 +26,7 @@ class RequestPartitionData:
     last_offset_epoch: int = field(INT32)
     last_offset: int = field(INT64)
     pre_vote: bool = field(BOOL, versions="2+", default=False)
+    """Ask whether an election could be won, without starting one (KIP-996)."""
 
 
 @struct_of

@@ -25,6 +25,7 @@ class WritableTxnMarker:
     producer_id: int = field(INT64)
     producer_epoch: int = field(INT16)
     transaction_result: bool = field(BOOL)
+    """True = commit, False = abort."""
     topics: tuple[WritableTxnMarkerTopic, ...] = field(array(WritableTxnMarkerTopic))
     coordinator_epoch: int = field(INT32)
     transaction_version: int = field(INT8, versions="2+", default=0, ignorable=True)

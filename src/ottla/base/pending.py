@@ -4,7 +4,7 @@ Completed at most once; listeners run in the order of their registration, at onc
 value is already there. No thread, no task: whoever completes it runs the listeners.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -60,3 +60,21 @@ def completed(value: T) -> Pending[T]:
     pending: Pending[T] = Pending()
     pending.complete(value)
     return pending
+
+
+def gather(promises: Sequence[Pending[T]]) -> Pending[list[T]]:
+    """Return the promise of all values, in the order of `promises`."""
+    gathered: Pending[list[T]] = Pending()
+    missing = len(promises)
+
+    def arrived(_: T) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            gathered.complete([promise.value for promise in promises])
+
+    if not promises:
+        gathered.complete([])
+    for promise in promises:
+        promise.then(arrived)
+    return gathered

@@ -20,6 +20,7 @@ NO_CONTROLLER = -1
 
 TOPIC_OPERATIONS = (3, 4, 5, 6, 7, 8, 10, 11)
 CLUSTER_OPERATIONS = (5, 7, 8, 9, 10, 11, 12)
+GROUP_OPERATIONS = (3, 6, 8, 10, 11)
 """Bit numbers: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
 describe configs 10, alter configs 11, idempotent write 12 (AclOperation.java, AclEntry)."""
 

@@ -6,6 +6,7 @@ half-changed group. So answers to parked requests are posted, and delivered by a
 due at once, when the call that posted them has ended.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -23,15 +24,23 @@ class Outbox:
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
-        self._letters: list[Callable[[], bool]] = []
+        self._letters: deque[Callable[[], bool]] = deque()
+        self._is_armed = False
 
     def post(self, pending: Pending[T], answer: T) -> None:
         """Keep the promise soon, in this or the next turn of the loop."""
-        if not self._letters:
-            self._timers.at(self._clock.monotonic_ms(), self._deliver)
         self._letters.append(partial(pending.complete, answer))
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._letters and not self._is_armed:
+            self._is_armed = True
+            self._timers.at(self._clock.monotonic_ms(), self._deliver)
 
     def _deliver(self) -> None:
-        letters, self._letters = self._letters, []
-        for deliver in letters:
-            deliver()
+        self._is_armed = False
+        try:
+            for _ in range(len(self._letters)):
+                self._letters.popleft()()
+        finally:
+            self._arm()  # Whoever fails over its answer must not keep the others from theirs.

@@ -1,6 +1,6 @@
 """A promise is kept once, and every listener hears of it exactly once, in order."""
 
-from ottla.base.pending import Pending, completed
+from ottla.base.pending import Pending, completed, gather
 
 
 def test_listeners_hear_in_order_once() -> None:
@@ -35,3 +35,15 @@ def test_map_converts_now_or_later() -> None:
     later.complete(4)
     assert doubled.value == 8
     assert completed(5).map(str).value == "5"
+
+
+def test_gather_waits_for_all_and_keeps_their_order() -> None:
+    first: Pending[str] = Pending()
+    last: Pending[str] = Pending()
+    gathered = gather([first, completed("b"), last])
+    last.complete("c")
+    assert not gathered.done
+    first.complete("a")
+    assert gathered.value == ["a", "b", "c"]
+    nothing: list[Pending[int]] = []
+    assert gather(nothing).value == []

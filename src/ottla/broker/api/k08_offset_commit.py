@@ -1,0 +1,108 @@
+"""OffsetCommit (key 8): remember how far a group has read.
+
+Behaviour: partitions that do not exist get UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID where
+           the topic is named by id; the others go to the group's coordinator, and one error of
+           the group is every one's. A commit without member and generation makes, or belongs
+           to, a group without members.
+Versions:  v2 to v4 carry a retention of the client's own; v6 leader epochs (KIP-320); v7 group
+           instance ids (KIP-345); v8 flexible; v9 GROUP_ID_NOT_FOUND; v10 topic ids.
+Not done:  member epochs of the consumer protocol (KIP-848).
+"""
+
+from collections.abc import Sequence
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.coordinator.offsets import commit
+from ottla.coordinator.values import Commit, OffsetToCommit
+from ottla.metadata.topics import TopicImage
+from ottla.wire.messages import offset_commit as wire
+
+API = Api(key=8, versions=range(2, 11), acl="group:read")
+
+NO_RETENTION = -1
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+FIRST_VERSION_WITH_MISSING_GROUP = 9
+
+
+def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Answer:
+    """Answer when the offsets are stored."""
+    topics = [_find(ctx, topic) for topic in request.topics]
+    asked: list[OffsetToCommit] = []
+    errors: list[list[Error]] = []
+    for topic, found in zip(request.topics, topics, strict=True):
+        errors.append([_check(ctx, found, each.partition_index) for each in topic.partitions])
+        if found is not None:
+            asked += [
+                OffsetToCommit(
+                    found.name,
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata,
+                )
+                for each, error in zip(topic.partitions, errors[-1], strict=True)
+                if not error
+            ]
+    if not asked:
+        return _answer(request, errors, [])
+    return _commit(ctx, request, asked).map(lambda stored: _answer(request, errors, stored))
+
+
+def _find(ctx: Context, topic: wire.OffsetCommitRequestTopic) -> TopicImage | None:
+    topics = ctx.broker.image.topics
+    if ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return topics.by_id(topic.topic_id)
+    return topics.by_name(topic.name)
+
+
+def _check(ctx: Context, topic: TopicImage | None, partition: int) -> Error:
+    if topic is None and ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return Error.UNKNOWN_TOPIC_ID
+    if topic is None or partition not in topic.partitions:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE
+
+
+def _commit(
+    ctx: Context, request: wire.OffsetCommitRequest, offsets: Sequence[OffsetToCommit]
+) -> Pending[list[Error]]:
+    try:
+        shard = ctx.broker.groups.shard_of(request.group_id, may_be_empty=True)
+    except ApiError as refusal:
+        return completed([refusal.error] * len(offsets))
+    retention_ms = request.retention_time_ms
+    return commit(
+        shard,
+        Commit(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id_or_member_epoch,
+            offsets=tuple(offsets),
+            retention_ms=None if retention_ms == NO_RETENTION else retention_ms,
+            says_missing_group=ctx.version >= FIRST_VERSION_WITH_MISSING_GROUP,
+        ),
+    )
+
+
+def _answer(
+    request: wire.OffsetCommitRequest, errors: list[list[Error]], stored: Sequence[Error]
+) -> wire.OffsetCommitResponse:
+    outcomes = iter(stored)
+    return wire.OffsetCommitResponse(
+        topics=tuple(
+            wire.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    wire.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error or next(outcomes)
+                    )
+                    for each, error in zip(topic.partitions, refused, strict=True)
+                ),
+            )
+            for topic, refused in zip(request.topics, errors, strict=True)
+        )
+    )

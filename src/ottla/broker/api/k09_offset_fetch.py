@@ -1,0 +1,173 @@
+"""OffsetFetch (key 9): how far groups have read.
+
+Behaviour: named partitions, or with null topics all that have an offset; -1 where there is
+           none, be it that the group, the topic or the commit is missing. The answer waits for
+           commits that are being replicated. With require_stable a partition with offsets in an
+           open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447).
+Versions:  v1 has no error of the group's own, so every partition says it; v2 null topics; v5
+           leader epochs; v6 flexible; v7 require_stable; v8 several groups (KIP-709); v9 member
+           epochs; v10 topic ids.
+Not done:  v0 (ZooKeeper); member epochs of the consumer protocol (KIP-848) are not looked at.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending, completed, gather
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.coordinator.offsets import fetch
+from ottla.coordinator.values import FetchedOffset, PartitionKey
+from ottla.metadata.image import ClusterImage
+from ottla.wire.messages import offset_fetch as wire
+
+API = Api(key=9, versions=range(1, 11), acl="group:describe")
+
+FIRST_VERSION_WITH_GROUP_ERROR = 2
+FIRST_VERSION_WITH_SEVERAL_GROUPS = 8
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+
+Fetched = tuple[Error, list[FetchedOffset]]
+
+
+def handle(ctx: Context, request: wire.OffsetFetchRequest) -> Answer:
+    """Answer from the coordinators' shards of this broker."""
+    if ctx.version < FIRST_VERSION_WITH_SEVERAL_GROUPS:
+        return _one(ctx, request)
+    answers = [_group(ctx, group, request.require_stable) for group in request.groups]
+    return gather(answers).map(lambda groups: wire.OffsetFetchResponse(groups=tuple(groups)))
+
+
+def _fetch(
+    ctx: Context, group_id: str, wanted: Sequence[PartitionKey] | None, require_stable: bool
+) -> Pending[Fetched]:
+    try:
+        shard = ctx.broker.groups.shard_of(group_id, may_be_empty=True)
+    except ApiError as refusal:
+        return completed((refusal.error, []))
+    return fetch(shard, group_id, wanted, require_stable=require_stable)
+
+
+# --- one group, up to v7 --------------------------------------------------------------------
+
+
+def _one(ctx: Context, request: wire.OffsetFetchRequest) -> Answer:
+    wanted = (
+        None
+        if request.topics is None
+        else [
+            (topic.name, partition)
+            for topic in request.topics
+            for partition in topic.partition_indexes
+        ]
+    )
+
+    def answer(fetched: Fetched) -> wire.OffsetFetchResponse:
+        error, offsets = fetched
+        if error and ctx.version < FIRST_VERSION_WITH_GROUP_ERROR:
+            offsets = [FetchedOffset(*key, error=error) for key in wanted or ()]
+        return wire.OffsetFetchResponse(error_code=error, topics=_topics(offsets))
+
+    return _fetch(ctx, request.group_id, wanted, request.require_stable).map(answer)
+
+
+def _topics(offsets: Sequence[FetchedOffset]) -> tuple[wire.OffsetFetchResponseTopic, ...]:
+    return tuple(
+        wire.OffsetFetchResponseTopic(
+            name=name,
+            partitions=tuple(
+                wire.OffsetFetchResponsePartition(
+                    partition_index=each.partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error,
+                )
+                for each in of_topic
+            ),
+        )
+        for name, of_topic in groupby(offsets, key=lambda each: each.topic)
+    )
+
+
+# --- several groups, from v8 ----------------------------------------------------------------
+
+
+def _group(
+    ctx: Context, group: wire.OffsetFetchRequestGroup, require_stable: bool
+) -> Pending[wire.OffsetFetchResponseGroup]:
+    wanted, unknown = _wanted(ctx, group)
+
+    def answer(fetched: Fetched) -> wire.OffsetFetchResponseGroup:
+        error, offsets = fetched
+        known = () if error else _group_topics(ctx, offsets)
+        return wire.OffsetFetchResponseGroup(
+            group_id=group.group_id,
+            topics=known + (() if error else unknown),
+            error_code=error,
+        )
+
+    return _fetch(ctx, group.group_id, wanted, require_stable).map(answer)
+
+
+def _wanted(
+    ctx: Context, group: wire.OffsetFetchRequestGroup
+) -> tuple[list[PartitionKey] | None, tuple[wire.OffsetFetchResponseTopics, ...]]:
+    """Return the partitions asked for, and the answer for topic ids that nobody knows."""
+    if group.topics is None:
+        return None, ()
+    wanted: list[PartitionKey] = []
+    unknown: list[wire.OffsetFetchResponseTopics] = []
+    for topic in group.topics:
+        name: str | None = topic.name
+        if ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            found = ctx.broker.image.topics.by_id(topic.topic_id)
+            name = None if found is None else found.name
+        if name is not None:
+            wanted += [(name, partition) for partition in topic.partition_indexes]
+            continue
+        missing = [
+            FetchedOffset("", partition, error=Error.UNKNOWN_TOPIC_ID)
+            for partition in topic.partition_indexes
+        ]
+        unknown.append(
+            wire.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=_parts(missing))
+        )
+    return wanted, tuple(unknown)
+
+
+def _group_topics(
+    ctx: Context, offsets: Sequence[FetchedOffset]
+) -> tuple[wire.OffsetFetchResponseTopics, ...]:
+    by_id = ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS
+    found: list[wire.OffsetFetchResponseTopics] = []
+    for name, of_topic in groupby(offsets, key=lambda each: each.topic):
+        if not by_id:
+            found.append(wire.OffsetFetchResponseTopics(name=name, partitions=_parts(of_topic)))
+        elif (topic := _topic_id(ctx.broker.image, name)) is not None:
+            # Offsets of a topic that was just deleted cannot be told by id, and mean nothing.
+            found.append(
+                wire.OffsetFetchResponseTopics(topic_id=topic, partitions=_parts(of_topic))
+            )
+    return tuple(found)
+
+
+def _topic_id(image: ClusterImage, name: str) -> Uuid | None:
+    topic = image.topics.by_name(name)
+    return None if topic is None else topic.id
+
+
+def _parts(
+    offsets: Iterable[FetchedOffset],
+) -> tuple[wire.OffsetFetchResponsePartitions, ...]:
+    return tuple(
+        wire.OffsetFetchResponsePartitions(
+            partition_index=each.partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            metadata=each.metadata,
+            error_code=each.error,
+        )
+        for each in offsets
+    )

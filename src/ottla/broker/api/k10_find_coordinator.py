@@ -1,0 +1,88 @@
+"""FindCoordinator (key 10): which broker keeps a group.
+
+Behaviour: the leader of the offsets partition that the group's id hashes to, by the address of
+           the listener asked on. The first question creates the offsets topic; until it and a
+           leader are there the answer is COORDINATOR_NOT_AVAILABLE, on which clients ask again.
+Versions:  v1 key types and messages; v3 flexible; v4 several keys (KIP-699); v6 share groups.
+Not done:  transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with a
+           message that says why: it is the one code that both the Java client and librdkafka
+           take as final at once; others they retry until a timeout hides the reason. Share
+           groups (KIP-932) and unknown key types get INVALID_REQUEST, as from a Kafka broker
+           without a share coordinator.
+"""
+
+from enum import IntEnum
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.nodes import Node, leader_of, node_of
+from ottla.wire.messages import find_coordinator as wire
+
+API = Api(key=10, versions=range(7), acl="group:describe")
+
+FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+NO_NODE = Node(-1, "", -1, None)
+
+
+class KeyType(IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+def handle(ctx: Context, request: wire.FindCoordinatorRequest) -> Answer:
+    """Answer from the broker's image."""
+    if ctx.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+        return wire.FindCoordinatorResponse(
+            coordinators=tuple(
+                _coordinator(ctx, request.key_type, key) for key in request.coordinator_keys
+            )
+        )
+    found = _coordinator(ctx, request.key_type, request.key)
+    return wire.FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(ctx: Context, key_type: int, key: str) -> wire.Coordinator:
+    node, error, message = NO_NODE, Error.NONE, None
+    try:
+        node = _node(ctx, key_type, key)
+    except ApiError as refusal:
+        error, message = refusal.error, refusal.message
+    return wire.Coordinator(
+        key=key,
+        node_id=node.id,
+        host=node.host,
+        port=node.port,
+        error_code=error,
+        error_message=message,
+    )
+
+
+def _node(ctx: Context, key_type: int, group_id: str) -> Node:
+    if key_type == KeyType.TRANSACTION:
+        raise ApiError(
+            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "This cluster does not support transactions.",
+        )
+    if key_type != KeyType.GROUP:
+        raise ApiError(Error.INVALID_REQUEST, f"Coordinator key type {key_type} is not supported.")
+    broker = ctx.broker
+    topic = broker.image.topics.by_name(OFFSETS_TOPIC)
+    if topic is None:
+        broker.auto_create.create([OFFSETS_TOPIC])
+        raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
+    partition = topic.partitions[broker.groups.partition_of(group_id)]
+    listener = ctx.connection.listener_name
+    node = node_of(broker.image, leader_of(broker.image, partition, listener), listener)
+    if node is None:
+        raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
+    return node

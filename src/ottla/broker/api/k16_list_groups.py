@@ -1,0 +1,35 @@
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+Behaviour: a tool asks every broker. While a partition of the offsets topic loads here the
+           answer is COORDINATOR_LOAD_IN_PROGRESS, as its groups would be missing.
+Versions:  v3 flexible; v4 filter by state (KIP-518); v5 filter by type (KIP-848).
+Not done:  nothing; all groups here are of the type "classic".
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.coordinator.groups import CLASSIC, list_groups
+from ottla.wire.messages import list_groups as wire
+
+API = Api(key=16, versions=range(6), acl="cluster:describe")
+
+
+def handle(ctx: Context, request: wire.ListGroupsRequest) -> Answer:
+    """Answer at once."""
+    try:
+        shards = ctx.broker.groups.shards()
+    except ApiError as refusal:
+        return wire.ListGroupsResponse(error_code=refusal.error, groups=())
+    return wire.ListGroupsResponse(
+        error_code=Error.NONE,
+        groups=tuple(
+            wire.ListedGroup(
+                group_id=view.group_id,
+                protocol_type=view.protocol_type,
+                group_state=view.state,
+                group_type=CLASSIC,
+            )
+            for shard in shards
+            for view in list_groups(shard, request.states_filter, request.types_filter)
+        ),
+    )

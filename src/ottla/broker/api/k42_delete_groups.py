@@ -1,0 +1,39 @@
+"""DeleteGroups (key 42): remove groups without members, and their offsets.
+
+Behaviour: NON_EMPTY_GROUP while there are members, GROUP_ID_NOT_FOUND where there is no group.
+           The answer comes when the removal is stored.
+Versions:  v2 flexible.
+Not done:  nothing.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed, gather
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.coordinator.groups import delete_group
+from ottla.wire.messages import delete_groups as wire
+
+API = Api(key=42, versions=range(3), acl="group:delete")
+
+
+def handle(ctx: Context, request: wire.DeleteGroupsRequest) -> Answer:
+    """Answer when all are gone; a name given twice counts once."""
+    names = tuple(dict.fromkeys(request.groups_names))
+    deleted = gather([_delete(ctx, name) for name in names])
+    return deleted.map(lambda errors: _answer(names, errors))
+
+
+def _delete(ctx: Context, group_id: str) -> Pending[Error]:
+    try:
+        shard = ctx.broker.groups.shard_of(group_id, may_be_empty=True)
+    except ApiError as refusal:
+        return completed(refusal.error)
+    return delete_group(shard, group_id)
+
+
+def _answer(names: tuple[str, ...], errors: list[Error]) -> wire.DeleteGroupsResponse:
+    return wire.DeleteGroupsResponse(
+        results=tuple(
+            wire.DeletableGroupResult(group_id=name, error_code=error)
+            for name, error in zip(names, errors, strict=True)
+        )
+    )

@@ -1,0 +1,69 @@
+"""OffsetDelete (key 47): forget a group's offsets in some partitions (KIP-496).
+
+Behaviour: GROUP_SUBSCRIBED_TO_TOPIC where members read the topic; NON_EMPTY_GROUP where the
+           group has members that are no consumers; UNKNOWN_TOPIC_OR_PARTITION where the
+           partition does not exist. Forgetting what was never committed succeeds.
+Versions:  v0.
+Not done:  nothing.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.coordinator.offsets import delete_offsets
+from ottla.coordinator.values import PartitionKey
+from ottla.wire.messages import offset_delete as wire
+
+API = Api(key=47, versions=range(1), acl="group:delete")
+
+
+def handle(ctx: Context, request: wire.OffsetDeleteRequest) -> Answer:
+    """Answer when the offsets are gone."""
+    topics = ctx.broker.image.topics
+    known: list[PartitionKey] = []
+    for topic in request.topics:
+        found = topics.by_name(topic.name)
+        if found is not None:
+            indexes = (each.partition_index for each in topic.partitions)
+            known += [(topic.name, index) for index in indexes if index in found.partitions]
+
+    def answer(deleted: tuple[Error, list[Error]]) -> wire.OffsetDeleteResponse:
+        error, errors = deleted
+        if error:
+            return wire.OffsetDeleteResponse(error_code=error, topics=())
+        return _answer(request, dict(zip(known, errors, strict=True)))
+
+    return _delete(ctx, request.group_id, known).map(answer)
+
+
+def _delete(
+    ctx: Context, group_id: str, keys: list[PartitionKey]
+) -> Pending[tuple[Error, list[Error]]]:
+    try:
+        shard = ctx.broker.groups.shard_of(group_id)
+    except ApiError as refusal:
+        return completed((refusal.error, []))
+    return delete_offsets(shard, group_id, keys)
+
+
+def _answer(
+    request: wire.OffsetDeleteRequest, errors: dict[PartitionKey, Error]
+) -> wire.OffsetDeleteResponse:
+    return wire.OffsetDeleteResponse(
+        error_code=Error.NONE,
+        topics=tuple(
+            wire.OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    wire.OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=errors.get(
+                            (topic.name, each.partition_index), Error.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,0 +1,155 @@
+"""The offsets partition of a shard: appending to it, and reading it from its start.
+
+Appends go through the replica manager with acks=all. Loading reads and decodes in worker
+threads, a chunk at a time, and only applies each chunk on the loop, so that a long log does not
+stall the broker; it lets go at once when the partition is taken away.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC
+from ottla.base.limits import GROUP_LOAD_BYTES_MAX
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock, Workers
+from ottla.broker.replica_manager import AppendResult, ReplicaManager
+from ottla.coordinator import loading
+from ottla.coordinator.records import RecordPair
+from ottla.coordinator.shard import Shard, Written
+from ottla.log.slices import FileSlice
+from ottla.records.batch import HEADER_SIZE, parse_header
+from ottla.records.builder import encode_batch
+from ottla.records.compression import Codec
+
+logger = logging.getLogger(__name__)
+
+UNTIL_LEADERSHIP_ENDS_MS = 2**31 - 1
+"""How long an append may wait for its replicas: the shard itself answers its clients in time,
+and must learn how the append ended however late that is."""
+
+
+class GroupJournal:
+    """One partition of `__consumer_offsets`, which this broker leads."""
+
+    def __init__(
+        self, replicas: ReplicaManager, partition: int, *, clock: Clock, codec: Codec
+    ) -> None:
+        self._replicas = replicas
+        self._partition = partition
+        self._clock = clock
+        self._codec = codec
+
+    def append(self, records: Sequence[RecordPair]) -> Written:
+        """Append as one batch; raise ApiError where nothing was written."""
+        log = self._replicas.partition(OFFSETS_TOPIC, self._partition).leader_log()
+        first_offset = log.log_end_offset
+        now_ms = self._clock.now_ms()
+        batch = encode_batch(
+            [(key, value, (), now_ms) for key, value in records], codec=self._codec
+        )
+        result = self._replicas.append(
+            OFFSETS_TOPIC,
+            self._partition,
+            bytearray(batch),
+            timeout_ms=UNTIL_LEADERSHIP_ENDS_MS,
+            origin="coordinator",
+        )
+        if isinstance(result, Pending):
+            return Written(first_offset, result.map(_error_of))
+        if result.error:
+            raise ApiError(result.error, result.message)
+        return Written(first_offset, completed(Error.NONE))
+
+
+def _error_of(result: AppendResult) -> Error:
+    return result.error
+
+
+class GroupLoad:
+    """Fills a shard from its partition's log; `done` is called once, with None or what failed.
+
+    `cancel` ends it without that call.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        replicas: ReplicaManager,
+        partition: int,
+        *,
+        workers: Workers,
+        chunk_bytes: int,
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        self.shard = shard
+        self.is_cancelled = False
+        self.started_ms = shard.clock.monotonic_ms()
+        self.loader = loading.Loader()
+        self._replicas = replicas
+        self._partition = partition
+        self._workers = workers
+        self._chunk_bytes = min(chunk_bytes, GROUP_LOAD_BYTES_MAX)
+        self._done = done
+
+    def cancel(self) -> None:
+        """Stop as soon as the chunk in work is read."""
+        self.is_cancelled = True
+
+    def advance(self) -> None:
+        """Read the next chunk, or end where there is none."""
+        try:
+            log = self._replicas.partition(OFFSETS_TOPIC, self._partition).leader_log()
+            position = max(self.loader.position, log.log_start_offset)
+            if position >= log.log_end_offset:
+                self._finish(None)
+                return
+            read = log.read(
+                position,
+                max_bytes=self._chunk_bytes,
+                upper_bound=log.log_end_offset,
+                at_least_one=True,
+            )
+        except (ApiError, OSError) as error:
+            self._finish(error)
+            return
+        self._workers.submit(
+            lambda: self._decode(read.slices), lambda outcome: self._decoded(read.slices, outcome)
+        )
+
+    def _decode(self, slices: Sequence[FileSlice]) -> list[loading.Step]:
+        data = b"".join([piece.read() for piece in slices])
+        return self.loader.decode(whole_batches(data))
+
+    def _decoded(
+        self, slices: Sequence[FileSlice], outcome: list[loading.Step] | BaseException
+    ) -> None:
+        for piece in slices:
+            piece.release()
+        if self.is_cancelled:
+            return
+        if isinstance(outcome, BaseException):
+            self._finish(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
+            return
+        loading.apply(self.shard, outcome)
+        self.advance()
+
+    def _finish(self, error: Exception | None) -> None:
+        if error is None:
+            loading.finish(self.shard)
+        self._done(error)
+
+
+def whole_batches(data: bytes) -> memoryview:
+    """Return `data` without a batch cut off at its end; the first must be whole.
+
+    Raises: CorruptBatch.
+    """
+    view = memoryview(data)
+    position = 0
+    while len(view) - position >= HEADER_SIZE:
+        size = parse_header(view, position, whole=position == 0).size_in_bytes
+        if position + size > len(view):
+            break
+        position += size
+    return view[:position]

@@ -1,0 +1,200 @@
+"""The group coordinator of a broker: one shard for each offsets partition that it leads.
+
+A group belongs to the partition that its id hashes to. When this broker becomes that partition's
+leader the shard is loaded from the log; meanwhile clients are told COORDINATOR_LOAD_IN_PROGRESS,
+and NOT_COORDINATOR when the leadership is gone. A partition whose log cannot be read is not
+served at all, since half of its groups would be worse than none.
+
+Source: Kafka's GroupCoordinatorService and CoordinatorRuntime.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC
+from ottla.base.timers import Timer
+from ottla.broker.group_journal import GroupJournal, GroupLoad
+from ottla.coordinator import groups
+from ottla.coordinator.shard import Shard
+from ottla.coordinator.values import GroupConfig
+from ottla.records.compression import Codec
+
+if TYPE_CHECKING:
+    from ottla.broker.core import Broker
+    from ottla.metadata.node_config import NodeConfig
+
+logger = logging.getLogger(__name__)
+
+MINUTE_MS = 60_000
+
+
+class GroupService:
+    """The shards of this broker, by partition."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._config = group_config(broker.config)
+        self._shards: dict[int, Shard] = {}
+        self._loads: dict[int, GroupLoad] = {}
+        self._expiry: Timer | None = None
+
+    # --- for handlers -----------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the offsets partition that keeps a group."""
+        topic = self._broker.image.topics.by_name(OFFSETS_TOPIC)
+        count: int = self._broker.config["offsets.topic.num.partitions"]
+        return positive_hash(group_id) % (count if topic is None else len(topic.partitions))
+
+    def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard:
+        """Return the shard that serves a group; raise ApiError with what the client is told.
+
+        `may_be_empty`: the APIs that tolerate an empty group id, as old clients send it.
+        """
+        if group_id == "" and not may_be_empty:
+            raise ApiError(Error.INVALID_GROUP_ID)
+        partition = self.partition_of(group_id)
+        shard = self._shards.get(partition)
+        if shard is not None:
+            return shard
+        if partition in self._loads:
+            raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        raise ApiError(Error.NOT_COORDINATOR)
+
+    def shards(self) -> Sequence[Shard]:
+        """Return all shards that are served, by partition; raise ApiError while one loads."""
+        if self._loads:
+            raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        return [shard for _, shard in sorted(self._shards.items())]
+
+    # --- for the broker ---------------------------------------------------------------------
+
+    def became_leader(self, partition: int) -> None:
+        """Load a partition of the offsets topic, which this broker leads from now on.
+
+        A new epoch of the same leader loads anew: another leader may have written between.
+        """
+        self.resigned(partition)
+        broker = self._broker
+        shard = Shard(
+            config=self._config,
+            clock=broker.clock,
+            timers=broker.timers,
+            dice=broker.dice,
+            journal=GroupJournal(
+                broker.replicas,
+                partition,
+                clock=broker.clock,
+                codec=Codec(broker.config["offsets.topic.compression.codec"]),
+            ),
+        )
+        load = GroupLoad(
+            shard,
+            broker.replicas,
+            partition,
+            workers=broker.workers,
+            chunk_bytes=broker.config["offsets.load.buffer.size"],
+            done=lambda error: self._loaded(partition, error),
+        )
+        self._loads[partition] = load
+        load.advance()
+
+    def _loaded(self, partition: int, error: Exception | None) -> None:
+        load = self._loads.pop(partition)
+        if error is not None:
+            logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
+            return
+        elapsed_ms = self._broker.clock.monotonic_ms() - load.started_ms
+        if load.loader.record_count:
+            logger.info(
+                "loaded %d groups and %d offsets of %s-%d from %d records in %d ms",
+                len(load.shard.groups),
+                load.shard.offsets.count,
+                OFFSETS_TOPIC,
+                partition,
+                load.loader.record_count,
+                elapsed_ms,
+            )
+        self._shards[partition] = load.shard
+        groups.start(load.shard)
+        self._arm_expiry()
+
+    def resigned(self, partition: int) -> None:
+        """Let go of a partition of the offsets topic; parked requests are answered."""
+        load = self._loads.pop(partition, None)
+        if load is not None:
+            load.cancel()
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            groups.unload(shard)
+
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """Forget the offsets of topics that are gone."""
+        gone = frozenset(names)
+        for shard in list(self._shards.values()):
+            stored = groups.topics_deleted(shard, gone)
+            stored.then(lambda error: _warn_of_leftovers(names, error))
+
+    def shutdown(self) -> None:
+        """Let go of everything: the logs are about to be closed."""
+        for partition in sorted({*self._loads, *self._shards}):
+            self.resigned(partition)
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    # --- expiry -----------------------------------------------------------------------------
+
+    def _arm_expiry(self) -> None:
+        if self._expiry is None:
+            interval_ms: int = self._broker.config["offsets.retention.check.interval.ms"]
+            at_ms = self._broker.clock.monotonic_ms() + interval_ms
+            self._expiry = self._broker.timers.at(at_ms, self.tick)
+
+    def tick(self) -> None:
+        """Expire offsets and groups, and come back after `offsets.retention.check.interval.ms`."""
+        self._expiry = None
+        self._arm_expiry()
+        for shard in list(self._shards.values()):
+            groups.expire(shard)
+
+
+def _warn_of_leftovers(names: Sequence[str], error: Error) -> None:
+    if error:
+        logger.warning("offsets of %s stay until they expire: %s", ", ".join(names), error.name)
+
+
+def group_config(config: "NodeConfig") -> GroupConfig:
+    """Return a node's settings for groups."""
+    return GroupConfig(
+        session_timeout_ms_min=config["group.min.session.timeout.ms"],
+        session_timeout_ms_max=config["group.max.session.timeout.ms"],
+        initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+        members_max=config["group.max.size"],
+        offsets_retention_ms=config["offsets.retention.minutes"] * MINUTE_MS,
+        offset_metadata_bytes_max=config["offset.metadata.max.bytes"],
+        commit_ms=config["offsets.commit.timeout.ms"],
+    )
+
+
+def positive_hash(text: str) -> int:
+    """Return Java's hash of a string, made positive as Kafka's Utils.abs does.
+
+    Java hashes UTF-16 code units into 32 bits; the smallest integer has no positive twin and
+    becomes 0.
+    """
+    value = 0
+    for unit in _utf16(text):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+        if value == 1 << 31:
+            return 0
+    return value
+
+
+def _utf16(text: str) -> Iterator[int]:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    return (raw[at] << 8 | raw[at + 1] for at in range(0, len(raw), 2))

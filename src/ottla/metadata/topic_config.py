@@ -390,16 +390,25 @@ def effective_topic_config(
     image: "ClusterImage", node_config: "NodeConfig", topic: str
 ) -> dict[str, Any]:
     """Return every property's value for a topic on this node, typed, by topic config name."""
+    return topic_values(image, node_config, image.configs.of(ResourceType.TOPIC, topic))
+
+
+def topic_values(
+    image: "ClusterImage", node_config: "NodeConfig", overrides: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return every property's value for a topic of these overrides.
+
+    What this version does not understand is passed over: a newer one wrote it.
+    """
     values = _defaults(node_config, image)
-    overrides = image.configs.of(ResourceType.TOPIC, topic)
     for name, text in overrides.items():
         key = DEFINITIONS.keys.get(name)
         if key is None:
-            continue  # Written by a newer version, which knows the property.
+            continue
         try:
             values[name] = parse_value(key, text)
         except ConfigError:
-            continue  # Likewise: a value that this version's check does not take.
+            continue
     if values["internal.segment.bytes"] is not None:
         values["segment.bytes"] = values["internal.segment.bytes"]
     return values

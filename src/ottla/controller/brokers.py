@@ -1,0 +1,285 @@
+"""Brokers register, report, are fenced and leave.
+
+A broker's epoch is the offset of its registration's record, so a later process of the same id
+always has the larger one. It starts fenced; it is unfenced once it has replayed the log up to
+its own registration, because only then does it know what it hosts.
+Source: ClusterControlManager.registerBroker, BrokerHeartbeatManager.calculateNextBrokerState,
+ReplicationControlManager.processBrokerHeartbeat, Kafka 4.0; KIP-631, KIP-858.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.controller.context import DecisionContext
+from ottla.controller.elections import come_back, leads_anything, leave, leave_directories
+from ottla.controller.step import Decision, Step
+from ottla.metadata.brokers import PLAINTEXT, BrokerImage, record_of
+from ottla.metadata.delta import replay
+from ottla.metadata.features import METADATA_VERSION
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import BrokerRegistrationChangeRecord, Record
+
+RESERVED_DIRECTORIES = frozenset(Uuid(bytes(15) + bytes((low,))) for low in range(100))
+"""Ids that mean something else than a folder (DirectoryId.reserved)."""
+
+FENCE, UNFENCE = 1, -1
+"""The values of BrokerRegistrationChangeRecord.fenced."""
+
+
+class State(Enum):
+    """What a broker may do; as the image says it, but the last, which is an answer."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A broker's report."""
+
+    broker_id: int
+    broker_epoch: int
+    metadata_offset: int
+    want_fence: bool
+    want_shut_down: bool
+    offline_log_dirs: tuple[Uuid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """What the broker is told."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+def state_of(broker: BrokerImage) -> State:
+    """Return the state that the image gives a broker."""
+    if broker.fenced:
+        return State.FENCED
+    return State.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else State.UNFENCED
+
+
+def register_broker(
+    image: ClusterImage,
+    broker: BrokerImage,
+    *,
+    cluster_id: str,
+    next_offset: int,
+    context: DecisionContext,
+    now_ms: int,
+) -> Decision[int]:
+    """Take a broker in; the reply is its epoch. `broker.epoch` and `.fenced` do not count.
+
+    Raises: ApiError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another
+            process of that id is alive and unfenced; UNSUPPORTED_VERSION where it cannot work
+            at the cluster's feature levels; INVALID_REGISTRATION.
+    """
+    if cluster_id != context.cluster_id:
+        raise ApiError(
+            Error.INCONSISTENT_CLUSTER_ID,
+            f"Expected the cluster id {context.cluster_id}, but the broker said {cluster_id}.",
+        )
+    before = image.brokers.get(broker.id)
+    same_process = before is not None and before.incarnation_id == broker.incarnation_id
+    is_other = before is not None and not same_process and not before.fenced
+    if is_other and context.liveness.is_alive(broker.id, now_ms):
+        raise ApiError(
+            Error.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker of the id {broker.id} is registered and alive.",
+        )
+    _check_directories(image, broker)
+    _check_features(image, broker)
+    _check_endpoints(broker)
+
+    if before is not None and same_process:
+        amended = replace(
+            broker,
+            epoch=before.epoch,
+            fenced=before.fenced,
+            in_controlled_shutdown=before.in_controlled_shutdown,
+        )
+        context.liveness.touch(broker.id, now_ms)
+        return Decision(Step((record_of(amended),)), before.epoch)
+
+    # The process before this one may still lead what it held; this one knows nothing yet.
+    records: list[Record] = list(leave(image, broker.id)) if before is not None else []
+    epoch = next_offset + len(records)
+    records.append(
+        record_of(replace(broker, epoch=epoch, fenced=True, in_controlled_shutdown=False))
+    )
+    context.liveness.register(broker.id, now_ms)
+    return Decision(Step(tuple(records)), epoch)
+
+
+def _check_directories(image: ClusterImage, broker: BrokerImage) -> None:
+    listed = broker.log_dirs
+    if not listed:
+        raise _invalid("The registration names no log directories.")
+    if any(each in RESERVED_DIRECTORIES for each in listed):
+        raise _invalid("The registration names a reserved directory id.")
+    if len(set(listed)) < len(listed):
+        raise _invalid("The registration names a directory id twice.")
+    for other_id, other in sorted(image.brokers.items()):
+        if other_id != broker.id and set(other.log_dirs) & set(listed):
+            raise _invalid(
+                f"Broker {other_id} is registered with one of these directories already."
+            )
+
+
+def _check_features(image: ClusterImage, broker: BrokerImage) -> None:
+    ranges = {each.name: (each.min_version, each.max_version) for each in broker.features}
+    # Who does not name the metadata version is from before it had a name: level 1.
+    absent: Mapping[str, int] = {METADATA_VERSION: 1}
+    for name, level in sorted(image.features.items()):
+        low, high = ranges.get(name, (absent.get(name, 0), absent.get(name, 0)))
+        if not low <= level <= high:
+            raise ApiError(
+                Error.UNSUPPORTED_VERSION,
+                f"The broker does not support level {level} of {name}, which the cluster is at:"
+                f" it supports {low} to {high}.",
+            )
+
+
+def _check_endpoints(broker: BrokerImage) -> None:
+    if not broker.endpoints:
+        raise _invalid("The registration names no listener.")
+    names = [each.name for each in broker.endpoints]
+    if len(set(names)) < len(names):
+        raise _invalid("The registration names a listener twice.")
+    for endpoint in broker.endpoints:
+        if endpoint.security_protocol != PLAINTEXT:
+            raise _invalid(f"The listener {endpoint.name} is not PLAINTEXT.")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(Error.INVALID_REGISTRATION, message)
+
+
+def heartbeat(
+    image: ClusterImage,
+    report: Heartbeat,
+    *,
+    next_offset: int,
+    context: DecisionContext,
+    now_ms: int,
+) -> Decision[HeartbeatReply]:
+    """Hear a broker, and change its state as far as both sides allow.
+
+    Raises: ApiError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+    """
+    broker = image.brokers.get(report.broker_id)
+    if broker is None:
+        raise ApiError(
+            Error.BROKER_ID_NOT_REGISTERED, f"Broker {report.broker_id} is not registered."
+        )
+    if broker.epoch != report.broker_epoch:
+        raise ApiError(
+            Error.STALE_BROKER_EPOCH,
+            f"Expected the broker epoch {broker.epoch}, but broker {report.broker_id} said"
+            f" {report.broker_epoch}.",
+        )
+    caught_up = report.metadata_offset >= broker.epoch
+    records = _offline_directories(image, broker, report.offline_log_dirs)
+    if records:
+        # What follows must not elect a leader into a folder that is gone.
+        image = replay(image, records, offset=next_offset - 1, epoch=image.position[1]).image
+        broker = image.brokers[broker.id]
+    after = _next_state(image, broker, report, caught_up, context)
+    changes = [] if after is state_of(broker) else _transition(image, broker, after)
+    records += changes
+    context.liveness.touch(broker.id, now_ms, report.metadata_offset)
+    if after is State.CONTROLLED_SHUTDOWN and changes:
+        context.liveness.leaves(broker.id, next_offset + len(records) - 1)
+    reply = HeartbeatReply(
+        is_caught_up=caught_up,
+        is_fenced=after in (State.FENCED, State.SHUTDOWN_NOW),
+        should_shut_down=after is State.SHUTDOWN_NOW,
+    )
+    return Decision(Step(tuple(records)), reply)
+
+
+def _next_state(
+    image: ClusterImage,
+    broker: BrokerImage,
+    report: Heartbeat,
+    caught_up: bool,
+    context: DecisionContext,
+) -> State:
+    current = state_of(broker)
+    if current is State.FENCED:
+        if report.want_shut_down:
+            return State.SHUTDOWN_NOW
+        return State.UNFENCED if caught_up and not report.want_fence else State.FENCED
+    if current is State.UNFENCED:
+        if report.want_fence:
+            return State.SHUTDOWN_NOW if report.want_shut_down else State.FENCED
+        if not report.want_shut_down:
+            return State.UNFENCED
+        leads = leads_anything(image, broker.id)
+        return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+    assert current is State.CONTROLLED_SHUTDOWN
+    if leads_anything(image, broker.id):
+        return State.CONTROLLED_SHUTDOWN
+    # The others must have heard that they lead now, or clients would find no leader anywhere.
+    active = [each for each in image.broker_ids() if image.is_active(each)]
+    heard = context.liveness.lowest_offset(active)
+    if context.liveness.shutdown_offset(broker.id) <= heard:
+        return State.SHUTDOWN_NOW
+    return State.CONTROLLED_SHUTDOWN
+
+
+def _transition(image: ClusterImage, broker: BrokerImage, after: State) -> list[Record]:
+    if after is State.UNFENCED:
+        change = BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE
+        )
+        return [change, *come_back(image, broker.id)]
+    if after is State.CONTROLLED_SHUTDOWN:
+        change = BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+        )
+        return [change, *leave(image, broker.id)]
+    return fencing_records(image, broker)
+
+
+def fencing_records(image: ClusterImage, broker: BrokerImage) -> list[Record]:
+    """Return the records that fence a broker; none for a fenced one."""
+    if broker.fenced:
+        return []
+    fencing = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE
+    )
+    return [*leave(image, broker.id), fencing]
+
+
+def _offline_directories(
+    image: ClusterImage, broker: BrokerImage, offline: tuple[Uuid, ...]
+) -> list[Record]:
+    """Return what changes when folders of a broker are reported offline."""
+    gone = frozenset(offline) & frozenset(broker.log_dirs)
+    left = tuple(each for each in broker.log_dirs if each not in gone)
+    if not gone or not left:
+        return []  # A broker without any folder stops by itself; an empty list means no change.
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+    )
+    return [*leave_directories(image, broker.id, gone), change]
+
+
+def fence_stalest(image: ClusterImage, context: DecisionContext, now_ms: int) -> Step:
+    """Fence the unfenced broker that was silent longest, if its session is over.
+
+    One broker a step keeps the batch bounded, and lets the next decision see its effect;
+    `liveness.next_check_ms` says when to come again.
+    """
+    stalest = context.liveness.stalest(image)
+    if stalest is None or stalest[0] > now_ms:
+        return Step()
+    return Step(tuple(fencing_records(image, image.brokers[stalest[1]])))

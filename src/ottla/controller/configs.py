@@ -1,0 +1,230 @@
+"""Configurations of topics and brokers are altered.
+
+Every resource of a request stands or falls by itself. Incremental requests (KIP-339) name what
+changes; legacy ones replace the whole set, so what they do not name is deleted.
+A change of a broker's value that is the same as before is written all the same, as in Kafka:
+it makes the broker read it again.
+Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.0.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.base.errors import ApiError, Error
+from ottla.controller.context import DecisionContext
+from ottla.controller.step import Decision, Step
+from ottla.metadata.config_def import (
+    ConfigError,
+    ConfigKey,
+    Type,
+    Update,
+    format_value,
+    parse_value,
+)
+from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_definitions import NODE_DEFINITIONS
+from ottla.metadata.records import ConfigRecord
+from ottla.metadata.topic_config import DEFINITIONS, validate_topic_configs
+from ottla.metadata.topic_names import fault_of
+
+
+class Operation(IntEnum):
+    """What an incremental request does to a value (AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One resource and what shall become of its values.
+
+    Incremental: (name, operation's number, value) triples; legacy: every operation is SET.
+    """
+
+    resource: Resource
+    changes: tuple[tuple[str, int, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredResource:
+    """What came of it."""
+
+    resource: Resource
+    error: Error = Error.NONE
+    message: str | None = None
+
+
+def alter_configs(
+    image: ClusterImage,
+    wanted: Sequence[Alteration],
+    *,
+    incremental: bool,
+    validate_only: bool,
+    context: DecisionContext,
+) -> Decision[tuple[AlteredResource, ...]]:
+    """Alter configurations; one answer a resource as often as it is named, in that order."""
+    counts = Counter(alteration.resource for alteration in wanted)
+    records: list[ConfigRecord] = []
+    answers: list[AlteredResource] = []
+    for alteration in wanted:
+        resource = alteration.resource
+        try:
+            if counts[resource] > 1:
+                raise _invalid("Each resource must appear at most once.")
+            _check_form(alteration, incremental)
+            before = image.configs.of(*resource)
+            after = (_incremental if incremental else _legacy)(before, alteration)
+            _check_values(image, resource, before, after, context)
+        except ApiError as refusal:
+            answers.append(AlteredResource(resource, refusal.error, refusal.message))
+            continue
+        named = {name for name, _, _ in alteration.changes}
+        records += _records(resource, before, after, named)
+        answers.append(AlteredResource(resource))
+    step = Step() if validate_only else Step(tuple(records))
+    return Decision(step, tuple(answers))
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(Error.INVALID_REQUEST, message)
+
+
+def _check_form(alteration: Alteration, incremental: bool) -> None:
+    """Refuse what makes no sense whatever the values are."""
+    resource_type, name = alteration.resource
+    _check_resource(resource_type, name)
+    names = [each for each, _, _ in alteration.changes]
+    if len(set(names)) < len(names):
+        raise _invalid("Error due to duplicate config keys.")
+    for each, operation, value in alteration.changes:
+        if operation not in set(Operation):
+            raise _invalid(f"Unknown operation type {operation} for {each}.")
+        if value is None and not (incremental and operation == Operation.DELETE):
+            raise _invalid(f"Null value not supported for: {each}")
+
+
+def _check_resource(resource_type: int, name: str) -> None:
+    if resource_type == ResourceType.TOPIC:
+        if not name:
+            raise _invalid("Default topic resources are not allowed.")
+        fault = fault_of(name)
+        if fault is not None:
+            raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
+    elif resource_type == ResourceType.BROKER:
+        if name != ALL_BROKERS and not (name.isascii() and name.isdecimal()):
+            raise _invalid(f"A broker's id must be an integer from 0 up, but it is: {name}")
+    elif resource_type == ResourceType.BROKER_LOGGER:
+        raise _invalid("Log levels cannot be changed through this request: not supported.")
+    elif resource_type in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+        kind = ResourceType(resource_type).name
+        raise _invalid(f"Configurations of the resource type {kind} are not supported.")
+    else:
+        raise _invalid(f"Unknown resource type {resource_type}.")
+
+
+def _legacy(before: Mapping[str, str], alteration: Alteration) -> dict[str, str]:
+    return {name: value for name, _, value in alteration.changes if value is not None}
+
+
+def _incremental(before: Mapping[str, str], alteration: Alteration) -> dict[str, str]:
+    after = dict(before)
+    for name, operation, value in alteration.changes:
+        if operation == Operation.DELETE:
+            after.pop(name, None)
+            continue
+        assert value is not None, "_check_form refused it"
+        if operation == Operation.SET:
+            after[name] = value
+            continue
+        key = _key(alteration.resource, name)
+        if key is None or key.type is not Type.LIST:
+            raise ApiError(
+                Error.INVALID_CONFIG,
+                f"Can't {Operation(operation).name} to {name}: it is not a list.",
+            )
+        present = after.get(name)
+        if present is None:
+            present = format_value(key.type, key.default) or ""
+        after[name] = _edited(present, operation, value)
+    return after
+
+
+def _edited(present: str, operation: int, value: str) -> str:
+    items = [each.strip() for each in present.split(",") if each.strip()]
+    for each in (part.strip() for part in value.split(",")):
+        if operation == Operation.SUBTRACT:
+            if each in items:
+                items.remove(each)
+        elif each and each not in items:
+            items.append(each)
+    return ",".join(items)
+
+
+def _key(resource: Resource, name: str) -> ConfigKey | None:
+    is_topic = resource[0] == ResourceType.TOPIC
+    return (DEFINITIONS if is_topic else NODE_DEFINITIONS).keys.get(name)
+
+
+def _check_values(
+    image: ClusterImage,
+    resource: Resource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    context: DecisionContext,
+) -> None:
+    resource_type, name = resource
+    if resource_type == ResourceType.TOPIC:
+        validate_topic_configs(after, context.config, image)
+        if name not in image.topics:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return
+    if name != ALL_BROKERS and int(name) not in image.brokers:
+        raise ApiError(
+            Error.BROKER_ID_NOT_REGISTERED, f"No broker with the id {name} is registered."
+        )
+    changed = {each for each in after if after[each] != before.get(each)}
+    _check_broker_values(changed, after, is_default=name == ALL_BROKERS)
+
+
+def _check_broker_values(
+    changed: Iterable[str], after: Mapping[str, str], *, is_default: bool
+) -> None:
+    """Check dynamic values of brokers; INVALID_REQUEST for all that is wrong, as in Kafka."""
+    for name in sorted(changed):
+        key = NODE_DEFINITIONS.keys.get(name)
+        if key is None:
+            near = NODE_DEFINITIONS.similar(name)
+            hint = f" Did you mean {near}?" if near else ""
+            raise _invalid(f"Unknown broker config name: {name}.{hint}")
+        if key.update is Update.READ_ONLY:
+            raise _invalid(f"Cannot update this config dynamically: {name}")
+        if is_default and key.update is Update.PER_BROKER:
+            raise _invalid(f"{name} can be set for single brokers only, not as a default.")
+        try:
+            parse_value(key, after[name])
+        except ConfigError as error:
+            raise _invalid(f"Invalid value for a broker config: {error}.") from None
+
+
+def _records(
+    resource: Resource, before: Mapping[str, str], after: Mapping[str, str], named: set[str]
+) -> list[ConfigRecord]:
+    resource_type, resource_name = resource
+    rewrite = named if resource_type == ResourceType.BROKER else set()
+    names = sorted({*before, *after, *named})
+    return [
+        ConfigRecord(
+            resource_type=resource_type,
+            resource_name=resource_name,
+            name=name,
+            value=after.get(name),
+        )
+        for name in names
+        if before.get(name) != after.get(name) or name in rewrite
+    ]

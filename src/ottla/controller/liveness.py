@@ -1,0 +1,90 @@
+"""When each broker was last heard of: soft state of the active controller.
+
+None of it is in the log. A new controller takes every unfenced broker as heard of just now, so
+a failover costs a dead broker one session more, and never fences a live one.
+Source: BrokerHeartbeatManager, Kafka 4.0; KIP-631.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.base.ids import NO_OFFSET
+from ottla.metadata.image import ClusterImage
+
+NEVER = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Contact:
+    """What was heard of one broker."""
+
+    last_ms: int
+    """Monotonic."""
+    metadata_offset: int = NO_OFFSET
+    """How far it had replayed the metadata log."""
+    shutdown_offset: int = NEVER
+    """The offset of the records with which its controlled shutdown began."""
+
+
+class BrokerLiveness:
+    """The brokers that this controller heard of; times are given, monotonic milliseconds."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        assert session_timeout_ms > 0
+        self.session_timeout_ms = session_timeout_ms
+        self._contacts: dict[int, Contact] = {}
+
+    def activate(self, image: ClusterImage, now_ms: int) -> None:
+        """Begin anew, as the controller that just became active."""
+        self._contacts = {broker_id: Contact(now_ms) for broker_id in image.broker_ids()}
+
+    def touch(self, broker_id: int, now_ms: int, metadata_offset: int = NO_OFFSET) -> None:
+        """Note a sign of life; an offset never goes back within a registration."""
+        contact = self._contacts.setdefault(broker_id, Contact(now_ms))
+        contact.last_ms = now_ms
+        contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
+
+    def register(self, broker_id: int, now_ms: int) -> None:
+        """Forget an earlier process of that broker and begin with this one."""
+        self._contacts[broker_id] = Contact(now_ms)
+
+    def forget(self, broker_id: int) -> None:
+        """Forget a broker; harmless for an unknown one."""
+        self._contacts.pop(broker_id, None)
+
+    def leaves(self, broker_id: int, offset: int) -> None:
+        """Note the offset with which a broker's controlled shutdown began."""
+        self._contacts[broker_id].shutdown_offset = offset
+
+    def shutdown_offset(self, broker_id: int) -> int:
+        """Return that offset; after a failover nobody knows it, and it counts as passed."""
+        contact = self._contacts.get(broker_id)
+        if contact is None or contact.shutdown_offset == NEVER:
+            return NO_OFFSET
+        return contact.shutdown_offset
+
+    def lowest_offset(self, broker_ids: Iterable[int]) -> int:
+        """Return how far the slowest of some brokers has replayed; NEVER for none."""
+        found = (self._contacts.get(each) for each in broker_ids)
+        return min(
+            (NO_OFFSET if each is None else each.metadata_offset for each in found), default=NEVER
+        )
+
+    def is_alive(self, broker_id: int, now_ms: int) -> bool:
+        """Tell whether a broker was heard of within the session timeout."""
+        contact = self._contacts.get(broker_id)
+        return contact is not None and now_ms - contact.last_ms < self.session_timeout_ms
+
+    def stalest(self, image: ClusterImage) -> tuple[int, int] | None:
+        """Return (when its session ends, broker) of the unfenced broker silent longest."""
+        silent = (
+            (contact.last_ms + self.session_timeout_ms, broker_id)
+            for broker_id, contact in self._contacts.items()
+            if (broker := image.brokers.get(broker_id)) is not None and not broker.fenced
+        )
+        return min(silent, default=None)
+
+    def next_check_ms(self, image: ClusterImage) -> int | None:
+        """Return when a session can end first, or None where nobody is unfenced."""
+        stalest = self.stalest(image)
+        return None if stalest is None else stalest[0]

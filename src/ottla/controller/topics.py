@@ -1,0 +1,237 @@
+"""Topics are created, grown and deleted.
+
+Every topic of a request stands or falls by itself; all that stand are one atomic step.
+Source: ReplicationControlManager, ControllerApis, Kafka 4.0; KIP-4, KIP-195, KIP-516, KIP-525.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from immutables import Map
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import METADATA_TOPIC, NO_UUID, Uuid
+from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
+from ottla.controller.assignment import assign, assign_manually
+from ottla.controller.context import DecisionContext
+from ottla.controller.step import Decision, Step
+from ottla.metadata.config_describe import Entry, describe_topic
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage
+from ottla.metadata.records import ConfigRecord, Record
+from ottla.metadata.topic_config import validate_topic_configs
+from ottla.metadata.topic_names import fault_of
+from ottla.metadata.topics import topic_records
+
+USE_DEFAULT = -1
+"""Stands for the number of partitions, or the replication factor, that the node's file says."""
+
+RESERVED_ID_BYTES = bytes(12)
+"""Ids that begin so are kept for special meanings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic that somebody wants. `assignments`: replicas by partition, or nothing."""
+
+    name: str
+    partition_count: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What came of it."""
+
+    name: str
+    error: Error = Error.NONE
+    message: str | None = None
+    topic_id: Uuid = NO_UUID
+    partition_count: int = -1
+    replication_factor: int = -1
+    configs: tuple[Entry, ...] = ()
+
+
+def create_topics(
+    image: ClusterImage,
+    wanted: Sequence[NewTopic],
+    *,
+    validate_only: bool,
+    context: DecisionContext,
+) -> Decision[tuple[CreatedTopic, ...]]:
+    """Create topics; one answer each, in the order asked.
+
+    A name that comes twice is refused once (INVALID_REQUEST). With `validate_only` nothing is
+    created, and the answers bear no ids. Raises: ApiError(POLICY_VIOLATION) where the request
+    asks for too many partitions at once.
+    """
+    _check_total(wanted, context)
+    counts = Counter(topic.name for topic in wanted)
+    records: list[Record] = []
+    answers: dict[str, CreatedTopic] = {}
+    topics = image.topics  # Grows, so that new names collide with each other too.
+    for topic in wanted:
+        if topic.name in answers:
+            continue
+        try:
+            if counts[topic.name] > 1:
+                raise ApiError(Error.INVALID_REQUEST, "Duplicate topic name.")
+            made, overrides = _create(image, topics, topic, context)
+        except ApiError as refusal:
+            answers[topic.name] = CreatedTopic(topic.name, refusal.error, refusal.message)
+            continue
+        topics = topics.with_topic(made)
+        records += _records(made, overrides)
+        answers[topic.name] = CreatedTopic(
+            topic.name,
+            topic_id=NO_UUID if validate_only else made.id,
+            partition_count=len(made.partitions),
+            replication_factor=len(made.partitions[0].replicas),
+            configs=tuple(describe_topic(image, context.config, overrides)),
+        )
+    step = Step() if validate_only else Step(tuple(records))
+    return Decision(step, tuple(answers.values()))
+
+
+def _check_total(wanted: Sequence[NewTopic], context: DecisionContext) -> None:
+    total = 0
+    for topic in wanted:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.partition_count == USE_DEFAULT:
+            total += context.config["num.partitions"]
+        else:
+            total += max(0, topic.partition_count)
+    check_partition_total(total)
+
+
+def check_partition_total(total: int) -> None:
+    """Refuse a request that would make too large a step."""
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        raise ApiError(
+            Error.POLICY_VIOLATION,
+            f"The request asks for {total} partitions; {PARTITIONS_PER_REQUEST_MAX} is the most"
+            " that one request may.",
+        )
+
+
+def _create(
+    image: ClusterImage, topics: TopicsImage, topic: NewTopic, context: DecisionContext
+) -> tuple[TopicImage, dict[str, str]]:
+    """Return the topic to be, and its overrides. Raises: ApiError."""
+    _check_name(topics, topic.name)
+    overrides = _overrides(topic)
+    validate_topic_configs(overrides, context.config, image)
+    partitions = _partitions(image, topic, context)
+    made = TopicImage(
+        name=topic.name, id=new_topic_id(image, context), partitions=Map(enumerate(partitions))
+    )
+    return made, overrides
+
+
+def _check_name(topics: TopicsImage, name: str) -> None:
+    if name == METADATA_TOPIC:
+        raise ApiError(
+            Error.INVALID_REQUEST, f"Creation of the internal topic {METADATA_TOPIC} is prohibited."
+        )
+    fault = fault_of(name)
+    if fault is not None:
+        raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
+    if name in topics:
+        raise ApiError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    alike = topics.collisions(name)
+    if alike:
+        raise ApiError(
+            Error.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with the existing topic '{alike[0]}': metrics tell no dot"
+            " from an underscore.",
+        )
+
+
+def _overrides(topic: NewTopic) -> dict[str, str]:
+    empty = [name for name, value in topic.configs if value is None]
+    if empty:
+        raise ApiError(
+            Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(empty)}"
+        )
+    # A name that comes twice: the last one counts, as in Kafka.
+    return {name: value for name, value in topic.configs if value is not None}
+
+
+def _partitions(
+    image: ClusterImage, topic: NewTopic, context: DecisionContext
+) -> list[PartitionImage]:
+    if topic.assignments:
+        return _assigned_partitions(image, topic)
+    factor, count = topic.replication_factor, topic.partition_count
+    if factor < USE_DEFAULT or factor == 0:
+        raise ApiError(
+            Error.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if count < USE_DEFAULT or count == 0:
+        raise ApiError(
+            Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid value."
+        )
+    return assign(
+        image,
+        first=0,
+        count=context.config["num.partitions"] if count == USE_DEFAULT else count,
+        replication_factor=(
+            context.config["default.replication.factor"] if factor == USE_DEFAULT else factor
+        ),
+        dice=context.dice,
+    )
+
+
+def _assigned_partitions(image: ClusterImage, topic: NewTopic) -> list[PartitionImage]:
+    for given, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.partition_count, "number of partitions"),
+    ):
+        if given != USE_DEFAULT:
+            raise ApiError(
+                Error.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but the {what} was not set to -1.",
+            )
+    numbers = [number for number, _ in topic.assignments]
+    if len(set(numbers)) < len(numbers):
+        raise ApiError(
+            Error.INVALID_REPLICA_ASSIGNMENT, "A partition has more than one manual assignment."
+        )
+    if sorted(numbers) != list(range(len(numbers))):
+        raise ApiError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            "Partitions should be a consecutive 0-based integer sequence.",
+        )
+    lists = dict(topic.assignments)
+    return assign_manually(image, [lists[number] for number in range(len(numbers))], first=0)
+
+
+def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:
+    """Draw a random UUID (version 4) that no topic has and that means nothing special."""
+    while True:
+        raw = bytearray(context.dice.random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        topic_id = Uuid(bytes(raw))
+        # A text that begins with a dash looks like an option to every command-line tool.
+        if raw[0] >> 2 != 62 and image.topics.by_id(topic_id) is None:
+            return topic_id
+
+
+def _records(topic: TopicImage, overrides: Mapping[str, str]) -> list[Record]:
+    first, *partitions = topic_records(topic)
+    configs = [
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC,
+            resource_name=topic.name,
+            name=name,
+            value=overrides[name],
+        )
+        for name in sorted(overrides)
+    ]
+    return [first, *configs, *partitions]

@@ -1,0 +1,138 @@
+"""A resource's properties as DescribeConfigs tells them: value, source and synonyms.
+
+Synonyms are all places that say a value, the one that counts first.
+Source: ConfigHelper, KafkaConfigSchema, Kafka 4.0. Unlike there, a topic's synonyms keep those
+that a coarser unit says (log.retention.hours): Kafka drops them and then names no source.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.metadata.config_def import ConfigKey, Type, Update, format_value
+from ottla.metadata.configs import ALL_BROKERS, ResourceType
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import DERIVED, NodeConfig
+from ottla.metadata.node_definitions import NODE_DEFINITIONS
+from ottla.metadata.topic_config import DEFINITIONS, SYNONYMS, topic_values
+
+
+class Source(IntEnum):
+    """Where a value was said (DescribeConfigs' numbers)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place that says a value."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One property of one resource. `value` is None where it is not set, or secret."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    is_sensitive: bool
+    type: Type
+    documentation: str
+    synonyms: tuple[Synonym, ...]
+
+
+def describe_topic(
+    image: ClusterImage, node_config: NodeConfig, overrides: Mapping[str, str]
+) -> Iterator[Entry]:
+    """Yield the properties of a topic of these overrides, by name."""
+    values = topic_values(image, node_config, overrides)
+    for name, key in sorted(DEFINITIONS.keys.items()):
+        if key.internal and name not in overrides:
+            continue
+        synonyms = [
+            said
+            for broker_name, _ in SYNONYMS.get(name, ())
+            for said in _said(image, node_config, broker_name)
+        ]
+        # All of one source before any of the next: a dynamic value beats a file's.
+        synonyms.sort(key=lambda said: said.source)
+        if name in overrides:
+            synonyms.insert(0, Synonym(name, overrides[name], Source.TOPIC))
+        yield _entry(key, values[name], synonyms, read_only=False)
+
+
+def describe_broker(image: ClusterImage, node_config: NodeConfig) -> Iterator[Entry]:
+    """Yield a broker's properties by name."""
+    effective = node_config.dynamic(image)
+    for name, key in sorted(NODE_DEFINITIONS.keys.items()):
+        synonyms = [
+            said for each in _broker_names(name) for said in _said(image, node_config, each)
+        ]
+        synonyms.sort(key=lambda said: said.source)
+        if key.internal and not any(said.source is not Source.DEFAULT for said in synonyms):
+            continue
+        read_only = key.update is Update.READ_ONLY
+        yield _entry(key, effective[name], synonyms, read_only=read_only)
+
+
+def describe_all_brokers(image: ClusterImage) -> Iterator[Entry]:
+    """Yield the dynamic defaults of all brokers, by name: only what was set."""
+    for name, value in sorted(image.configs.of(ResourceType.BROKER, ALL_BROKERS).items()):
+        key = NODE_DEFINITIONS.keys.get(name)
+        if key is None:
+            continue
+        said = Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER)
+        default = format_value(key.type, key.default)
+        synonyms = [said]
+        if default is not None:
+            synonyms.append(Synonym(name, default, Source.DEFAULT))
+        read_only = key.update is Update.READ_ONLY
+        yield Entry(name, value, said.source, read_only, False, key.type, key.doc, tuple(synonyms))
+
+
+def _broker_names(name: str) -> tuple[str, ...]:
+    """Return a broker property's names, the finest first: those that can say its value."""
+    return (name, *(source for derived, source, _ in DERIVED if derived == name))
+
+
+def _said(image: ClusterImage, node_config: NodeConfig, name: str) -> Iterator[Synonym]:
+    """Yield what is said under one broker property's name, the one that counts first."""
+    key = NODE_DEFINITIONS.keys[name]
+    if key.update is not Update.READ_ONLY:
+        for resource, source in (
+            (str(node_config.node_id), Source.DYNAMIC_BROKER),
+            (ALL_BROKERS, Source.DYNAMIC_DEFAULT_BROKER),
+        ):
+            value = image.configs.of(ResourceType.BROKER, resource).get(name)
+            if value is not None:
+                yield Synonym(name, value, source)
+    if name in node_config.given:
+        yield Synonym(name, node_config.given[name], Source.STATIC_BROKER)
+    if key.default is not None:
+        yield Synonym(name, format_value(key.type, key.default), Source.DEFAULT)
+
+
+def _entry(key: ConfigKey, value: object, synonyms: list[Synonym], *, read_only: bool) -> Entry:
+    is_sensitive = key.type is Type.PASSWORD
+    return Entry(
+        name=key.name,
+        value=None if is_sensitive else format_value(key.type, value),
+        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        read_only=read_only,
+        is_sensitive=is_sensitive,
+        type=key.type,
+        documentation=key.doc,
+        synonyms=tuple(
+            Synonym(said.name, None, said.source) if is_sensitive else said for said in synonyms
+        ),
+    )

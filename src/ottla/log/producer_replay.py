@@ -62,9 +62,9 @@ def rebuild_producers(
     """
     start, entries = _newest_snapshot(disk, directory, end)
     producers = ProducerState(where, entries)
-    ends = [segment.base_offset for segment in segments[1:]] + [end]
-    for segment, segment_end in zip(segments, ends, strict=True):
-        if segment_end > start:
+    for index, segment in enumerate(segments):
+        last = index + 1 == len(segments)
+        if last or segments[index + 1].base_offset > start:
             _replay_segment(disk, directory, producers, segment, start, end)
     return producers
 

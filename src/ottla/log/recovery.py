@@ -115,8 +115,8 @@ class _Loader:
     ) -> LoadedLog:
         bases = tidy(self.disk, self.directory)
         first = _first_unflushed(bases, recovery_point)
-        for index, base in enumerate(bases[:-1] if clean else bases[:first]):
-            self.segments.append(self._trusted(base, bases[index + 1 :]))
+        for base in bases[:-1] if clean else bases[:first]:
+            self.segments.append(self._trusted(base))
         end: int | None = None
         if bases:
             self._load_epochs(bases)
@@ -146,7 +146,7 @@ class _Loader:
 
     # --- segments ------------------------------------------------------------------------
 
-    def _trusted(self, base: int, later: list[int]) -> LoadedSegment:
+    def _trusted(self, base: int) -> LoadedSegment:
         """Take a segment as it is, after a look at its indexes' sizes."""
         size = self.disk.size(self._path(base, names.LOG))
         for suffix, entry_size in (
@@ -199,9 +199,7 @@ class _Loader:
                     largest = _larger(largest, header)
             except RecordsError:
                 return None
-        if size and (
-            offsets.last.position >= size or (end <= offsets.last.offset and len(offsets))
-        ):
+        if size and (offsets.last.position >= size or end <= offsets.last.offset):
             return None
         self.segments.append(
             LoadedSegment(
@@ -237,9 +235,6 @@ class _Loader:
                 break
             # Else recovering the next segment would have to read this one again.
             write_snapshot(self.disk, self.directory, bases[index + 1], self.producers)
-            snapshots.append(bases[index + 1])
-        else:
-            return end
         self._activate_last()
         return end
 

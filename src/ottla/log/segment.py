@@ -19,7 +19,7 @@ from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, OffsetPosit
 from ottla.log.scan import records_at, scan_headers
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import RecordsError
 
 RECENT_BATCHES_MAX: Final = 1024
@@ -107,18 +107,24 @@ class Segment:
 
     # --- appending -----------------------------------------------------------------------
 
-    def takes(self, header: BatchHeader, size: int, config: LogConfig, now_ms: int) -> bool:
-        """Tell whether a batch may go here, or the log must roll first."""
+    def takes(
+        self, header: BatchHeader, config: LogConfig, now_ms: int, *, pending: int = 0
+    ) -> bool:
+        """Tell whether a batch may go here, or the log must roll first.
+
+        `pending` bytes are to be written before it.
+        """
         offsets, times = self._offset_index, self._time_index
         assert offsets is not None
         assert times is not None
         if header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return False
-        if self.size == 0:
+        size = self.size + pending
+        if size == 0:
             # An index may be too small for any entry: one batch always fits, as in Kafka.
             return True
         return not (
-            self.size > config.segment_bytes - size
+            size > config.segment_bytes - header.size_in_bytes
             or self._age_ms(header.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
             or offsets.is_full
             or times.is_full
@@ -128,7 +134,7 @@ class Segment:
         # In the producers' time where the first batch has one, so that replaying old records
         # makes the segments that it made the first time.
         if self.first_timestamp is None:
-            self.first_timestamp = self._read_first_timestamp()
+            self.first_timestamp = self._read_first_timestamp() if self.size else timestamp
         if self.first_timestamp >= 0:
             return timestamp - self.first_timestamp
         return now_ms - self.created_ms
@@ -278,8 +284,6 @@ class Segment:
         return self._handles[suffix].file(create=True)
 
     def _read_first_timestamp(self) -> int:
-        if self.size == 0:
-            return NO_TIMESTAMP
         try:
             for _, header in scan_headers(self.log.file(), 0, self.size):
                 return header.max_timestamp
@@ -327,8 +331,12 @@ class Segment:
         self._time_index.write(self._index_file(names.TIME_INDEX))
         self.unsynced = True
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batches from the first that reaches `offset` on; the segment is active.
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batches from the first that reaches `offset` on; return where that leaves
+        the log's end. The segment is active.
+
+        Where `offset` falls into a batch the end lies before that batch; where it falls between
+        two, as compaction leaves them, it is `offset`, as the leader's is.
 
         Raises: OSError, RecordsError.
         """
@@ -340,14 +348,19 @@ class Segment:
         self._recent_lasts.clear()
         self._recent_positions.clear()
         self._since_entry = 0
+        end_offset = offset
         if found is not None:
-            self.log.file().truncate(found.position)
+            file = self.log.file()
+            header = parse_header(file.read_at(found.position, HEADER_SIZE), whole=False)
+            end_offset = min(offset, header.base_offset)
+            file.truncate(found.position)
             self.size = found.position
         self._truncate_aborted(offset)
         if self.size == 0:
             self.first_timestamp = None
         self.write_indexes()
         self._max_timestamp = self._scan_max_timestamp()
+        return end_offset
 
     def _truncate_aborted(self, offset: int) -> None:
         entries = self.aborted()

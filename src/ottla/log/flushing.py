@@ -1,0 +1,127 @@
+"""Making a log durable: what a worker thread syncs while the loop goes on appending.
+
+The loop prepares a job: it writes what the indexes and the leader epochs lack into their files,
+opens and pins every file with unsynced bytes. The worker syncs these by descriptor, so a folder
+renamed meanwhile does no harm, and puts the epoch file in its place. Back on the loop the
+recovery point moves. One job is under way per log; requests that come meanwhile share the next
+one (group commit).
+
+Source: UnifiedLog.{flush, roll}, LocalLog.flush; KAFKA-15391, KAFKA-13403 (a renamed folder).
+"""
+
+import contextlib
+import errno
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Disk, File
+from ottla.log.file_cache import Handle
+from ottla.log.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+
+Flushed = Pending[OSError | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class FlushJob:
+    """One flush. `offset`: up to where the log is durable once `run` has returned."""
+
+    disk: Disk
+    offset: int
+    segments: list[Segment] = field(default_factory=list)
+    handles: list[Handle] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
+    own_files: list[File] = field(default_factory=list)
+    """Opened for this job alone; closed by it."""
+    renames: list[tuple[str, str]] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Sync everything. Blocks: for a worker thread. Raises: OSError."""
+        try:
+            for file in (*self.files, *self.own_files):
+                file.sync()
+            # The folder may have been renamed for deletion: then its names matter no more.
+            for source, target in self.renames:
+                with contextlib.suppress(FileNotFoundError):
+                    self.disk.rename(source, target)
+            for directory in self.directories:
+                with contextlib.suppress(FileNotFoundError):
+                    self.disk.sync_dir(directory)
+        finally:
+            for file in self.own_files:
+                file.close()
+
+    def release(self, *, failed: bool) -> None:
+        """Unpin the files, on the loop; what was not synced is unsynced again."""
+        for handle in self.handles:
+            handle.unpin()
+        self.handles.clear()
+        for file in self.own_files:
+            file.close()
+        if failed:
+            for segment in self.segments:
+                segment.unsynced = True
+
+
+class Flusher:
+    """One log's flushes in workers: at most one under way."""
+
+    __slots__ = ("_job", "_log", "_waiting")
+
+    def __init__(self, log: "PartitionLog") -> None:
+        self._log = log
+        self._job: FlushJob | None = None
+        self._waiting: list[tuple[Flushed, bool]] = []
+
+    def flush(self, *, include_active: bool) -> Flushed:
+        """Flush what was appended so far; without the active segment, up to its start."""
+        if self._log.failed:
+            return completed(self._offline())
+        done: Flushed = Pending()
+        self._waiting.append((done, include_active))
+        if self._job is None:
+            self._start()
+        return done
+
+    def _start(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        everything = any(include_active for _, include_active in waiting)
+        try:
+            job = self._job = self._log.flush_job(include_active=everything)
+        except OSError as error:
+            self._ended(None, error, waiting)
+            return
+        self._log.ports.workers.submit(job.run, lambda result: self._ended(job, result, waiting))
+
+    def _ended(
+        self,
+        job: FlushJob | None,
+        result: BaseException | None,
+        waiting: list[tuple[Flushed, bool]],
+    ) -> None:
+        self._job = None
+        if job is not None:
+            job.release(failed=result is not None)
+        error = result if isinstance(result, OSError) else None
+        if error is not None:
+            # What a failed fsync was to write may be gone from the page cache: no second try.
+            self._log.fail()
+            self._log.ports.on_failure(self._log, error)
+        elif result is not None:
+            raise result
+        elif job is not None and not self._log.failed:
+            self._log.flushed(job)
+        if self._log.failed:
+            waiting, self._waiting = waiting + self._waiting, []
+            error = error or self._offline()
+        for done, _ in waiting:
+            done.complete(error)
+        if self._waiting and self._job is None:
+            self._start()
+
+    def _offline(self) -> OSError:
+        return OSError(errno.EIO, "the log is offline", self._log.directory)

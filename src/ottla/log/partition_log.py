@@ -1,0 +1,518 @@
+"""One partition's log: append, read, look up, flush, shorten.
+
+A log belongs to the loop. What it does there is bounded: the one write of an append, a few
+renames, small files without a sync. Everything that can block goes to `LogPorts.workers`, and its
+failure comes back through `LogPorts.on_failure`, whose owner takes the log's directory offline.
+
+Source: UnifiedLog, LocalLog.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_OFFSET, Uuid
+from ottla.base.pending import Pending
+from ottla.log import maintenance, names
+from ottla.log.config import LogConfig
+from ottla.log.epoch_cache import EpochCache, EpochEnd
+from ottla.log.file_cache import Handle
+from ottla.log.flushing import Flusher, FlushJob
+from ottla.log.log_ports import LogPorts
+from ottla.log.producer_replay import write_snapshot
+from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
+from ottla.log.recovery import LoadedLog
+from ottla.log.results import NOTHING, AppendInfo, ReadResult, UnexpectedOffset
+from ottla.log.segment import Segment, TimestampMatch, new_segment
+from ottla.log.segment_list import SegmentList
+from ottla.log.slices import FileSlice
+from ottla.log.transaction_index import AbortedTransaction, select
+from ottla.log.validation import NewBatch, Writable, api_error, check_batches
+from ottla.records.batch import BatchHeader, check_crc, iter_headers, restamp
+from ottla.records.errors import RecordsError
+
+__all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
+
+
+class PartitionLog:
+    """See the module. Made by `log_dirs`, or by `opening.open_log` for a log by itself.
+
+    Fields: `recovery_point`: everything below it survives a crash; `failed`: the disk failed
+            beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR).
+    """
+
+    def __init__(
+        self,
+        ports: LogPorts,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: Uuid,
+        config: LogConfig,
+        loaded: LoadedLog,
+        high_watermark: int = 0,
+    ) -> None:
+        self.ports = ports
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.failed = False
+        self.segments = SegmentList(
+            [
+                Segment(
+                    ports.files,
+                    directory,
+                    found.base_offset,
+                    size=found.size,
+                    created_ms=ports.clock.now_ms(),
+                    offset_index=found.offset_index,
+                    time_index=found.time_index,
+                    max_timestamp=found.max_timestamp,
+                )
+                for found in loaded.segments
+            ]
+        )
+        for segment, found in zip(self.segments, loaded.segments, strict=True):
+            segment.unsynced = found.scanned
+        self.segments.active.jitter_ms = ports.jitter_ms(config.segment_jitter_ms)
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs: EpochCache = loaded.epochs
+        self.producers: ProducerState = loaded.producers
+        self.snapshots: list[int] = loaded.snapshots
+        self.size_bytes = sum(segment.size for segment in self.segments)
+        self.high_watermark = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
+        self.producers.replicated_to(self.high_watermark)
+        self.last_flush_ms = ports.clock.now_ms()
+        self.names_changed = True
+        """Whether names in the folder are not durable yet: so it is until the first flush."""
+        self.unsynced_handles: list[Handle] = []
+        self._flusher = Flusher(self)
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+    @property
+    def name(self) -> str:
+        return names.folder_name(self.topic, self.partition)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where readers of committed records may go."""
+        first = self.producers.first_unstable_offset
+        high = self.high_watermark
+        return high if first is None or first > high else first
+
+    @property
+    def latest_epoch(self) -> int:
+        """The last leader epoch that the log knows; -1 = none."""
+        return self.epochs.latest_epoch
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow a change of the topic's configuration."""
+        self.config = config
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark forward, to the log's end at most; tell whether it moved."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.replicated_to(offset)
+        return True
+
+    # --- append --------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        data: bytes | Writable,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = "client",
+    ) -> AppendInfo:
+        """Check batches, give them offsets and append them.
+
+        `data` is changed in place where it is writable, copied where it is not.
+
+        Raises: ApiError for what is wrong with the batches; OSError where the disk fails, after
+                which nothing of the batches is in the log.
+        """
+        self.check_usable()
+        config = self.config
+        batches = check_batches(data, config, now_ms=now_ms, origin=origin, where=self.name)
+        offset = first = self.log_end_offset
+        new: list[NewBatch] = []
+        count = size = 0
+        for batch in batches:
+            header = batch.header
+            if header.producer_id >= 0:
+                duplicate = self._check_producer(batch, origin)
+                if duplicate is not None:
+                    return duplicate
+            restamp(batch.data, 0, base_offset=offset, leader_epoch=leader_epoch)
+            header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+            new.append(NewBatch(batch.data, header, batch.marker))
+            offset = header.next_offset
+            count += header.record_count
+            size += header.size_in_bytes
+        self._write(new, now_ms)
+        return AppendInfo(
+            first,
+            offset - 1,
+            now_ms if config.log_append_time else -1,
+            self.log_start_offset,
+            False,
+            count,
+            size,
+            offset - self.recovery_point >= config.flush_messages,
+        )
+
+    def append_as_follower(self, data: bytes | Writable, *, now_ms: int) -> AppendInfo:
+        """Append batches at the offsets and epochs that their leader gave them.
+
+        A batch cut by the end of `data`, as fetches return it, is left out.
+
+        Raises: ApiError where a batch is damaged; UnexpectedOffset where the first does not lie
+                at or behind the log's end, or offsets go back; OSError.
+        """
+        self.check_usable()
+        new: list[NewBatch] = []
+        expected = self.log_end_offset
+        count = 0
+        view = memoryview(data)
+        try:
+            for start, header in iter_headers(view, allow_partial=True):
+                check_crc(view, start, header)
+                if header.base_offset < expected:
+                    raise UnexpectedOffset(
+                        f"{self.name}: a batch at offset {header.base_offset} came where "
+                        f"{expected} was due"
+                    )
+                expected = header.next_offset
+                count += header.record_count
+                body = view[start : start + header.size_in_bytes]
+                new.append(NewBatch(body, header, maintenance.marker_in(body, header)))
+        except RecordsError as error:
+            raise api_error(error) from None
+        size = sum(batch.header.size_in_bytes for batch in new)
+        self._write(new, now_ms)
+        return AppendInfo(
+            new[0].header.base_offset if new else self.log_end_offset,
+            self.log_end_offset - 1,
+            -1,
+            self.log_start_offset,
+            False,
+            count,
+            size,
+            self.log_end_offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def _check_producer(self, batch: NewBatch, origin: Origin) -> AppendInfo | None:
+        header = batch.header
+        if batch.marker is not None:
+            self.producers.check_marker(header, batch.marker[0])
+            return None
+        found = self.producers.check(header, origin)
+        if found is None:
+            return None
+        return AppendInfo(
+            found.first_offset,
+            found.last_offset,
+            found.timestamp if self.config.log_append_time else -1,
+            self.log_start_offset,
+            True,
+            header.record_count,
+            header.size_in_bytes,
+            self.log_end_offset - self.recovery_point >= self.config.flush_messages,
+        )
+
+    def _write(self, batches: Sequence[NewBatch], now_ms: int) -> None:
+        """Append batches, rolling where needed, with one write for all that go together."""
+        start = 0
+        while start < len(batches):
+            segment = self._segment_for(batches[start].header, now_ms)
+            end = start + 1
+            size = batches[start].header.size_in_bytes
+            while end < len(batches):
+                header = batches[end].header
+                if not segment.takes(header, self.config, now_ms, pending=size):
+                    break
+                size += header.size_in_bytes
+                end += 1
+            self._write_run(segment, batches[start:end])
+            start = end
+
+    def _write_run(self, segment: Segment, run: Sequence[NewBatch]) -> None:
+        before = segment.size
+        headers = [batch.header for batch in run]
+        try:
+            segment.append([batch.data for batch in run], headers, self.config.index_interval_bytes)
+        except OSError:
+            try:
+                segment.cut_torn()
+            except OSError:
+                self.failed = True
+            raise
+        self.size_bytes += segment.size - before
+        for batch in run:
+            header = batch.header
+            if header.partition_leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.log_end_offset = header.next_offset
+            if header.producer_id >= 0:
+                self._note_producer(segment, batch)
+
+    def _note_producer(self, segment: Segment, batch: NewBatch) -> None:
+        if not batch.header.is_control:
+            self.producers.appended(batch.header)
+        elif batch.marker is not None:
+            done = self.producers.ended(batch.header, *batch.marker)
+            if done is not None and done.aborted:
+                stable = self.producers.stable_after(done)
+                segment.add_aborted(AbortedTransaction(*done[:3], stable))
+
+    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        active = self.segments.active
+        if not active.takes(header, self.config, now_ms):
+            self.roll(now_ms, max(self.log_end_offset, header.base_offset))
+        return self.segments.active
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Seal the active segment and begin another; an empty one just stays. Raises: OSError."""
+        active = self.segments.active
+        base = self.log_end_offset if base_offset is None else base_offset
+        if base <= active.base_offset:
+            return
+        active.seal()
+        self.take_snapshot(base)
+        segment = new_segment(self.ports.files, self.directory, base, self.config, now_ms)
+        segment.jitter_ms = self.ports.jitter_ms(self.config.segment_jitter_ms)
+        self.segments.add(segment)
+        self.names_changed = True
+        self.flush(include_active=False)
+
+    def take_snapshot(self, offset: int) -> None:
+        """Write the producer state as of `offset`; the next flush syncs it. Raises: OSError."""
+        path = write_snapshot(self.ports.disk, self.directory, offset, self.producers)
+        self.unsynced_handles.append(self.ports.files.handle(path))
+        self.names_changed = True
+        if offset not in self.snapshots:
+            self.snapshots.append(offset)
+
+    # --- read ----------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, *, max_bytes: int, upper_bound: int, at_least_one: bool = False
+    ) -> ReadResult:
+        """Return what the log has from the batch with `offset` on, of one segment.
+
+        Batches that reach `upper_bound` are left out. The last batch may be cut, as Kafka does;
+        the first one never: without `at_least_one` nothing is returned then.
+
+        Raises: ApiError (OFFSET_OUT_OF_RANGE) where `offset` is not in [log start, log end];
+                OSError.
+        """
+        self.check_usable()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ApiError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} of {self.name} is not within "
+                f"[{self.log_start_offset}, {self.log_end_offset}].",
+            )
+        if offset >= upper_bound:
+            return NOTHING
+        try:
+            for index in range(self.segments.floor(offset), len(self.segments)):
+                segment = self.segments[index]
+                if segment.base_offset >= upper_bound:
+                    break
+                found = segment.position_of(offset)
+                if found is None:
+                    continue  # The segment's last offsets were compacted away.
+                end = self._end_position(index, upper_bound)
+                if found.position >= end:
+                    break
+                limit = max_bytes
+                if found.size > max_bytes:
+                    if not at_least_one:
+                        return ReadResult((), 0, True)
+                    limit = found.size
+                length = min(end - found.position, limit)
+                return ReadResult((FileSlice(segment.log, found.position, length),), length)
+        except RecordsError as error:
+            raise api_error(error) from None
+        return NOTHING
+
+    def _end_position(self, index: int, upper_bound: int) -> int:
+        segment = self.segments[index]
+        if upper_bound >= self.segments.end_of(index, self.log_end_offset):
+            return segment.size
+        found = segment.position_of(upper_bound)
+        return segment.size if found is None else found.position
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [start, end). Raises: OSError."""
+        found: list[AbortedTransaction] = []
+        for index in range(self.segments.floor(start_offset), len(self.segments)):
+            some, complete = select(self.segments[index].aborted(), start_offset, end_offset)
+            found += some
+            if complete:
+                break
+        return found
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampMatch | None:
+        """Return the first record whose timestamp is not below. Raises: ApiError, OSError."""
+        self.check_usable()
+        try:
+            for segment in self.segments:
+                if segment.max_timestamp.timestamp >= timestamp:
+                    found = segment.find_timestamp(timestamp, self.log_start_offset)
+                    if found is not None:
+                        return found
+        except RecordsError as error:
+            raise api_error(error) from None
+        return None
+
+    def max_timestamp_offset(self) -> TimestampMatch | None:
+        """Return the first record with the log's largest timestamp; None = it has none.
+
+        Raises: ApiError, OSError.
+        """
+        self.check_usable()
+        largest = max(self.segments, key=lambda segment: segment.max_timestamp.timestamp)
+        try:
+            return largest.largest_timestamp_match()
+        except RecordsError as error:
+            raise api_error(error) from None
+
+    # --- leader epochs and producers -----------------------------------------------------
+
+    def assign_epoch(self, epoch: int) -> None:
+        """Note that `epoch` begins at the log's end: this replica leads in it."""
+        self.epochs.assign(epoch, self.log_end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the leader epoch of an offset; -1 = unknown."""
+        return self.epochs.epoch_of(offset)
+
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """Return where an epoch ends: see `EpochCache.end_offset`."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    def producer_states(self) -> list[ProducerEntry]:
+        """Return the producers by ascending id, not to be changed."""
+        entries = self.producers.entries
+        return [entries[producer_id] for producer_id in sorted(entries)]
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget the producers silent for `producer.id.expiration.ms`; return how many."""
+        return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    # --- shortening ----------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Move the log start forward to `offset`, -1 = to the high watermark; return it.
+
+        The segments below go with the next retention.
+
+        Raises: ApiError (OFFSET_OUT_OF_RANGE) for an offset above the high watermark.
+        """
+        self.check_usable()
+        target = self.high_watermark if offset == NO_OFFSET else offset
+        if not 0 <= target <= self.high_watermark:
+            raise ApiError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Cannot move the log start of {self.name} to {target}: the high watermark "
+                f"is {self.high_watermark}.",
+            )
+        maintenance.advance_log_start(self, target)
+        return self.log_start_offset
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batches that reach `offset`; tell whether there were any. Raises: OSError."""
+        self.check_usable()
+        return maintenance.truncate_to(self, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record has `offset`. Raises: OSError."""
+        self.check_usable()
+        maintenance.start_at(self, offset)
+
+    def apply_retention(self, now_ms: int) -> list[maintenance.DeletedSegment]:
+        """Delete the segments that may go; return them. Raises: OSError."""
+        self.check_usable()
+        return maintenance.apply_retention(self, now_ms)
+
+    # --- flush and end -------------------------------------------------------------------
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Tell whether `flush.ms` has passed with something unflushed."""
+        unflushed = self.log_end_offset > self.recovery_point
+        return unflushed and now_ms - self.last_flush_ms >= self.config.flush_ms
+
+    def flush(self, *, include_active: bool = True) -> Pending[OSError | None]:
+        """Make what was appended so far durable, in a worker; None = done.
+
+        A failure takes the log offline and is told to `LogPorts.on_failure` as well.
+        """
+        return self._flusher.flush(include_active=include_active)
+
+    def flush_job(self, *, include_active: bool = True) -> FlushJob:
+        """Return a flush to run elsewhere; its taker then calls `release` and `flushed`.
+
+        Raises: OSError.
+        """
+        self.check_usable()
+        return maintenance.prepare_flush(self, include_active=include_active)
+
+    def flushed(self, job: FlushJob) -> None:
+        """Move the recovery point: `job` has run."""
+        self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
+        self.last_flush_ms = self.ports.clock.now_ms()
+
+    def flush_now(self) -> None:
+        """Flush on the caller's thread: for logs that are no loop's. Raises: OSError."""
+        job = self.flush_job()
+        try:
+            job.run()
+        except OSError:
+            # What a failed fsync was to write may be gone from the page cache: no second try.
+            job.release(failed=True)
+            self.fail()
+            raise
+        job.release(failed=False)
+        self.flushed(job)
+
+    def prepare_close(self) -> FlushJob:
+        """Write what makes the next start fast; return the last flush. Raises: OSError."""
+        self.segments.active.write_indexes(final=True)
+        if not self.snapshots or self.snapshots[-1] < self.log_end_offset:
+            self.take_snapshot(self.log_end_offset)
+        return self.flush_job()
+
+    def close(self) -> None:
+        """Let go of the files, flushing nothing."""
+        self.failed = True
+        for segment in self.segments:
+            with contextlib.suppress(OSError):
+                segment.close()
+
+    def fail(self) -> None:
+        """Take the log offline: the disk failed beneath it, or beneath its neighbours."""
+        self.close()
+
+    def moved(self, directory: str) -> None:
+        """Follow a rename of the folder, with every open file (KAFKA-5099)."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.moved(directory)
+
+    def check_usable(self) -> None:
+        """Raise ApiError (KAFKA_STORAGE_ERROR) once the log has failed or is closed."""
+        if self.failed:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, f"The log of {self.name} is offline.")

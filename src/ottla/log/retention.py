@@ -1,0 +1,63 @@
+"""Which segments of a log are old enough to go.
+
+Segments leave from the oldest on, only below the high watermark, and the active one never: where
+all of it is expired the log rolls first. Below the log start offset segments go whatever the
+policy; by size and time only where `cleanup.policy` has `delete`.
+
+Source: UnifiedLog.deleteOldSegments and the three deleteRetention… methods.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.log.config import LogConfig
+
+
+class Reason(Enum):
+    """Why a segment goes, in the order in which the rules are asked."""
+
+    LOG_START = "it lies below the log start offset"
+    SIZE = "the log exceeds retention.bytes"
+    TIME = "its newest record is older than retention.ms"
+
+
+class SegmentFacts(NamedTuple):
+    """What retention asks of a segment; `end_offset` is the next one's base offset."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    newest_ms: int
+    is_active: bool
+
+
+def expired(
+    segments: Sequence[SegmentFacts],
+    config: LogConfig,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+    high_watermark: int,
+) -> tuple[Reason, ...]:
+    """Return why each of the segments to delete goes, from the oldest on.
+
+    An empty active segment never is one of them.
+    """
+    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    by_size = config.deletes and config.retention_bytes >= 0
+    by_time = config.deletes and config.retention_ms >= 0
+    reasons: list[Reason] = []
+    for segment in segments:
+        if segment.end_offset > high_watermark or (segment.is_active and segment.size == 0):
+            break
+        if segment.end_offset <= log_start_offset and not segment.is_active:
+            reasons.append(Reason.LOG_START)
+        elif by_size and excess >= segment.size:
+            reasons.append(Reason.SIZE)
+        elif by_time and now_ms - segment.newest_ms > config.retention_ms:
+            reasons.append(Reason.TIME)
+        else:
+            break
+        excess -= segment.size
+    return tuple(reasons)

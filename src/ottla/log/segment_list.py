@@ -1,0 +1,73 @@
+"""A log's segments in the order of their base offsets; the last one is active."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from ottla.log.segment import Segment
+
+
+class SegmentList:
+    """Never empty while its log is open."""
+
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        assert self._bases == sorted(set(self._bases))
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    def floor(self, offset: int) -> int:
+        """Return the index of the segment that holds `offset`; 0 for one before all."""
+        if offset >= self.active.base_offset:
+            return len(self._bases) - 1
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def end_of(self, index: int, log_end_offset: int) -> int:
+        """Return the offset behind the segment at `index`."""
+        following = index + 1
+        return self._bases[following] if following < len(self._bases) else log_end_offset
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment behind all others; it becomes the active one."""
+        assert segment.base_offset > self._bases[-1]
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def take_first(self, count: int) -> list[Segment]:
+        """Take `count` segments away from the start; at least one stays."""
+        assert 0 <= count < len(self._segments)
+        taken = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        return taken
+
+    def take_above(self, offset: int) -> list[Segment]:
+        """Take away the segments that start above `offset`, but for the first."""
+        keep = max(1, bisect_right(self._bases, offset))
+        taken = self._segments[keep:]
+        del self._segments[keep:], self._bases[keep:]
+        self.active = self._segments[-1]
+        return taken
+
+    def replace_all(self, segment: Segment) -> list[Segment]:
+        """Put one segment in the place of all; return these."""
+        taken = self._segments
+        self._segments = [segment]
+        self._bases = [segment.base_offset]
+        self.active = segment
+        return taken

@@ -110,7 +110,6 @@ class ControllerRuntime:
             storage=storage,
             clock=clock,
             timers=timers,
-            workers=workers,
             listener=self,
         )
         assert self._driver.node.is_voter, "a controller is one of the quorum's voters"

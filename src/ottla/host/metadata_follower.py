@@ -124,7 +124,6 @@ class MetadataFollower(Publisher):
             storage=storage,
             clock=clock,
             timers=timers,
-            workers=workers,
             listener=self,
             peers=ChannelPeers(channel, cluster_id=cluster_id, replica=local, clock=clock),
         )
@@ -150,7 +149,7 @@ class MetadataFollower(Publisher):
         """Follow no more; the copy stays for the next start."""
         self._snapshotter.stop()
         if self._driver.alive:
-            self._storage.log.sync_job()()
+            self._storage.log.flush_now()
         self._driver.stop()
 
     def _load(self) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.base.ports import Clock, Workers
+from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.raft.batches import records_batch
@@ -92,7 +92,6 @@ class QuorumDriver:
         storage: QuorumStorage,
         clock: Clock,
         timers: Timers,
-        workers: Workers,
         listener: QuorumListener,
         peers: Peers | None = None,
     ) -> None:
@@ -104,7 +103,6 @@ class QuorumDriver:
         self.alive = True
         self._clock = clock
         self._timers = timers
-        self._workers = workers
         self._listener = listener
         self._peers = peers
         self._inbox: deque[Event] = deque()
@@ -113,6 +111,7 @@ class QuorumDriver:
         self._telling = False
         self._flushing = False
         self._timer: Timer | None = None
+        storage.log.on_failure(self._disk_failed)
         self._handlers: dict[type, Callable[[Any], None]] = {
             StoreElection: lambda effect: storage.store_election(effect.state),
             AppendLeaderChange: self._append_leader_change,
@@ -142,12 +141,11 @@ class QuorumDriver:
         return self.node.log.end_offset
 
     def stop(self) -> None:
-        """Resign and end. Flushes that are under way finish; nothing is written any more."""
+        """Resign and end: nothing is written any more, and a flush under way ends unheard."""
         if self.alive:
             self.step(Resign())
         self._end()
-        if not self._flushing:
-            self.storage.close()
+        self.storage.close()
 
     def _end(self) -> None:
         self.alive = False
@@ -187,7 +185,7 @@ class QuorumDriver:
         self._handlers[type(effect)](effect)
 
     def _tell(self) -> None:
-        if self._telling:
+        if self._telling or self._stepping:
             return
         self._telling = True
         try:
@@ -253,23 +251,21 @@ class QuorumDriver:
         assert not self._flushing
         assert self.storage.log.end_offset == effect.end_offset
         self._flushing = True
-        self._workers.submit(
-            self.storage.log.sync_job(), lambda outcome: self._flushed(effect, outcome)
-        )
+        self.storage.log.flush().then(lambda error: self._flushed(effect, error))
 
-    def _flushed(self, effect: FlushLog, outcome: object) -> None:
+    def _flushed(self, effect: FlushLog, error: OSError | None) -> None:
         self._flushing = False
-        if not self.alive:
-            self.storage.close()
+        if error is not None:
+            self._disk_failed(error)
             return
-        if isinstance(outcome, BaseException):
-            # After a failed fsync nobody knows what is on disk: it cannot be tried again.
-            log.error("the metadata log cannot be flushed", exc_info=outcome)
-            self._fail(f"flush of the metadata log: {outcome}")
-            self._tell()
-            return
-        self.storage.log.synced(effect.end_offset)
         self.step(Flushed(end_offset=effect.end_offset, epoch=effect.epoch))
+
+    def _disk_failed(self, error: OSError) -> None:
+        # After a failed sync nobody knows what is on disk: it cannot be tried again.
+        if self.alive:
+            log.error("the metadata log cannot be made durable", exc_info=error)
+            self._fail(f"{type(error).__name__}: {error}")
+            self._tell()
 
     def _commit(self, effect: AdvanceHighWatermark) -> None:
         self._news.append(lambda: self._listener.committed(effect.offset))

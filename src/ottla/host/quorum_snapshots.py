@@ -7,8 +7,9 @@ Source: SnapshotGenerator, KafkaMetadataLog.maybeClean; KIP-630.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
@@ -38,6 +39,16 @@ class SnapshotLimits:
     interval_ms: int = 3_600_000
     retention_bytes: int = 100 * 1024 * 1024
     retention_ms: int = 7 * 24 * 3_600_000
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> "SnapshotLimits":
+        """Return the limits that a node's typed properties, by name, say."""
+        return SnapshotLimits(
+            bytes_between=values["metadata.log.max.record.bytes.between.snapshots"],
+            interval_ms=values["metadata.log.max.snapshot.interval.ms"],
+            retention_bytes=values["metadata.max.retention.bytes"],
+            retention_ms=values["metadata.max.retention.ms"],
+        )
 
 
 class Snapshotter:

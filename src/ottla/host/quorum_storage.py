@@ -1,6 +1,6 @@
 """A quorum member's folder `__cluster_metadata-0`: log, snapshots, `quorum-state`.
 
-Kafka's layout and formats. All is done where it is called, but for `sync_log` and
+Kafka's layout and formats. All is done where it is called, but for the log's flush and for
 `create_snapshot`, which a worker thread may run while the log is appended to.
 
 Source: KafkaMetadataLog, FileQuorumStateStore, FileRawSnapshotWriter; KIP-595, KIP-630.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ottla.base.ids import METADATA_TOPIC
+from ottla.base.pending import Pending
 from ottla.base.ports import Disk, File
 from ottla.raft.election import FILE_NAME, ElectionState, decode_election, encode_election
 from ottla.raft.log_view import LogView
@@ -76,12 +77,16 @@ class MetadataLog(Protocol):
         """Let the log begin at `offset`; whole segments before it go."""
         ...
 
-    def sync_job(self) -> Callable[[], None]:
-        """Return work that makes durable what is appended now, for a thread."""
+    def flush(self) -> Pending[OSError | None]:
+        """Make durable, in a worker, what is appended now; None = done."""
         ...
 
-    def synced(self, offset: int) -> None:
-        """Hear, on the loop, that all before `offset` is durable."""
+    def flush_now(self) -> None:
+        """Make everything durable before returning. Raises: OSError."""
+        ...
+
+    def on_failure(self, failed: Callable[[OSError], None]) -> None:
+        """Call `failed` when work in the background met a broken disk."""
         ...
 
     def close(self) -> None:
@@ -134,6 +139,8 @@ class QuorumStorage:
         if latest is None:
             return
         epochs = self.log.epochs()
+        if not epochs and self.log.end_offset == latest.offset:
+            return  # Nothing was appended since the snapshot was adopted.
         end = OffsetAndEpoch(self.log.end_offset, epochs[-1].epoch if epochs else 0)
         if latest.rank > end.rank:
             self.log.restart_at(latest.offset)

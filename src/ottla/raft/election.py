@@ -62,7 +62,7 @@ def decode_election(data: bytes) -> ElectionState:
     """Return what a file says. Raises: QuorumStateError where it says nothing sound."""
     try:
         fields = msgspec.json.decode(data.split(b"\n", 1)[0], type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise QuorumStateError(f"{FILE_NAME} is not JSON: {error}") from None
     version = fields.get("data_version")
     if version not in VERSIONS:

@@ -16,6 +16,7 @@ from ottla.base.pending import Pending
 
 if TYPE_CHECKING:
     from ottla.broker.core import Broker
+    from ottla.controller.context import DecisionContext
     from ottla.controller.step import Decision
     from ottla.metadata.image import ClusterImage
     from ottla.wire.frames import RequestHeader
@@ -90,6 +91,11 @@ class Connection:
 
 class ControllerPort(Protocol):
     """The active controller of this node, as handlers and the channel see it."""
+
+    @property
+    def context(self) -> "DecisionContext":
+        """Return what deciders know besides the image: configuration, chance, who is alive."""
+        ...
 
     @property
     def image(self) -> "ClusterImage":

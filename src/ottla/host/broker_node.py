@@ -1,0 +1,186 @@
+"""The broker role of a node: from registration to serving, and out again.
+
+The image grows from the first moment; the broker hears of it only once its logs are loaded, and
+then of everything, in order. What must be in time goes over its own connection to the
+controller: the metadata fetch, which is parked there, clients' requests, and heartbeats.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import Uuid
+from ottla.base.ports import Clock, Dice, Workers
+from ottla.base.timers import Timers
+from ottla.broker.core import Broker
+from ottla.host.broker_lifecycle import BrokerLifecycle, LifecycleConfig
+from ottla.host.channel import Channel
+from ottla.host.controller_node import ControllerNode
+from ottla.host.folders import Folders, StartError
+from ottla.host.forwarder import ControllerForwarder
+from ottla.host.metadata_follower import LocalFollower, MetadataFollower
+from ottla.host.quorum_peers import ControllerEndpoints
+from ottla.host.waiting import outcome_of
+from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.metadata.features import SUPPORTED
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_TIMEOUT_MS = 10_000
+"""How long a broker waits for the controller to let it go. While partitions have one replica,
+leadership has nowhere to move, so Kafka's five minutes would only delay the stop."""
+
+
+class BrokerNode:
+    """One broker with its ties to the controller."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        folders: Folders,
+        controller: ControllerNode | None,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        dice: Dice,
+        timers: Timers,
+        workers: Workers,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._folders = folders
+        self._workers = workers
+        self.broker: Broker | None = None
+        endpoints = ControllerEndpoints(
+            voters={voter.id: (voter.host, voter.port) for voter in config.quorum_voters},
+            bootstrap=config.quorum_bootstrap_servers,
+        )
+        self._channels = [
+            Channel(loop, endpoints.choose, client_id=f"broker-{config.node_id}-{purpose}")
+            for purpose in ("metadata", "forwarding", "heartbeat")
+        ]
+        fetching, forwarding, beating = self._channels
+        self._forwarder = ControllerForwarder(forwarding, clock=clock, timers=timers)
+        self._heartbeats = ControllerForwarder(beating, clock=clock, timers=timers)
+        self._follower: LocalFollower | MetadataFollower
+        if controller is not None:
+            self._follower = LocalFollower(controller.runtime, on_image=self._changed)
+        else:
+
+            def led_by(leader_id: int, _epoch: int) -> None:
+                endpoints.leader_id = leader_id
+
+            self._follower = MetadataFollower(
+                fetching,
+                node_id=config.node_id,
+                cluster_id=cluster_id,
+                voters=tuple(voter.id for voter in config.quorum_voters),
+                storage=folders.quorum,
+                clock=clock,
+                timers=timers,
+                workers=workers,
+                on_image=self._changed,
+                on_failure=on_failure,
+                on_leader=led_by,
+            )
+        self._lifecycle = BrokerLifecycle(
+            self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16))),
+            self._heartbeats,
+            self._follower,
+            clock=clock,
+            timers=timers,
+            on_epoch=self._epoch_changed,
+        )
+        self._make_broker = lambda: Broker(
+            config=config,
+            cluster_id=cluster_id,
+            clock=clock,
+            dice=dice,
+            workers=workers,
+            timers=timers,
+            log_dirs=folders.log_dirs,
+            forwarder=self._forwarder,
+        )
+
+    def _lifecycle_config(self, cluster_id: str, incarnation_id: Uuid) -> LifecycleConfig:
+        config = self._config
+        return LifecycleConfig(
+            broker_id=config.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            listeners=tuple(
+                (each.name, each.host, each.port, each.security_protocol)
+                for each in config.advertised_listeners
+            ),
+            features=tuple((each.name, each.min_version, each.max_version) for each in SUPPORTED),
+            rack=config.rack,
+            log_dirs=self._folders.directory_ids,
+            previous_broker_epoch=self._folders.previous_broker_epoch,
+            heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
+            session_timeout_ms=config["broker.session.timeout.ms"],
+            registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
+            shutdown_timeout_ms=SHUTDOWN_TIMEOUT_MS,
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the newest committed metadata."""
+        return self._follower.image
+
+    # -- start ---------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Register, replay the metadata up to there, then load the logs. Raises StartError."""
+        self._follower.start()
+        self._lifecycle.start()
+        registered = await outcome_of(self._lifecycle.milestones.registered)
+        if isinstance(registered, ApiError):
+            raise StartError(f"no registration with the controller: {registered.message}")
+        await outcome_of(self._lifecycle.milestones.caught_up)
+        image = self.image
+        await self._folders.load_logs(image, self._config, self._workers)
+        broker = self._make_broker()
+        broker.epoch = self._lifecycle.epoch
+        broker.apply(delta_between(EMPTY, image))
+        if self.image is not image:
+            # What changed while the logs were loading.
+            broker.apply(delta_between(image, self.image))
+        self.broker = broker
+
+    async def serve(self) -> None:
+        """Ask to be unfenced, now that clients can connect; return when it is so."""
+        assert self.broker is not None
+        self.broker.start_serving()
+        self._lifecycle.ready_to_unfence()
+        await outcome_of(self._lifecycle.milestones.unfenced)
+
+    def _changed(self, delta: ClusterDelta) -> None:
+        if self.broker is not None:
+            self.broker.apply(delta)
+
+    def _epoch_changed(self, epoch: int) -> None:
+        if self.broker is not None:
+            self.broker.epoch = epoch
+
+    # -- stop ----------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Tell the controller, so that it fences this broker now and not after a session."""
+        await outcome_of(self._lifecycle.begin_controlled_shutdown())
+
+    def close(self) -> None:
+        """Write the logs down, let go of the controller."""
+        self._lifecycle.close()
+        self._follower.stop()
+        self._forwarder.close()
+        self._heartbeats.close()
+        for channel in self._channels:
+            channel.close()
+        if self.broker is not None:
+            self.broker.shutdown()
+
+

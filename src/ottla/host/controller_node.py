@@ -1,0 +1,117 @@
+"""The controller role of a node: the runtime, and what the clock makes it decide.
+
+Sessions of brokers are soft state: while this controller is active a timer asks, when the
+stalest broker's session may have ended, for the decision to fence it.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.base.errors import ApiError
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Dice, Workers
+from ottla.base.timers import Timer, Timers
+from ottla.controller.brokers import fence_stalest
+from ottla.controller.context import DecisionContext
+from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.step import Decision
+from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.quorum_server import Listeners
+from ottla.host.quorum_storage import QuorumStorage
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import Record
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+RECHECK_MS = 1000
+"""How often sessions are looked at while nobody's can end."""
+
+
+class ControllerNode:
+    """See `ottla.broker.api.base.ControllerPort`."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        storage: QuorumStorage,
+        bootstrap: tuple[Record, ...],
+        clock: Clock,
+        dice: Dice,
+        timers: Timers,
+        workers: Workers,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.context = DecisionContext(
+            config=config,
+            cluster_id=cluster_id,
+            dice=dice,
+            liveness=BrokerLiveness(config["broker.session.timeout.ms"]),
+        )
+        self.ready: Pending[None] = Pending()
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        listeners: Listeners = tuple(
+            (each.name, each.host, each.port) for each in config.advertised_controller_listeners
+        )
+        self.runtime = ControllerRuntime(
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            voters=tuple(voter.id for voter in config.quorum_voters) or (config.node_id,),
+            storage=storage,
+            bootstrap=bootstrap,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            on_failure=on_failure,
+            on_active=self._activated,
+            nodes=lambda: {config.node_id: listeners},
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the appended image."""
+        return self.runtime.image
+
+    @property
+    def leader_id(self) -> int:
+        """Return the active controller's id; -1 where none is known."""
+        return self.runtime.leader_id
+
+    def run(
+        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide now; answer once committed."""
+        return self.runtime.run(decide, deadline_ms=deadline_ms)
+
+    def stop(self) -> None:
+        """Resign and look at no session any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.runtime.stop()
+
+    def _activated(self) -> None:
+        log.info("node %d is the active controller", self.context.config.node_id)
+        self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms())
+        self._check_sessions()
+        self.ready.complete(None)
+
+    def _check_sessions(self, _outcome: Any = None) -> None:
+        if not self.runtime.active:
+            return
+        now_ms = self._clock.monotonic_ms()
+        due_ms = self.context.liveness.next_check_ms(self.runtime.image)
+        if due_ms is not None and due_ms <= now_ms:
+            # One broker a decision; the next look comes when this one is committed.
+            self.runtime.run_step(lambda image: fence_stalest(image, self.context, now_ms)).then(
+                self._check_sessions
+            )
+            return
+        wait_until_ms = now_ms + RECHECK_MS if due_ms is None else min(due_ms, now_ms + RECHECK_MS)
+        self._timer = self._timers.at(wait_until_ms, self._check_sessions)

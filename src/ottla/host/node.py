@@ -1,0 +1,245 @@
+"""One node put together from its parts: the process behind `ottla server`.
+
+Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
+its listeners; then the broker, which registers, replays the metadata up to its registration,
+loads its logs, listens to clients and is unfenced. A stop goes the other way round. What cannot
+be mended while running (a metadata log that cannot be written) stops the process with exit
+code 1 and a line that says why.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Mapping
+
+from ottla.base.pending import Pending
+from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
+from ottla.broker.dispatch import Chunks, Dispatcher, Outcome, advertised, load_apis, read_header
+from ottla.host.broker_node import BrokerNode
+from ottla.host.controller_node import ControllerNode
+from ottla.host.disk import OsDisk
+from ottla.host.folders import Folders, StartError, open_folders
+from ottla.host.server import Server, describe_listen_error
+from ottla.host.storage import read_bootstrap
+from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
+from ottla.metadata.brokers import Endpoint
+from ottla.metadata.features import SUPPORTED
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+SLOW_HANDLER_MS = 100
+"""A handler that holds the loop for longer is named in the log."""
+
+
+class Node:
+    """A running node. See `ottla.broker.api.base.NodeFacts`."""
+
+    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.node_id: int = config.node_id
+        self.cluster_id = ""
+        self.supported_features = {each.name: (each.min_version, each.max_version) for each in SUPPORTED}
+        self._loop = loop
+        self._clock = SystemClock()
+        self._dice = SystemDice()
+        self._disk = OsDisk()
+        self._loop_timers = LoopTimers(loop, self._clock)
+        self._workers = ThreadWorkers(loop, config["background.threads"])
+        self._endpoints = load_apis()
+        self._advertised = {each: advertised(self._endpoints, each) for each in Listener}
+        self._dispatcher = Dispatcher(self._endpoints)
+        self._server = Server(
+            loop,
+            self.handle,
+            frame_bytes_max=config["socket.request.max.bytes"],
+            connections_max=config["max.connections"],
+            connections_per_ip_max=config["max.connections.per.ip"],
+            idle_ms=config["connections.max.idle.ms"],
+        )
+        self._folders: Folders | None = None
+        self._controller: ControllerNode | None = None
+        self._broker: BrokerNode | None = None
+        self.stopping: asyncio.Future[str | None] = loop.create_future()
+        """Set by a signal (None) or by a failure (why)."""
+
+    # -- NodeFacts -----------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the newest committed metadata of this node."""
+        if self._broker is not None:
+            return self._broker.image
+        if self._controller is not None:
+            return self._controller.runtime.committed_image
+        return EMPTY
+
+    def advertised(self, listener: Listener) -> Mapping[int, range]:
+        """Return what ApiVersions tells on a listener."""
+        return self._advertised[listener]
+
+    def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+        """Handle a request that came inside an Envelope."""
+        answer: Pending[bytes | None] = Pending()
+        try:
+            _header, body_at = read_header(frame)
+            outcome = self._dispatcher.dispatch(ctx, frame, body_at)
+        except CloseConnection as reason:
+            log.info("a forwarded request has no answer: %s", reason)
+            answer.complete(None)
+            return answer
+        if isinstance(outcome, Pending):
+            return outcome.map(_unframed)
+        answer.complete(_unframed(outcome))
+        return answer
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def handle(self, connection: Connection, frame: memoryview) -> Outcome:
+        """Handle one frame of a connection."""
+        began_ns = time.perf_counter_ns()
+        header, body_at = read_header(frame)
+        on_controller = connection.listener is Listener.CONTROLLER
+        broker, controller = self._broker, self._controller
+        ctx = Context(
+            header,
+            connection,
+            self._clock.now_ms(),
+            self._clock.monotonic_ms(),
+            self,
+            None if on_controller or broker is None else broker.broker,
+            controller if on_controller else None,
+            controller.runtime.quorum if on_controller and controller is not None else None,
+        )
+        outcome = self._dispatcher.dispatch(ctx, frame, body_at)
+        held_ms = (time.perf_counter_ns() - began_ns) // 1_000_000
+        if held_ms > SLOW_HANDLER_MS:
+            name = self._endpoints[header.api_key].name
+            log.warning("%s held the loop for %d ms (%d bytes)", name, held_ms, len(frame))
+        return outcome
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all roles; return when the node serves. Raises StartError, one line for people."""
+        self._folders = open_folders(
+            self._disk, self.config, clock=self._clock, timers=self._loop_timers.timers,
+            workers=self._workers,
+        )  # fmt: skip
+        self.cluster_id = self._folders.cluster_id
+        if self.config.is_controller:
+            await self._start_controller(self._folders)
+        if self.config.is_broker:
+            await self._start_broker(self._folders)
+        log.info("node %d is started (%s)", self.node_id, ", ".join(self.config.roles))
+
+    async def _start_controller(self, folders: Folders) -> None:
+        controller = ControllerNode(
+            self.config,
+            cluster_id=self.cluster_id,
+            storage=folders.quorum,
+            bootstrap=read_bootstrap(self._disk, self.config.metadata_log_dir),
+            clock=self._clock,
+            dice=self._dice,
+            timers=self._loop_timers.timers,
+            workers=self._workers,
+            on_failure=self._fail,
+        )
+        self._controller = controller
+        controller.runtime.start()
+        for endpoint in self.config.controller_listeners:
+            await self._listen(endpoint, Listener.CONTROLLER)
+
+    async def _start_broker(self, folders: Folders) -> None:
+        self._broker = BrokerNode(
+            self.config,
+            cluster_id=self.cluster_id,
+            folders=folders,
+            controller=self._controller,
+            loop=self._loop,
+            clock=self._clock,
+            dice=self._dice,
+            timers=self._loop_timers.timers,
+            workers=self._workers,
+            on_failure=self._fail,
+        )
+        await self._broker.load()
+        for endpoint in self.config.broker_listeners:
+            await self._listen(endpoint, Listener.CLIENT)
+        await self._broker.serve()
+
+    async def _listen(self, endpoint: Endpoint, kind: Listener) -> None:
+        try:
+            await self._server.listen(endpoint.host, endpoint.port, kind, endpoint.name)
+        except OSError as error:
+            reason = describe_listen_error(error, endpoint.host, endpoint.port)
+            raise StartError(f"listeners={endpoint.name}: {reason}") from None
+        log.info("listening on %s:%d (%s)", endpoint.host, endpoint.port, endpoint.name)
+
+    async def stop(self) -> None:
+        """Stop serving, write all that is to be kept, release the folders."""
+        if self._broker is not None:
+            await self._broker.leave()
+        await self._server.close()
+        if self._broker is not None:
+            self._broker.close()
+        if self._controller is not None:
+            self._controller.stop()
+        self._workers.close()
+        self._loop_timers.close()
+        if self._folders is not None:
+            self._folders.close()
+        log.info("node %d is stopped", self.node_id)
+
+    def _fail(self, reason: str) -> None:
+        if not self.stopping.done():
+            self.stopping.set_result(reason)
+
+    def ask_to_stop(self) -> None:
+        """Begin a clean stop; a second signal changes nothing."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+
+def run_node(config: NodeConfig) -> int:
+    """Run a node until it is told to stop; return the exit code."""
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stdout,
+        format="[%(asctime)s.%(msecs)03d] %(levelname)s %(message)s (%(name)s)",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )
+    return asyncio.run(_run(config))
+
+
+async def _run(config: NodeConfig) -> int:
+    loop = asyncio.get_running_loop()
+    node = Node(config, loop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.ask_to_stop)
+    starting = loop.create_task(node.start())
+    try:
+        await asyncio.wait((starting, node.stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            reason = await node.stopping
+        else:
+            starting.cancel()
+            reason = node.stopping.result()
+    except StartError as error:
+        reason = str(error)
+    await node.stop()
+    if reason is None:
+        return 0
+    log.error("node %d stops: %s", config.node_id, reason)
+    print(f"ottla server: {reason}", file=sys.stderr)
+    return 1
+
+
+def _unframed(chunks: Chunks | None) -> bytes | None:
+    """Return a response without its size; the embedded ones never hold file slices."""
+    return None if chunks is None else b"".join(chunks)[4:]
+

@@ -1,0 +1,102 @@
+"""DescribeConfigs (key 32): properties of topics and brokers, where they come from, what they are.
+
+Behaviour: a broker describes itself and, under the empty name, the dynamic defaults of all
+           brokers; topics from its image. Null keys = all; names that do not exist are left out.
+Versions:  v1 sources and synonyms (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
+Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authorization.
+"""
+
+from collections.abc import Iterable
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context
+from ottla.metadata.config_describe import (
+    Entry,
+    Source,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
+from ottla.metadata.configs import ALL_BROKERS, ResourceType
+from ottla.metadata.topic_names import fault_of
+from ottla.wire.messages import describe_configs as wire
+
+API = Api(key=32, versions=range(5), acl="cluster:describe-configs")
+
+
+def handle(ctx: Context, request: wire.DescribeConfigsRequest) -> Answer:
+    """Answer each resource by itself, from this broker's own state."""
+    return wire.DescribeConfigsResponse(
+        results=tuple(_result(ctx, request, resource) for resource in request.resources)
+    )
+
+
+def _result(
+    ctx: Context, request: wire.DescribeConfigsRequest, resource: wire.DescribeConfigsResource
+) -> wire.DescribeConfigsResult:
+    try:
+        entries = _entries(ctx, resource.resource_type, resource.resource_name)
+    except ApiError as refusal:
+        return wire.DescribeConfigsResult(
+            error_code=refusal.error,
+            error_message=refusal.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=(),
+        )
+    keys = resource.configuration_keys
+    return wire.DescribeConfigsResult(
+        error_code=Error.NONE,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(
+            _config(ctx.version, request, entry)
+            for entry in entries
+            if keys is None or entry.name in keys
+        ),
+    )
+
+
+def _entries(ctx: Context, resource_type: int, name: str) -> Iterable[Entry]:
+    image, config = ctx.broker.image, ctx.broker.config
+    if resource_type == ResourceType.TOPIC:
+        fault = fault_of(name)
+        if fault is not None:
+            raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
+        if name not in image.topics:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(image, config, image.configs.of(ResourceType.TOPIC, name))
+    if resource_type == ResourceType.BROKER:
+        if name == ALL_BROKERS:
+            return describe_all_brokers(image)
+        if name != str(config.node_id):
+            raise ApiError(
+                Error.INVALID_REQUEST,
+                f"Unexpected broker id, expected {config.node_id} or empty string, but received"
+                f" {name}",
+            )
+        return describe_broker(image, config)
+    raise ApiError(
+        Error.INVALID_REQUEST,
+        f"Configurations of the resource type {resource_type} are not supported.",
+    )
+
+
+def _config(
+    version: int, request: wire.DescribeConfigsRequest, entry: Entry
+) -> wire.DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return wire.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_default=version == 0 and entry.source is Source.DEFAULT,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            wire.DescribeConfigsSynonym(name=said.name, value=said.value, source=said.source)
+            for said in synonyms
+        ),
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,55 @@
+"""CreatePartitions (key 37): give topics more partitions (KIP-195).
+
+Behaviour: `count` is the new total; the new partitions have as many replicas as the present ones.
+Versions:  v2 flexible; v3 THROTTLING_QUOTA_EXCEEDED.
+Not done:  mutation quotas (KIP-599); authorization.
+"""
+
+from ottla.base.errors import ApiError
+from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.deadlines import deadline_of
+from ottla.controller.growth import GrownTopic, Growth, create_partitions
+from ottla.wire.messages import create_partitions as wire
+
+API = Api(
+    key=37,
+    versions=range(4),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    runs_on=RunsOn.CONTROLLER,
+    acl="topic:alter",
+)
+
+
+def handle(ctx: Context, request: wire.CreatePartitionsRequest) -> Answer:
+    """Decide on the controller; translate."""
+    wanted = [_wanted(topic) for topic in request.topics]
+    context = ctx.controller.context
+    decided = ctx.controller.run(
+        lambda image: create_partitions(
+            image, wanted, validate_only=request.validate_only, context=context
+        ),
+        deadline_ms=deadline_of(ctx, request.timeout_ms),
+    )
+    return decided.map(lambda reply: _answer(wanted, reply))
+
+
+def _wanted(topic: wire.CreatePartitionsTopic) -> Growth:
+    if topic.assignments is None:
+        return Growth(topic.name, topic.count)
+    return Growth(topic.name, topic.count, tuple(each.broker_ids for each in topic.assignments))
+
+
+def _answer(
+    wanted: list[Growth], reply: tuple[GrownTopic, ...] | ApiError
+) -> wire.CreatePartitionsResponse:
+    if isinstance(reply, ApiError):
+        names = dict.fromkeys(growth.name for growth in wanted)
+        reply = tuple(GrownTopic(name, reply.error, reply.message) for name in names)
+    return wire.CreatePartitionsResponse(
+        results=tuple(
+            wire.CreatePartitionsTopicResult(
+                name=topic.name, error_code=topic.error, error_message=topic.message
+            )
+            for topic in reply
+        )
+    )

@@ -1,0 +1,63 @@
+"""BrokerRegistration (key 62): a broker asks to be part of the cluster (KIP-631).
+
+Behaviour: the answer is the broker's epoch, the offset of its registration. It starts fenced and
+           is unfenced by heartbeats (key 63) once it has replayed the log so far.
+Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the epoch of the
+           last clean shutdown (KIP-966), not used without eligible leader replicas; v4 features
+           of minimum level 0.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.controller.brokers import register_broker
+from ottla.controller.context import next_offset
+from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
+from ottla.wire.messages import broker_registration as wire
+
+API = Api(
+    key=62,
+    versions=range(5),
+    listeners=CONTROLLERS,
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:cluster-action",
+)
+
+NO_BROKER_EPOCH = -1
+
+
+def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
+    """Decide on the controller; translate."""
+    if request.is_migrating_zk_broker:
+        return _answer(ApiError(Error.BROKER_ID_NOT_REGISTERED))
+    broker = BrokerImage(
+        id=request.broker_id,
+        epoch=NO_BROKER_EPOCH,
+        incarnation_id=request.incarnation_id,
+        endpoints=tuple(
+            Endpoint(each.name, each.host, each.port, each.security_protocol)
+            for each in request.listeners
+        ),
+        features=tuple(
+            FeatureRange(each.name, each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        ),
+        rack=request.rack,
+        log_dirs=request.log_dirs,
+    )
+    context = ctx.controller.context
+    return ctx.controller.run(
+        lambda image: register_broker(
+            image,
+            broker,
+            cluster_id=request.cluster_id,
+            next_offset=next_offset(image),
+            context=context,
+            now_ms=ctx.monotonic_ms,
+        )
+    ).map(_answer)
+
+
+def _answer(reply: int | ApiError) -> wire.BrokerRegistrationResponse:
+    if isinstance(reply, ApiError):
+        return wire.BrokerRegistrationResponse(error_code=reply.error)
+    return wire.BrokerRegistrationResponse(error_code=Error.NONE, broker_epoch=reply)

@@ -1,0 +1,53 @@
+"""BrokerHeartbeat (key 63): a broker says that it lives, how far it is, what it wants (KIP-631).
+
+Behaviour: unfences, fences, and leads through a controlled shutdown; folders that failed cost
+           the broker the leaderships in them.
+Versions:  v1 offline log directories (KIP-858). v2 (cordoned directories) is newer than 4.0.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.controller.brokers import Heartbeat, HeartbeatReply, heartbeat
+from ottla.controller.context import next_offset
+from ottla.wire.messages import broker_heartbeat as wire
+
+API = Api(
+    key=63,
+    versions=range(2),
+    listeners=CONTROLLERS,
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:cluster-action",
+)
+
+
+def handle(ctx: Context, request: wire.BrokerHeartbeatRequest) -> Answer:
+    """Decide on the controller; translate."""
+    report = Heartbeat(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        metadata_offset=request.current_metadata_offset,
+        want_fence=request.want_fence,
+        want_shut_down=request.want_shut_down,
+        offline_log_dirs=request.offline_log_dirs,
+    )
+    context = ctx.controller.context
+    return ctx.controller.run(
+        lambda image: heartbeat(
+            image,
+            report,
+            next_offset=next_offset(image),
+            context=context,
+            now_ms=ctx.monotonic_ms,
+        )
+    ).map(_answer)
+
+
+def _answer(reply: HeartbeatReply | ApiError) -> wire.BrokerHeartbeatResponse:
+    if isinstance(reply, ApiError):
+        return wire.BrokerHeartbeatResponse(error_code=reply.error, should_shut_down=False)
+    return wire.BrokerHeartbeatResponse(
+        error_code=Error.NONE,
+        is_caught_up=reply.is_caught_up,
+        is_fenced=reply.is_fenced,
+        should_shut_down=reply.should_shut_down,
+    )

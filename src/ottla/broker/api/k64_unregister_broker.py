@@ -1,0 +1,34 @@
+"""UnregisterBroker (key 64): take a broker out of the cluster for good (KIP-631).
+
+Behaviour: as in Kafka, the broker's partitions keep naming it; a broker that still runs learns
+           of it by its next heartbeat.
+Versions:  v0.
+Not done:  authorization.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.controller.unregister import unregister_broker
+from ottla.wire.messages import unregister_broker as wire
+
+API = Api(
+    key=64,
+    versions=range(1),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:alter",
+)
+
+
+def handle(ctx: Context, request: wire.UnregisterBrokerRequest) -> Answer:
+    """Decide on the controller; translate."""
+    context = ctx.controller.context
+    return ctx.controller.run(
+        lambda image: unregister_broker(image, request.broker_id, context=context)
+    ).map(_answer)
+
+
+def _answer(reply: ApiError | None) -> wire.UnregisterBrokerResponse:
+    if isinstance(reply, ApiError):
+        return wire.UnregisterBrokerResponse(error_code=reply.error, error_message=reply.message)
+    return wire.UnregisterBrokerResponse(error_code=Error.NONE)

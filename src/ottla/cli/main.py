@@ -141,7 +141,8 @@ def _run(command: Command, words: list[str]) -> int:
         return code
     from ottla.cli.typing_app import run_app
 
-    return run_app(module.app, command.name, words)
+    optional_values: dict[str, str] = getattr(module, "OPTIONAL_VALUES", {})
+    return run_app(module.app, command.name, words, optional_values)
 
 
 def _refuse(name: str) -> int:

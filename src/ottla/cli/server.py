@@ -9,10 +9,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.cli.errors import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from ottla.metadata.node_config import NodeConfig
 
 GRACE_SECONDS = 30.0
 """How long a node may take to stop once its standard input has closed."""
@@ -50,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         if not separator or not name:
             raise UsageError(f"--override {each}: expected NAME=VALUE")
         properties[name.strip()] = value.strip()
-    return _run_node(properties, options.file, options.until_stdin_closes)
+    return _run_node(parse_config(properties, options.file), options.until_stdin_closes)
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -66,15 +70,19 @@ def read_file(path: str) -> dict[str, str]:
         raise CommandError(f"{path}: {error}") from None
 
 
-def _run_node(properties: dict[str, str], path: str, until_stdin_closes: bool) -> int:
-    from ottla.metadata.node_config import ConfigError, NodeConfig
+def parse_config(properties: Mapping[str, str], path: str) -> "NodeConfig":
+    """Return the node's configuration; raise CommandError, a line for each bad property."""
+    from ottla.metadata.config_def import ConfigError
+    from ottla.metadata.node_config import NodeConfig
 
     try:
-        config = NodeConfig.parse(properties)
+        return NodeConfig.parse(properties)
     except ConfigError as error:
-        raise CommandError(
-            "\n".join(f"{path}: {line}" for line in str(error).splitlines())
-        ) from None
+        lines = (f"{path}: {problem}" for problem in error.problems)
+        raise CommandError("\n".join(lines)) from None
+
+
+def _run_node(config: "NodeConfig", until_stdin_closes: bool) -> int:
     from ottla.host.node import run_node
 
     if until_stdin_closes:

@@ -1,5 +1,6 @@
 """Runs a typer command as a part of `ottla`: plain one-line usage errors instead of panels."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -21,9 +22,15 @@ def new_app() -> typer.Typer:
     )
 
 
-def run_app(app: typer.Typer, name: str, words: list[str]) -> int:
-    """Run the command of this name with these arguments; return its exit code."""
+def run_app(
+    app: typer.Typer, name: str, words: list[str], optional_values: Mapping[str, str]
+) -> int:
+    """Run the command of this name with these arguments; return its exit code.
+
+    `optional_values`: options whose value may be left out, and what they mean then.
+    """
     command: Any = get_command(app)
+    words = fill_values(words, optional_values)
     prefix = "ottla"
     if hasattr(command, "commands") and name in command.commands:
         words = [name, *words]
@@ -39,6 +46,17 @@ def run_app(app: typer.Typer, name: str, words: list[str]) -> int:
     except typer.Abort:
         raise CommandError("aborted") from None
     return result if isinstance(result, int) else 0
+
+
+def fill_values(words: list[str], optional_values: Mapping[str, str]) -> list[str]:
+    """Return the arguments with a value after each option that came without its optional one."""
+    filled: list[str] = []
+    for index, word in enumerate(words):
+        filled.append(word)
+        followed = index + 1 < len(words) and not words[index + 1].startswith("-")
+        if word in optional_values and not followed:
+            filled.append(optional_values[word])
+    return filled
 
 
 def examples(*lines: str) -> str:

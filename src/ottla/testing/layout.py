@@ -150,14 +150,3 @@ def node_properties(
         properties["inter.broker.listener.name"] = "PLAINTEXT"
         properties["advertised.listeners"] = f"PLAINTEXT://{HOST}:{node.port}"
     return {**properties, **config}
-
-
-def format_properties(properties: Mapping[str, str], heading: str) -> str:
-    """Return the text of a property file."""
-    lines = [f"# {heading}"]
-    for name, value in properties.items():
-        escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-        if escaped.startswith((" ", "\t")):  # Java drops white space after the "=".
-            escaped = "\\" + escaped
-        lines.append(f"{name}={escaped}")
-    return "\n".join(lines) + "\n"

@@ -22,13 +22,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.base.ids import Uuid, uuid_text
+from ottla.metadata.properties import write_properties
 from ottla.testing import cluster_file, ports, processes, readiness
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
 from ottla.testing.layout import (
     ClusterError,
     NodePlan,
     check_config,
-    format_properties,
     node_properties,
 )
 
@@ -128,7 +128,7 @@ class LocalCluster:
         directory.mkdir(parents=True, exist_ok=True)
         properties = node_properties(plan, entry.plans, str(directory / "data"), entry.config)
         self.properties_path(plan.id).write_text(
-            format_properties(properties, "Written by Ottla at each start of the cluster."),
+            "# Written by Ottla at each start of the cluster.\n" + write_properties(properties),
             encoding="utf-8",
         )
         readiness.format_node(properties, entry.cluster_id)
@@ -145,12 +145,14 @@ class LocalCluster:
                     raise ClusterError(f"node {node.plan.id} runs already (pid {_pid(node)})")
             for node in nodes:
                 _check_ports(node.plan)
-            for node in nodes:
-                child = self._spawn(node.plan.id)
-                node.process = processes.identify(child.pid)
-                node.wanted = True
-                self._children[child.pid] = child
-            cluster_file.save(self.data_dir, entry)
+            try:
+                for node in nodes:
+                    child = self._spawn(node.plan.id)
+                    self._children[child.pid] = child
+                    node.process = processes.identify(child.pid)
+                    node.wanted = True
+            finally:
+                cluster_file.save(self.data_dir, entry)
 
     def _spawn(self, node_id: int) -> "subprocess.Popen[bytes]":
         # -P: a folder named ottla in the working directory must not be taken for the package.

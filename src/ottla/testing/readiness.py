@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ottla.testing import ports
-from ottla.testing.layout import NodePlan
+from ottla.testing.layout import ClusterError, NodePlan
 from ottla.testing.ports import HOST
 
 ASK_SECONDS = 2.0
@@ -48,8 +48,27 @@ def known_brokers(port: int) -> set[int] | None:
 
 
 def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
-    """Format a node's storage; what is formatted already stays as it is."""
-    from ottla.host.storage import format_storage
+    """Format a node's storage; what is formatted already stays as it is.
+
+    Raises ClusterError for properties that no node takes, and for folders of another cluster.
+    """
+    from ottla.host.disk import OsDisk
+    from ottla.host.storage import StorageError, format_storage
+    from ottla.host.world import SystemClock, SystemDice
+    from ottla.metadata.config_def import ConfigError
     from ottla.metadata.node_config import NodeConfig
 
-    format_storage(NodeConfig.parse(properties), cluster_id, ignore_formatted=True)
+    try:
+        config = NodeConfig.parse(properties)
+        format_storage(
+            OsDisk(),
+            log_dirs=config.log_dirs,
+            metadata_log_dir=config.metadata_log_dir,
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            dice=SystemDice(),
+            clock=SystemClock(),
+            ignore_formatted=True,
+        )
+    except (ConfigError, StorageError) as error:
+        raise ClusterError(str(error)) from None

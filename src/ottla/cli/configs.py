@@ -1,0 +1,251 @@
+"""`ottla configs`: describe or alter dynamic configuration. As kafka-configs.sh.
+
+Topics and brokers; the other entity types of Kafka's tool are refused by name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from ottla.cli import configs_client
+from ottla.cli.configs_client import BROKER, SOURCES, TOPIC, Entry
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+    one_of,
+    read_property_file,
+)
+from ottla.cli.typing_app import examples, new_app
+from ottla.cli.wire_client import WireClient, check
+from ottla.wire.messages import incremental_alter_configs as alter_wire
+
+app = new_app()
+
+EPILOG = examples(
+    "ottla configs --bootstrap-server localhost:9092 --describe --topic orders --all",
+    "ottla configs --bootstrap-server localhost:9092 --alter --topic orders \\",
+    "    --add-config retention.ms=3600000,cleanup.policy=[compact,delete]",
+    "ottla configs --bootstrap-server localhost:9092 --alter --topic orders \\",
+    "    --delete-config retention.ms",
+    "ottla configs --bootstrap-server localhost:9092 --alter --broker-defaults \\",
+    "    --add-config log.retention.ms=3600000",
+)
+
+KINDS = {"topics": TOPIC, "brokers": BROKER}
+OTHER_KINDS = ("broker-loggers", "client-metrics", "clients", "groups", "ips", "users")
+
+SET = 0
+DELETE = 1
+DYNAMIC_SOURCES = {TOPIC: 1, BROKER: 2}
+DYNAMIC_DEFAULT_SOURCE = 3
+
+# A comma separates unless square brackets hold it.
+_OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+Entity = tuple[str, str | None]
+"""An entity type (plural) and a name: "" is the cluster's default, None all of the type."""
+
+Option = str | None
+
+
+@app.command("configs", epilog=EPILOG)
+def configs(
+    bootstrap_server: BootstrapServer = None,
+    describe: Annotated[bool, typer.Option("--describe", help="Show configuration.")] = False,
+    alter: Annotated[bool, typer.Option("--alter", help="Change configuration.")] = False,
+    entity_type: Annotated[
+        Option, typer.Option("--entity-type", metavar="TYPE", help="topics or brokers.")
+    ] = None,
+    entity_name: Annotated[
+        Option, typer.Option("--entity-name", metavar="NAME", help="A topic, or a broker's id.")
+    ] = None,
+    entity_default: Annotated[
+        bool, typer.Option("--entity-default", help="The default of all brokers.")
+    ] = False,
+    topic: Annotated[
+        Option, typer.Option("--topic", metavar="NAME", help="Short for a topic's type and name.")
+    ] = None,
+    broker: Annotated[
+        Option, typer.Option("--broker", metavar="ID", help="Short for a broker's type and name.")
+    ] = None,
+    broker_defaults: Annotated[
+        bool, typer.Option("--broker-defaults", help="Short for the default of all brokers.")
+    ] = False,
+    add_config: Annotated[
+        Option,
+        typer.Option(
+            "--add-config",
+            metavar="K=V,...",
+            help="What to set; brackets hold values with commas: k1=v1,k2=[a,b].",
+        ),
+    ] = None,
+    add_config_file: Annotated[
+        Option, typer.Option("--add-config-file", metavar="FILE", help="Properties to set.")
+    ] = None,
+    delete_config: Annotated[
+        Option, typer.Option("--delete-config", metavar="K,...", help="What to unset.")
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Describe static and default configuration too.")
+    ] = False,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Describe or alter the dynamic configuration of topics and brokers."""
+    action = one_of(describe=describe, alter=alter)
+    entity = choose_entity(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
+    if action == "describe":
+        if add_config or add_config_file or delete_config:
+            raise UsageError("--add-config and --delete-config cannot be used with --describe")
+        with connect(bootstrap_server, command_config, timeout, "configs-tool") as client:
+            _describe(client, entity, all_)
+        return
+    if add_config is not None and add_config_file is not None:
+        raise UsageError("--add-config and --add-config-file cannot be used together")
+    added = parse_added(add_config) if add_config else read_property_file(add_config_file)
+    deleted = [name.strip() for name in delete_config.split(",")] if delete_config else []
+    if not added and not deleted:
+        raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
+    if entity[1] is None:
+        raise UsageError("--alter needs --entity-name, or --entity-default for brokers")
+    with connect(bootstrap_server, command_config, timeout, "configs-tool") as client:
+        _alter(client, entity[0], entity[1], added, deleted)
+
+
+def choose_entity(
+    entity_type: Option,
+    entity_name: Option,
+    entity_default: bool,
+    topic: Option,
+    broker: Option,
+    broker_defaults: bool,
+) -> Entity:
+    """Return which entity the options mean; raise UsageError where they mean none, or two."""
+    short: list[Entity] = []
+    if topic is not None:
+        short.append(("topics", topic))
+    if broker is not None:
+        short.append(("brokers", broker))
+    if broker_defaults:
+        short.append(("brokers", ""))
+    if short and (entity_type or entity_name or entity_default):
+        raise UsageError("--entity-* cannot be used with --topic, --broker or --broker-defaults")
+    if len(short) > 1:
+        raise UsageError("expected one of --topic, --broker and --broker-defaults")
+    if entity_name is not None and entity_default:
+        raise UsageError("--entity-name cannot be used with --entity-default")
+    if not short:
+        if entity_type is None:
+            raise UsageError("--entity-type is required: expected topics or brokers")
+        short = [(entity_type, "" if entity_default else entity_name)]
+    kind, name = short[0]
+    if kind in OTHER_KINDS:
+        raise UsageError(f"--entity-type {kind} is not available in this version")
+    if kind not in KINDS:
+        raise UsageError(f"--entity-type {kind}: expected topics or brokers")
+    if kind == "topics" and name == "":
+        raise UsageError("topics have no default entity: expected --entity-name")
+    if kind == "brokers" and name and not name.isdecimal():
+        raise UsageError(f"broker {name}: expected a broker's id, an integer")
+    return kind, name
+
+
+def parse_added(text: str) -> dict[str, str]:
+    """Return what --add-config sets. A value in brackets may hold commas."""
+    added = {}
+    for pair in re.split("," + _OUTSIDE_BRACKETS, text):
+        parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)
+        if len(parts) != 2:
+            raise UsageError(f"--add-config {pair}: expected NAME=VALUE")
+        name, value = parts[0].strip(), parts[1]
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"--add-config {name}: not a name of a configuration")
+        added[name] = value.replace("[", "").replace("]", "").strip()
+    return added
+
+
+def _describe(client: WireClient, entity: Entity, everything: bool) -> None:
+    kind, name = entity
+    if name is not None:
+        names = [name]
+    elif kind == "topics":
+        names = [topic.name or "" for topic in client.topics()]
+    else:
+        names = [*map(str, client.broker_ids()), ""]
+    for each in names:
+        entries = configs_client.describe(client, KINDS[kind], [each], synonyms=True)
+        for line in describe_lines(kind, each, entries.get(each, []), everything):
+            print(line)
+
+
+def describe_lines(kind: str, name: str, entries: Sequence[Entry], everything: bool) -> list[str]:
+    """Return what is printed of one entity."""
+    if name:
+        which = "All" if everything else "Dynamic"
+        lines = [f"{which} configs for {kind[:-1]} {name} are:"]
+    else:
+        lines = [f"Default configs for {kind} in the cluster are:"]
+    source = DYNAMIC_SOURCES[KINDS[kind]] if name else DYNAMIC_DEFAULT_SOURCE
+    for entry in entries:
+        if everything or entry.source == source:
+            synonyms = ", ".join(
+                f"{SOURCES.get(each, 'UNKNOWN')}:{synonym}={_text(value)}"
+                for each, synonym, value in entry.synonyms
+            )
+            sensitive = str(entry.is_sensitive).lower()
+            lines.append(
+                f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+            )
+    return lines
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _alter(
+    client: WireClient, kind: str, name: str, added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    if deleted:
+        source = DYNAMIC_SOURCES[KINDS[kind]] if name else DYNAMIC_DEFAULT_SOURCE
+        present = configs_client.describe(client, KINDS[kind], [name]).get(name, [])
+        dynamic = {entry.name for entry in present if entry.source == source}
+        unknown = [each for each in deleted if each not in dynamic]
+        if unknown:
+            raise CommandError(f"Invalid config(s): {','.join(unknown)}: not set on this entity")
+    operations = [
+        alter_wire.AlterableConfig(name=key, config_operation=SET, value=value)
+        for key, value in added.items()
+    ]
+    operations += [
+        alter_wire.AlterableConfig(name=key, config_operation=DELETE, value=None) for key in deleted
+    ]
+    request = alter_wire.IncrementalAlterConfigsRequest(
+        resources=(
+            alter_wire.AlterConfigsResource(
+                resource_type=KINDS[kind], resource_name=name, configs=tuple(operations)
+            ),
+        ),
+        validate_only=False,
+    )
+    # Kafka's brokers take what is meant for one broker only from that broker's own clients.
+    node = int(name) if kind == "brokers" and name else None
+
+    def act() -> None:
+        answer = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
+        for result in answer.responses:
+            subject = f"{kind[:-1]} {name or 'defaults'}"
+            check(subject, result.error_code, result.error_message)
+
+    client.patiently(act)
+    if name:
+        print(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")

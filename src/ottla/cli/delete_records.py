@@ -1,0 +1,116 @@
+"""`ottla delete-records`: delete records up to an offset. As kafka-delete-records.sh."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ottla.cli.errors import CommandError
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+)
+from ottla.cli.typing_app import examples, new_app
+from ottla.cli.wire_client import TopicPartition, WireClient, reason_of
+from ottla.wire.messages import delete_records as wire
+
+app = new_app()
+
+EPILOG = examples(
+    "ottla delete-records --bootstrap-server localhost:9092 --offset-json-file cut.json",
+) + (
+    '\n\n\b\nThe file:\n  {"partitions": [{"topic": "orders", "partition": 0, "offset": 1000}], '
+    '"version": 1}\n\nAn offset of -1 deletes all that is there.'
+)
+
+VERSION = 1
+
+
+@app.command("delete-records", epilog=EPILOG)
+def delete_records(
+    offset_json_file: Annotated[
+        Path, typer.Option("--offset-json-file", metavar="FILE", help="Partitions and offsets.")
+    ],
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> int:
+    """Delete the records before an offset, partition by partition."""
+    try:
+        text = offset_json_file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{offset_json_file}: {(error.strerror or '').lower()}") from None
+    try:
+        wanted = parse_offsets(text)
+    except CommandError as error:
+        raise CommandError(f"{offset_json_file}: {error}") from None
+    with connect(bootstrap_server, command_config, timeout) as client:
+        print("Executing records delete operation")
+        outcomes = _delete(client, wanted)
+        print("Records delete operation completed:")
+        for (topic, partition), outcome in sorted(outcomes.items()):
+            print(f"partition: {topic}-{partition}\t{outcome}")
+    return 1 if any(each.startswith("error") for each in outcomes.values()) else 0
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """Return the offset of each partition in the tool's JSON; raise CommandError."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"not JSON: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("partitions"), list):
+        raise CommandError('expected an object with the field "partitions", a list')
+    if content.get("version", VERSION) != VERSION:
+        raise CommandError(f"version {content['version']}: expected {VERSION}")
+    wanted: dict[TopicPartition, int] = {}
+    for each in content["partitions"]:
+        key, offset = _partition_of(each)
+        if key in wanted:
+            raise CommandError(f"partition {key[0]}-{key[1]} is there twice: expected it once")
+        wanted[key] = offset
+    return wanted
+
+
+def _partition_of(content: Any) -> tuple[TopicPartition, int]:
+    expected = CommandError(
+        f'{json.dumps(content)}: expected {{"topic": text, "partition": number, "offset": number}}'
+    )
+    if not isinstance(content, dict):
+        raise expected
+    topic, partition, offset = (content.get(key) for key in ("topic", "partition", "offset"))
+    if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int)):
+        raise expected
+    return (topic, partition), offset
+
+
+def _delete(client: WireClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, str]:
+    outcomes: dict[TopicPartition, str] = {}
+    for leader, partitions in sorted(client.by_leader(wanted).items()):
+        topics: dict[str, list[wire.DeleteRecordsPartition]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(
+                wire.DeleteRecordsPartition(
+                    partition_index=partition, offset=wanted[topic, partition]
+                )
+            )
+        request = wire.DeleteRecordsRequest(
+            topics=tuple(
+                wire.DeleteRecordsTopic(name=topic, partitions=tuple(each))
+                for topic, each in topics.items()
+            ),
+            timeout_ms=client.timeout_ms,
+        )
+        answer = client.ask(request, wire.DeleteRecordsResponse, node=leader)
+        for result in answer.topics:
+            for each in result.partitions:
+                outcomes[result.name, each.partition_index] = (
+                    f"error: {reason_of(each.error_code)}"
+                    if each.error_code
+                    else f"low_watermark: {each.low_watermark}"
+                )
+    return outcomes

@@ -1,0 +1,279 @@
+"""Consumer groups over the wire: list, describe, read and write offsets, delete."""
+
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla.base.errors import Error
+from ottla.cli.wire_client import Refusal, TopicPartition, WireClient, check
+from ottla.wire.codec import decode
+from ottla.wire.errors import WireError
+from ottla.wire.messages import delete_groups as delete_wire
+from ottla.wire.messages import describe_groups as describe_wire
+from ottla.wire.messages import list_groups as list_wire
+from ottla.wire.messages import list_offsets as offsets_wire
+from ottla.wire.messages import offset_commit as commit_wire
+from ottla.wire.messages import offset_delete as offset_delete_wire
+from ottla.wire.messages import offset_fetch as fetch_wire
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+
+CONSUMER_PROTOCOL = "consumer"
+LATEST = -1
+EARLIEST = -2
+_ADMINISTRATOR = -1
+"""Generation, and replica id, of one who is no member and no broker."""
+
+_INT16 = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One group as brokers list it."""
+
+    group: str
+    type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member of a group; `partitions` is what it is assigned."""
+
+    consumer_id: str
+    instance_id: str | None
+    host: str
+    client_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One group as its coordinator describes it."""
+
+    name: str
+    state: str
+    assignor: str
+    members: tuple[Member, ...]
+    coordinator: tuple[int, str, int]
+    """Id, host and port of the broker that coordinates it."""
+
+    @property
+    def is_inactive(self) -> bool:
+        """Tell whether its offsets may be changed from outside."""
+        return self.state in ("Empty", "Dead")
+
+
+def list_groups(
+    client: WireClient, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[Listing]:
+    """Return the consumer groups of all brokers, sorted."""
+    found: dict[str, Listing] = {}
+    for broker in client.broker_ids():
+
+        def act(broker: int = broker) -> list_wire.ListGroupsResponse:
+            request = list_wire.ListGroupsRequest(
+                states_filter=tuple(states), types_filter=tuple(types)
+            )
+            answer = client.ask(request, list_wire.ListGroupsResponse, node=broker)
+            check(f"broker {broker}", answer.error_code)
+            return answer
+
+        for each in client.patiently(act).groups:
+            if each.protocol_type in (CONSUMER_PROTOCOL, ""):
+                found[each.group_id] = Listing(
+                    each.group_id, each.group_type or "classic", each.group_state
+                )
+    return [found[name] for name in sorted(found)]
+
+
+def describe(client: WireClient, name: str) -> Group:
+    """Return a group; one that nobody knows is Dead."""
+    return client.patiently(lambda: _describe(client, name))
+
+
+def _describe(client: WireClient, name: str) -> Group:
+    coordinator = client.coordinator(name)
+    request = describe_wire.DescribeGroupsRequest(groups=(name,))
+    answer = client.ask(request, describe_wire.DescribeGroupsResponse, node=coordinator[0])
+    described = answer.groups[0]
+    if described.error_code == Error.GROUP_ID_NOT_FOUND:
+        return Group(name=name, state="Dead", assignor="", members=(), coordinator=coordinator)
+    check(f"group {name}", described.error_code, described.error_message)
+    is_consumer = described.protocol_type == CONSUMER_PROTOCOL
+    return Group(
+        name=name,
+        state=described.group_state,
+        assignor=described.protocol_data,
+        members=tuple(
+            Member(
+                consumer_id=each.member_id,
+                instance_id=each.group_instance_id,
+                host=each.client_host,
+                client_id=each.client_id,
+                partitions=_assigned(each.member_assignment) if is_consumer else (),
+            )
+            for each in described.members
+        ),
+        coordinator=coordinator,
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    if len(data) < _INT16.size:
+        return ()
+    # Newer versions only add to the end, so an unknown one is read as the newest known.
+    version = min(max(_INT16.unpack_from(data)[0], 0), 3)
+    try:
+        assignment = decode(ConsumerProtocolAssignment, data, version, _INT16.size)
+    except WireError:
+        return ()
+    return tuple(
+        sorted(
+            (each.topic, partition)
+            for each in assignment.assigned_partitions
+            for partition in each.partitions
+        )
+    )
+
+
+def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
+    """Return the offsets that a group has committed."""
+
+    def act() -> fetch_wire.OffsetFetchResponse:
+        request = fetch_wire.OffsetFetchRequest(group_id=name, topics=None)
+        answer = client.ask(
+            request,
+            fetch_wire.OffsetFetchResponse,
+            node=client.coordinator(name)[0],
+            at_most=7,  # From 8 on a request may name many groups, which nobody does here.
+        )
+        check(f"group {name}", answer.error_code)
+        return answer
+
+    return {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in client.patiently(act).topics
+        for each in topic.partitions
+        if not each.error_code and each.committed_offset >= 0
+    }
+
+
+def log_offsets(
+    client: WireClient, partitions: Collection[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    """Return the offsets at a timestamp, LATEST or EARLIEST; -1 where no record is as young."""
+    return client.patiently(lambda: _log_offsets(client, partitions, timestamp))
+
+
+def _log_offsets(
+    client: WireClient, partitions: Collection[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for leader, led in sorted(client.by_leader(partitions).items()):
+        topics = tuple(
+            offsets_wire.ListOffsetsTopic(
+                name=topic,
+                partitions=tuple(
+                    offsets_wire.ListOffsetsPartition(
+                        partition_index=partition, timestamp=timestamp
+                    )
+                    for partition in numbers
+                ),
+            )
+            for topic, numbers in by_topic(led).items()
+        )
+        request = offsets_wire.ListOffsetsRequest(
+            replica_id=_ADMINISTRATOR, topics=topics, timeout_ms=client.timeout_ms
+        )
+        answer = client.ask(request, offsets_wire.ListOffsetsResponse, node=leader)
+        for result in answer.topics:
+            for each in result.partitions:
+                check(f"partition {result.name}-{each.partition_index}", each.error_code)
+                found[result.name, each.partition_index] = each.offset
+    return found
+
+
+def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set a group's offsets from outside; refused where the group has members."""
+    topics = tuple(
+        commit_wire.OffsetCommitRequestTopic(
+            name=topic,
+            partitions=tuple(
+                commit_wire.OffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=offsets[topic, partition],
+                    committed_metadata="",
+                )
+                for partition in numbers
+            ),
+        )
+        for topic, numbers in by_topic(offsets).items()
+    )
+    request = commit_wire.OffsetCommitRequest(
+        group_id=name, generation_id_or_member_epoch=_ADMINISTRATOR, topics=topics
+    )
+
+    def act() -> None:
+        answer = client.ask(
+            request,
+            commit_wire.OffsetCommitResponse,
+            node=client.coordinator(name)[0],
+            at_most=9,  # From 10 on topics go by id.
+        )
+        for topic in answer.topics:
+            for each in topic.partitions:
+                subject = f"group {name}, partition {topic.name}-{each.partition_index}"
+                check(subject, each.error_code)
+
+    client.patiently(act)
+
+
+def delete_offsets(
+    client: WireClient, name: str, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Forget a group's offsets; return an error code for each partition."""
+    topics = tuple(
+        offset_delete_wire.OffsetDeleteRequestTopic(
+            name=topic,
+            partitions=tuple(
+                offset_delete_wire.OffsetDeleteRequestPartition(partition_index=partition)
+                for partition in numbers
+            ),
+        )
+        for topic, numbers in by_topic(partitions).items()
+    )
+    request = offset_delete_wire.OffsetDeleteRequest(group_id=name, topics=topics)
+
+    def act() -> offset_delete_wire.OffsetDeleteResponse:
+        node = client.coordinator(name)[0]
+        answer = client.ask(request, offset_delete_wire.OffsetDeleteResponse, node=node)
+        check(f"group {name}", answer.error_code)
+        return answer
+
+    return {
+        (topic.name, each.partition_index): each.error_code
+        for topic in client.patiently(act).topics
+        for each in topic.partitions
+    }
+
+
+def delete_group(client: WireClient, name: str) -> None:
+    """Delete an empty group with its offsets; raise Refusal."""
+    request = delete_wire.DeleteGroupsRequest(groups_names=(name,))
+
+    def act() -> None:
+        node = client.coordinator(name)[0]
+        answer = client.ask(request, delete_wire.DeleteGroupsResponse, node=node)
+        for result in answer.results:
+            if result.error_code:
+                raise Refusal("", result.error_code)
+
+    client.patiently(act)
+
+
+def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """Group partitions by topic, both in order."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

@@ -1,0 +1,188 @@
+"""`ottla down | status | kill | start | pause | resume`: the nodes of a cluster on this machine."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ottla.cli.errors import CommandError
+from ottla.cli.options import DEFAULT_DATA_DIR
+from ottla.cli.typing_app import examples, new_app
+from ottla.testing.layout import ClusterError
+from ottla.testing.local_cluster import LocalCluster
+
+app = new_app()
+
+ASK_SECONDS = 2.0
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", metavar="DIR", help="Which cluster: where it lives.")
+]
+Node = Annotated[int, typer.Argument(metavar="NODE", help="The node's id, as in 'ottla status'.")]
+
+DATA_DIR = Path(DEFAULT_DATA_DIR)
+
+
+@contextmanager
+def cluster_of(data_dir: Path) -> Iterator[LocalCluster]:
+    """Give the cluster of a folder; its refusals end the command."""
+    try:
+        engine = LocalCluster(data_dir, bound=False)
+        engine.entry()
+        yield engine
+    except ClusterError as error:
+        raise CommandError(str(error)) from None
+
+
+@app.command("down", epilog=examples("ottla down", "ottla down --data-dir /tmp/t"))
+def down(
+    data_dir: DataDir = DATA_DIR,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="How long to wait before SIGKILL."),
+    ] = 30.0,
+) -> int:
+    """Stop a cluster: brokers first, then the controller. Its data stays."""
+    from ottla.cli.local_up import stop_all
+
+    with cluster_of(data_dir) as engine:
+        return stop_all(engine, timeout)
+
+
+@app.command("kill", epilog=examples("ottla kill 2"))
+def kill(node: Node, data_dir: DataDir = DATA_DIR) -> None:
+    """Kill a node (SIGKILL), as if its machine had lost power but for what the disk holds."""
+    with cluster_of(data_dir) as engine:
+        engine.kill(node)
+    print(f"node {node} is dead")
+
+
+@app.command("start", epilog=examples("ottla start 2"))
+def start(
+    node: Node,
+    data_dir: DataDir = DATA_DIR,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
+    ] = 60.0,
+) -> None:
+    """Start a node that was killed or stopped, and wait until it serves."""
+    from ottla.cli.progress import Progress
+
+    progress = Progress()
+    with cluster_of(data_dir) as engine:
+        engine.start([node])
+        try:
+            engine.wait_ready(timeout, [node], progress.wait)
+        finally:
+            progress.done()
+    print(f"node {node} is running")
+
+
+@app.command("pause", epilog=examples("ottla pause 2", "ottla resume 2"))
+def pause(node: Node, data_dir: DataDir = DATA_DIR) -> None:
+    """Freeze a node (SIGSTOP): its connections stay open and nobody answers."""
+    with cluster_of(data_dir) as engine:
+        engine.pause(node)
+    print(f"node {node} is paused")
+
+
+@app.command("resume", epilog=examples("ottla resume 2"))
+def resume(node: Node, data_dir: DataDir = DATA_DIR) -> None:
+    """Let a frozen node go on (SIGCONT)."""
+    with cluster_of(data_dir) as engine:
+        engine.resume(node)
+    print(f"node {node} goes on")
+
+
+@app.command("status", epilog=examples("ottla status", "ottla status --json"))
+def status(
+    data_dir: DataDir = DATA_DIR,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show a cluster's nodes: running, starting, paused, stopped (on purpose) or dead."""
+    with cluster_of(data_dir) as engine:
+        facts = collect(engine)
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+def collect(engine: LocalCluster) -> dict[str, Any]:
+    """Return the facts that `status --json` prints."""
+    entry = engine.entry()
+    nodes: list[dict[str, Any]] = []
+    for node in entry.nodes:
+        state = engine.state(node)
+        alive = node.process is not None and state not in ("stopped", "dead")
+        nodes.append(
+            {
+                "id": node.plan.id,
+                "pid": node.process.pid if alive and node.process is not None else None,
+                "roles": list(node.plan.roles),
+                "port": node.plan.port,
+                "metrics_port": None,
+                "state": state,
+            }
+        )
+    running = any(facts["state"] == "running" and "broker" in facts["roles"] for facts in nodes)
+    return {
+        "mode": "kraft",
+        "bootstrap": entry.bootstrap,
+        "controller": _controller(entry.bootstrap) if running else None,
+        "zookeeper": None,
+        "nodes": nodes,
+    }
+
+
+def _controller(bootstrap: str) -> int | None:
+    """Return the id of the active controller; None where nobody tells."""
+    from ottla.base.ids import METADATA_TOPIC
+    from ottla.cli.wire_client import WireClient
+    from ottla.wire.messages import describe_quorum as wire
+
+    request = wire.DescribeQuorumRequest(
+        topics=(
+            wire.RequestTopicData(
+                topic_name=METADATA_TOPIC,
+                partitions=(wire.RequestPartitionData(partition_index=0),),
+            ),
+        )
+    )
+    try:
+        with WireClient(bootstrap, timeout=ASK_SECONDS) as client:
+            answer = client.ask(request, wire.DescribeQuorumResponse)
+    except CommandError:
+        return None
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if not partition.error_code and partition.leader_id >= 0:
+                return partition.leader_id
+    return None
+
+
+COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "dead": "red"}
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    controller = facts["controller"]
+    console = Console()
+    console.print(f"bootstrap servers  {facts['bootstrap']}", highlight=False)
+    console.print(
+        f"controller         {'unknown' if controller is None else controller}", highlight=False
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("NODE", "ROLES", "PORT", "PID", "STATE"):
+        table.add_column(title)
+    for node in facts["nodes"]:
+        colour = COLOURS.get(node["state"])
+        state = f"[{colour}]{node['state']}[/{colour}]" if colour else node["state"]
+        pid = "-" if node["pid"] is None else str(node["pid"])
+        table.add_row(str(node["id"]), ",".join(node["roles"]), str(node["port"]), pid, state)
+    console.print(table)

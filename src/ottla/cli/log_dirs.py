@@ -1,0 +1,108 @@
+"""`ottla log-dirs`: how much disk each replica takes. As kafka-log-dirs.sh, JSON included."""
+
+import json
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Annotated, Any
+
+import typer
+
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+)
+from ottla.cli.typing_app import examples, new_app
+from ottla.cli.wire_client import check, reason_of
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+app = new_app()
+
+EPILOG = examples(
+    "ottla log-dirs --bootstrap-server localhost:9092 --describe",
+    "ottla log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders "
+    "--broker-list 1,2",
+)
+
+VERSION = 1
+
+
+@app.command("log-dirs", epilog=EPILOG)
+def log_dirs(
+    bootstrap_server: BootstrapServer = None,
+    describe: Annotated[bool, typer.Option("--describe", help="Show the folders.")] = False,
+    topic_list: Annotated[
+        str, typer.Option("--topic-list", metavar="A,B", help="Only these topics.")
+    ] = "",
+    broker_list: Annotated[
+        str, typer.Option("--broker-list", metavar="1,2", help="Only these brokers.")
+    ] = "",
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Show the log folders of brokers, and the size of each replica in them."""
+    if not describe:
+        raise UsageError("--describe is required")
+    topics = {topic for topic in topic_list.split(",") if topic}
+    words = [word.strip() for word in broker_list.split(",") if word.strip()]
+    if not all(word.isdecimal() for word in words):
+        raise UsageError(f"--broker-list {broker_list}: expected broker ids, as 1,2")
+    with connect(bootstrap_server, command_config, timeout, "log-dirs-tool") as client:
+        live = client.broker_ids()
+        unknown = sorted(set(map(int, words)) - set(live))
+        if unknown:
+            raise CommandError(
+                f"no live broker has the id {_ids(unknown)}: expected some of {_ids(live)}"
+            )
+        asked = sorted(set(map(int, words))) or live
+        print("Querying brokers for log directories information")
+        answers = {}
+        for broker in asked:
+            answer = client.ask(
+                DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, node=broker
+            )
+            check(f"broker {broker}", answer.error_code)
+            answers[broker] = answer.results
+    print(f"Received log directory information from brokers {_ids(asked)}")
+    print(format_json(answers, topics))
+
+
+def format_json(
+    answers: Mapping[int, tuple[DescribeLogDirsResult, ...]], topics: AbstractSet[str]
+) -> str:
+    """Return the tool's JSON; no topics means all."""
+    brokers = [
+        {"broker": broker, "logDirs": [_directory(each, topics) for each in answers[broker]]}
+        for broker in sorted(answers)
+    ]
+    return json.dumps({"version": VERSION, "brokers": brokers}, separators=(",", ":"))
+
+
+def _directory(result: DescribeLogDirsResult, topics: AbstractSet[str]) -> dict[str, Any]:
+    partitions = [
+        {
+            "partition": f"{topic.name}-{each.partition_index}",
+            "size": each.partition_size,
+            "offsetLag": each.offset_lag,
+            "isFuture": each.is_future_key,
+        }
+        for topic in sorted(result.topics, key=lambda topic: topic.name)
+        if not topics or topic.name in topics
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    ]
+    return {
+        "partitions": partitions,
+        "error": reason_of(result.error_code) if result.error_code else None,
+        "logDir": result.log_dir,
+    }
+
+
+def _ids(ids: list[int]) -> str:
+    return ",".join(map(str, ids))

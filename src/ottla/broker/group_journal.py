@@ -21,6 +21,7 @@ from ottla.log.slices import FileSlice
 from ottla.records.batch import HEADER_SIZE, parse_header
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
+from ottla.records.errors import CorruptBatch
 
 logger = logging.getLogger(__name__)
 
@@ -113,13 +114,20 @@ class GroupLoad:
         except (ApiError, OSError) as error:
             self._finish(error)
             return
+        if not read.size:
+            self._finish(None)  # Compaction left nothing of the last offsets.
+            return
         self._workers.submit(
             lambda: self._decode(read.slices), lambda outcome: self._decoded(read.slices, outcome)
         )
 
     def _decode(self, slices: Sequence[FileSlice]) -> list[loading.Step]:
         data = b"".join([piece.read() for piece in slices])
-        return self.loader.decode(whole_batches(data))
+        before = self.loader.position
+        steps = self.loader.decode(whole_batches(data))
+        if self.loader.position == before:
+            raise CorruptBatch(f"nothing whole to read at offset {before}")
+        return steps
 
     def _decoded(
         self, slices: Sequence[FileSlice], outcome: list[loading.Step] | BaseException

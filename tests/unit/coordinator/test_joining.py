@@ -1,0 +1,295 @@
+"""JoinGroup: every rule on who is let in, and under which id.
+
+Method: one script of events for each rule, over virtual time; the rule's KIP is in its name or
+beside it. What Kafka answers was read off GroupMetadataManager and its tests.
+"""
+
+import re
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.coordinator.group_states import State
+from ottla.coordinator.leaving import heartbeat, leave
+from ottla.coordinator.values import GroupConfig, Leaver
+
+from .world import GROUP, World
+
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+DELAY_MS = 3_000
+
+
+# --- requests that are refused --------------------------------------------------------------
+
+
+def test_an_empty_group_id_is_invalid() -> None:
+    assert World().join(group_id="").value.error is Error.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+def test_the_session_timeout_must_be_within_bounds(session_ms: int) -> None:
+    answer = World().join(session_timeout_ms=session_ms)
+    assert answer.value.error is Error.INVALID_SESSION_TIMEOUT
+
+
+def test_a_member_of_an_unknown_group_is_unknown() -> None:
+    world = World()
+    answer = world.join("somebody").value
+    assert (answer.error, answer.member_id) == (Error.UNKNOWN_MEMBER_ID, "somebody")
+    assert not world.shard.groups
+
+
+def test_no_protocol_is_inconsistent_and_makes_no_group() -> None:
+    world = World()
+    assert world.join(protocols=()).value.error is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert world.join(protocol_type="").value.error is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert not world.shard.groups
+
+
+def test_a_newcomer_must_share_type_and_a_protocol() -> None:
+    world = World()
+    world.stable_group(1, protocols=(("range", b""), ("sticky", b"")))
+    for options in ({"protocol_type": "connect"}, {"protocols": (("other", b""),)}):
+        answer = world.join(**options)  # type: ignore[arg-type]
+        assert answer.value.error is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert world.join(protocols=(("sticky", b""),)).value.error is Error.MEMBER_ID_REQUIRED
+
+
+# --- member ids (KIP-394) -------------------------------------------------------------------
+
+
+def test_a_new_member_is_given_an_id_and_joins_with_it() -> None:
+    world = World()
+    member_id = world.new_id(client_id="app")
+    assert re.fullmatch(f"app-{UUID}", member_id)
+    assert world.group.state is State.EMPTY
+    answer = world.join(member_id)
+    world.advance(DELAY_MS)
+    assert answer.value.member_id == answer.value.leader == member_id
+
+
+def test_an_old_client_needs_no_second_join() -> None:
+    world = World()
+    answer = world.join(version=3)
+    world.advance(DELAY_MS)
+    assert re.fullmatch(f"client-{UUID}", answer.value.member_id)
+    assert answer.value.generation == 1
+
+
+def test_an_id_never_used_is_forgotten_after_the_session_timeout() -> None:
+    world = World()
+    member_id = world.new_id(session_timeout_ms=10_000)
+    world.advance(9_999)
+    assert member_id in world.group.pending_members
+    world.advance(1)
+    assert world.join(member_id).value.error is Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_waits_for_a_pending_member_but_not_longer_than_its_session() -> None:
+    world = World()
+    (told,) = world.stable_group(1)
+    world.new_id(session_timeout_ms=6_000)
+    answer = world.join(told.member_id)
+    assert not answer.done
+    world.advance(6_000)
+    assert answer.value.generation == 2
+
+
+def test_a_pending_id_is_not_for_a_static_member() -> None:
+    world = World()
+    member_id = world.new_id()
+    assert world.join(member_id, instance_id="i").value.error is Error.UNKNOWN_MEMBER_ID
+
+
+# --- members that join again ----------------------------------------------------------------
+
+
+def test_the_leader_joining_a_stable_group_begins_a_rebalance() -> None:
+    world = World()
+    leader, follower = world.stable_group(2)
+    answer = world.join(leader.member_id)
+    assert world.group.state is State.PREPARING
+    assert not answer.done
+    world.join(follower.member_id)
+    assert answer.value.generation == 2
+
+
+def test_a_follower_with_nothing_new_is_told_the_generation_again() -> None:
+    world = World()
+    leader, follower = world.stable_group(2)
+    answer = world.join(follower.member_id).value
+    assert (answer.error, answer.generation, answer.members) == (Error.NONE, 1, ())
+    assert answer.leader == leader.member_id
+    assert world.group.state is State.STABLE
+
+
+def test_a_follower_with_new_metadata_begins_a_rebalance() -> None:
+    world = World()
+    _, follower = world.stable_group(2)
+    assert not world.join(follower.member_id, protocols=(("range", b"new"),)).done
+    assert world.group.state is State.PREPARING
+
+
+def test_while_the_leader_assigns_a_lost_answer_is_said_again() -> None:
+    world = World()
+    ids = [world.new_id(), world.new_id()]
+    first = [world.join(member_id) for member_id in ids]
+    world.advance(2 * DELAY_MS)
+    assert world.group.state is State.COMPLETING
+    again = [world.join(member_id).value for member_id in ids]
+    assert again == [answer.value for answer in first]
+    assert len(again[0].members) == 2
+    assert not world.join(ids[1], protocols=(("range", b"new"),)).done
+    assert world.group.state is State.PREPARING
+
+
+def test_a_second_join_of_a_member_frees_the_first() -> None:
+    # Its client gave up waiting; the connection must not stay blocked behind the old request.
+    world = World()
+    member_id = world.new_id()
+    first = world.join(member_id)
+    second = world.join(member_id)
+    assert first.value.error is Error.REBALANCE_IN_PROGRESS
+    world.advance(2 * DELAY_MS)
+    assert second.value.generation == 1
+    assert world.group.joining_count == 0
+
+
+# --- group.max.size -------------------------------------------------------------------------
+
+
+def test_a_full_group_takes_nobody_but_its_members() -> None:
+    world = World(GroupConfig(members_max=2))
+    told = world.stable_group(2)
+    assert world.join().value.error is Error.GROUP_MAX_SIZE_REACHED
+    assert world.join(told[1].member_id).value.error is Error.NONE
+
+
+def test_members_pending_beyond_the_limit_are_turned_away_when_they_join() -> None:
+    world = World(GroupConfig(members_max=1))
+    ids = [world.new_id(), world.new_id()]
+    first, second = (world.join(member_id) for member_id in ids)
+    assert second.value.error is Error.GROUP_MAX_SIZE_REACHED
+    assert second.value.member_id == ""
+    world.advance(DELAY_MS)
+    assert first.value.generation == 1
+
+
+# --- static members (KIP-345) ---------------------------------------------------------------
+
+
+def test_a_static_member_gets_an_id_of_its_instance_and_no_second_join() -> None:
+    world = World()
+    answer = world.join(instance_id="pod-1")
+    world.advance(DELAY_MS)
+    assert re.fullmatch(f"pod-1-{UUID}", answer.value.member_id)
+    assert answer.value.members[0].instance_id == "pod-1"
+
+
+def test_a_restarted_static_follower_takes_its_place_without_a_rebalance() -> None:
+    world = World()
+    told = world.stable_group(instances=["a", "b"])
+    follower = world.group.members[told[1].member_id]
+    answer = world.join(instance_id=follower.instance_id).value
+    assert (answer.error, answer.generation) == (Error.NONE, 1)
+    assert answer.member_id != follower.member_id
+    assert world.group.state is State.STABLE
+    synced = world.sync(answer, instance_id=follower.instance_id).value
+    assert synced.assignment == follower.member_id.encode()  # What its old self was assigned.
+
+
+def test_the_old_id_of_a_static_member_is_fenced() -> None:
+    world = World()
+    told = world.stable_group(instances=["a", "b"])
+    old = world.group.members[told[1].member_id]
+    world.join(instance_id=old.instance_id)
+    shard, generation = world.shard, told[1].generation
+    beat = heartbeat(
+        shard,
+        group_id=GROUP,
+        member_id=old.member_id,
+        instance_id=old.instance_id,
+        generation=generation,
+    )
+    assert beat is Error.FENCED_INSTANCE_ID
+    again = world.join(old.member_id, instance_id=old.instance_id).value
+    assert again.error is Error.FENCED_INSTANCE_ID
+    synced = world.sync(told[1], instance_id=old.instance_id).value
+    assert synced.error is Error.FENCED_INSTANCE_ID
+    _, errors = leave(shard, GROUP, [Leaver(old.member_id, old.instance_id)])
+    assert errors == [Error.FENCED_INSTANCE_ID]
+
+
+def test_a_request_parked_under_the_old_id_is_fenced() -> None:
+    world = World()
+    parked = world.join(instance_id="a")
+    taking_over = world.join(instance_id="a")
+    assert parked.value.error is Error.FENCED_INSTANCE_ID
+    world.advance(2 * DELAY_MS)
+    assert taking_over.value.generation == 1
+    assert len(world.group.members) == 1
+
+
+def test_the_new_id_is_in_the_log_before_it_is_told() -> None:
+    world = World()
+    told = world.stable_group(instances=["a", "b"])
+    instance_id = world.group.members[told[1].member_id].instance_id
+    world.journal.hold = True
+    answer = world.join(instance_id=instance_id)
+    assert not answer.done
+    world.journal.release()
+    world.settle()
+    assert world.replayed().group.static_members[instance_id or ""] == answer.value.member_id
+
+
+def test_a_refused_write_leaves_the_old_id_in_place() -> None:
+    world = World()
+    told = world.stable_group(instances=["a", "b"])
+    old = world.group.members[told[1].member_id]
+    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    answer = world.join(instance_id=old.instance_id, protocols=(("range", b"new"),)).value
+    assert answer.error is Error.COORDINATOR_NOT_AVAILABLE
+    kept = world.group.members[old.member_id]
+    assert kept.protocols == old.protocols
+    assert world.group.static_members[old.instance_id or ""] == old.member_id
+    assert kept.session_timer is not None
+
+
+def test_a_static_member_whose_protocol_changes_the_choice_begins_a_rebalance() -> None:
+    world = World()
+    both = (("range", b""), ("sticky", b""))
+    told = world.stable_group(instances=["a"], protocols=both)
+    assert told[0].protocol_name == "range"
+    answer = world.join(instance_id="a", protocols=both[::-1]).value
+    assert answer.generation == 2  # The group's one member has joined with this.
+    assert world.group.protocol_name == "sticky"
+
+
+def test_a_static_member_replaced_while_the_leader_assigns_begins_a_rebalance() -> None:
+    world = World()
+    answers = [world.join(instance_id=name) for name in ("a", "b")]
+    world.advance(2 * DELAY_MS)
+    assert world.group.state is State.COMPLETING
+    taking_over = world.join(instance_id="b")
+    assert world.group.state is State.PREPARING
+    rejoined = world.join(answers[0].value.member_id, instance_id="a")
+    assert rejoined.value.generation == taking_over.value.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "skips", "knows_itself_leader"), [(9, True, True), (8, False, False)]
+)
+def test_kip_814_a_restarted_static_leader_does_not_assign_again(
+    version: int, skips: bool, knows_itself_leader: bool
+) -> None:
+    world = World()
+    leader, follower = world.stable_group(instances=["a", "b"])
+    instance_id = world.group.members[leader.member_id].instance_id
+    answer = world.join(instance_id=instance_id, version=version).value
+    assert answer.skip_assignment is skips
+    assert (answer.leader == answer.member_id) is knows_itself_leader
+    assert len(answer.members) == (2 if skips else 0)
+    assert world.group.leader_id == answer.member_id
+    # The group's new leader can still call for a rebalance later.
+    assert not world.join(answer.member_id, instance_id=instance_id).done
+    assert world.join(follower.member_id, instance_id="x").value.error is Error.UNKNOWN_MEMBER_ID

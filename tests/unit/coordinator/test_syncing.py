@@ -1,0 +1,144 @@
+"""SyncGroup: an assignment is the members' only once it is in the log.
+
+Method: scripts over virtual time; the journal refuses writes or holds them back.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending
+from ottla.coordinator.group_states import State
+from ottla.coordinator.leaving import Leaver, leave
+from ottla.coordinator.values import JoinAnswer, SyncAnswer
+
+from .world import GROUP, World
+
+COMMIT_MS = 5_000
+
+
+def completing(count: int = 2) -> tuple[World, list[JoinAnswer]]:
+    """Return a world whose group waits for its leader's assignment; leader first."""
+    world = World()
+    answers = [world.join(world.new_id()) for _ in range(count)]
+    world.advance(6_000)
+    told = sorted((answer.value for answer in answers), key=lambda each: not each.members)
+    return world, told
+
+
+def assign(world: World, leader: JoinAnswer) -> Pending[SyncAnswer]:
+    return world.sync(leader, [(each.member_id, b"a") for each in leader.members])
+
+
+def test_followers_wait_for_the_leader() -> None:
+    world, (leader, follower) = completing()
+    waiting = world.sync(follower)
+    assert not waiting.done
+    assert assign(world, leader).value.assignment == b"a"
+    assert waiting.value == SyncAnswer(
+        protocol_type="consumer", protocol_name="range", assignment=b"a"
+    )
+    assert world.group.state is State.STABLE
+
+
+def test_a_late_follower_of_a_stable_group_is_answered_at_once() -> None:
+    world, (leader, follower) = completing()
+    assign(world, leader)
+    assert world.sync(follower).value.assignment == b"a"
+
+
+def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
+    world, (leader, follower) = completing()
+    waiting = world.sync(follower)
+    world.sync(leader, [(leader.member_id, b"all"), ("nobody", b"none")])
+    assert waiting.value == SyncAnswer(protocol_type="consumer", protocol_name="range")
+
+
+def test_nobody_is_told_before_the_assignment_is_replicated() -> None:
+    world, (leader, follower) = completing()
+    waiting = world.sync(follower)
+    world.journal.hold = True
+    leading = assign(world, leader)
+    assert not waiting.done
+    assert not leading.done
+    assert world.group.state is State.COMPLETING
+    world.journal.release()
+    world.settle()
+    assert waiting.value.assignment == leading.value.assignment == b"a"
+
+
+def test_a_refused_assignment_begins_the_rebalance_anew() -> None:
+    world, (leader, follower) = completing()
+    waiting = world.sync(follower)
+    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    assert assign(world, leader).value.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert waiting.value.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert world.group.state is State.PREPARING
+
+
+def test_an_assignment_not_replicated_in_time_is_given_up() -> None:
+    world, (leader, follower) = completing()
+    waiting = world.sync(follower)
+    world.journal.hold = True
+    assign(world, leader)
+    world.advance(COMMIT_MS)
+    assert waiting.value.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert world.group.state is State.PREPARING
+    world.journal.release()  # Too late: the group has moved on.
+    assert world.group.state is State.PREPARING
+
+
+def test_an_assignment_that_is_overtaken_by_a_rebalance_counts_no_more() -> None:
+    world, (leader, follower) = completing()
+    world.journal.hold = True
+    leading = assign(world, leader)
+    world.join(follower.member_id, protocols=(("range", b"new"),))
+    assert leading.value.error is Error.REBALANCE_IN_PROGRESS
+    world.journal.release()
+    assert world.group.state is State.PREPARING
+    assert not any(member.assignment for member in world.group.members.values())
+
+
+def test_a_second_sync_of_a_member_frees_the_first() -> None:
+    world, (leader, follower) = completing()
+    first, second = world.sync(follower), world.sync(follower)
+    assert first.value.error is Error.REBALANCE_IN_PROGRESS
+    assign(world, leader)
+    assert second.value.assignment == b"a"
+
+
+def test_a_member_removed_while_it_waits_is_told_so() -> None:
+    world, (_, follower) = completing()
+    waiting = world.sync(follower)
+    leave(world.shard, GROUP, [Leaver(follower.member_id)])
+    world.settle()
+    assert waiting.value.error is Error.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"member_id": "nobody"}, Error.UNKNOWN_MEMBER_ID),
+        ({"generation": 7}, Error.ILLEGAL_GENERATION),
+        ({"protocol_type": "connect"}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": None, "protocol_type": None}, None),
+    ],
+)
+def test_who_may_not_sync(change: dict[str, object], error: Error | None) -> None:
+    world, (_, follower) = completing()
+    answer = world.sync(replace(follower, **change))  # type: ignore[arg-type]
+    assert (answer.value.error if answer.done else None) == error
+
+
+def test_sync_to_no_group_an_empty_one_and_one_that_rebalances() -> None:
+    world, (leader, follower) = completing()
+    assert world.sync(leader, group_id="").value.error is Error.INVALID_GROUP_ID
+    assert world.sync(leader, group_id="other").value.error is Error.UNKNOWN_MEMBER_ID
+    world.join(leader.member_id, protocols=(("range", b"new"),))
+    assert world.sync(follower).value.error is Error.REBALANCE_IN_PROGRESS
+    leave(world.shard, GROUP, [Leaver(leader.member_id), Leaver(follower.member_id)])
+    world.advance(60_000)
+    assert world.group.state is State.EMPTY
+    assert world.sync(follower).value.error is Error.UNKNOWN_MEMBER_ID

@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
 
 
+def ignore(log: "PartitionLog") -> None:
+    """Do nothing: for logs without checkpoints."""
+
+
 def ignore_failure(log: "PartitionLog", error: OSError) -> None:
     """Do nothing: for logs whose owner asks for every flush itself."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LogPorts:
-    """What logs need of the world. `jitter_ms(bound)` returns an integer of [0, bound]."""
+    """What logs need of the world.
+
+    Fields: `on_failure`: a worker met a broken disk; `on_shortened`: the recovery point went
+            back, so its checkpoint must; `jitter_ms(bound)`: an integer of [0, bound].
+    """
 
     disk: Disk
     files: FileCache
@@ -26,4 +34,5 @@ class LogPorts:
     timers: Timers
     clock: Clock
     on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
+    on_shortened: Callable[["PartitionLog"], None] = ignore
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)

@@ -219,13 +219,20 @@ def _shortened(log: "PartitionLog") -> None:
     log.size_bytes = sum(segment.size for segment in log.segments)
     log.epochs.truncate_from_end(end)
     log.high_watermark = min(log.high_watermark, end)
-    log.recovery_point = min(log.recovery_point, end)
+    _lower_recovery_point(log, end)
     log.log_start_offset = min(log.log_start_offset, end)
     disk = log.ports.disk
     log.snapshots = prune_snapshots(disk, log.directory, end)
     extents = [Extent(segment.base_offset, segment.size) for segment in log.segments]
     log.producers = rebuild_producers(disk, log.directory, log.name, extents, end)
     log.producers.replicated_to(log.high_watermark)
+
+
+def _lower_recovery_point(log: "PartitionLog", end: int) -> None:
+    # What is appended from here on is new: a checkpoint that says otherwise would be trusted.
+    if log.recovery_point > end:
+        log.recovery_point = end
+        log.ports.on_shortened(log)
 
 
 def start_at(log: "PartitionLog", offset: int) -> None:
@@ -235,7 +242,7 @@ def start_at(log: "PartitionLog", offset: int) -> None:
     segment = new_segment(log.ports.files, log.directory, offset, log.config, now_ms)
     log.segments.replace_all(segment)
     log.log_end_offset = log.log_start_offset = log.high_watermark = offset
-    log.recovery_point = min(log.recovery_point, offset)
+    _lower_recovery_point(log, offset)
     log.size_bytes = 0
     log.epochs.clear()
     log.producers = ProducerState(log.name)

@@ -1,4 +1,4 @@
-"""Opening one log by itself, on the caller's thread: the metadata log, tools, tests."""
+"""Opening one log on the caller's thread: a new one; the metadata log; tools and tests."""
 
 from ottla.base.ids import Uuid
 from ottla.log import names

@@ -1,0 +1,192 @@
+"""One log directory: its lock, whose it is, how it was left, its checkpoints, its logs.
+
+Source: LogManager, MetaPropertiesEnsemble, CleanShutdownFileHandler, OffsetCheckpointFile.
+"""
+
+from collections.abc import Callable
+
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Disk, Workers
+from ottla.log import names
+from ottla.log.checkpoints import (
+    MalformedFile,
+    TopicPartition,
+    decode_clean_shutdown,
+    encode_clean_shutdown,
+    encode_offsets,
+    read_offsets,
+)
+from ottla.log.meta_properties import check_meta_properties, decode_meta_properties
+from ottla.log.partition_log import PartitionLog
+
+
+class DirectoryRefused(Exception):
+    """The node must not use this directory: it is locked, or another node's."""
+
+
+Written = Pending[OSError | None]
+
+
+class CoalescedWrite:
+    """Writes one small file in workers, one write at a time, skipping what is outdated."""
+
+    def __init__(
+        self, disk: Disk, workers: Workers, path: str, on_failure: Callable[[OSError], None]
+    ) -> None:
+        self._disk = disk
+        self._workers = workers
+        self._path = path
+        self._on_failure = on_failure
+        self._writing = False
+        self._next: tuple[Callable[[], bytes], Written] | None = None
+
+    def write(self, content: Callable[[], bytes]) -> Written:
+        """Write what `content` returns when the turn comes, which is now if none is under way.
+
+        The answer comes once this content, or a later one, is durable: None = it is.
+        """
+        if self._writing:
+            written = self._next[1] if self._next is not None else Pending()
+            self._next = (content, written)
+            return written
+        written = Pending()
+        self._submit(content, written)
+        return written
+
+    def _submit(self, content: Callable[[], bytes], written: Written) -> None:
+        self._writing = True
+        data = content()
+        self._workers.submit(
+            lambda: self._disk.write_atomic(self._path, data),
+            lambda result: self._done(result, written),
+        )
+
+    def _done(self, result: BaseException | None, written: Written) -> None:
+        self._writing = False
+        if result is not None and not isinstance(result, OSError):
+            raise result
+        following, self._next = self._next, None
+        if following is not None:
+            self._submit(*following)
+        if result is not None:
+            self._on_failure(result)
+        written.complete(result)
+
+
+class LogDir:
+    """See the module.
+
+    Fields: `directory_id`: from meta.properties, zero where that says none; `error`: why it is
+            offline, None = it is not; `was_clean`: whether the last shutdown was;
+            `previous_epoch`: the broker's epoch at that shutdown, -1 = unknown.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        workers: Workers,
+        path: str,
+        on_failure: "Callable[[LogDir, OSError], None]",
+    ) -> None:
+        self.path = path
+        self.directory_id = NO_UUID
+        self.error: OSError | None = None
+        self.was_clean = False
+        self.previous_epoch = -1
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.lost: dict[TopicPartition, Uuid] = {}
+        """Partitions that it held when it went offline, with their topic ids."""
+        self.loaded = True
+        """Whether all of its logs are known; a clean shutdown may be claimed only then."""
+        self._disk = disk
+        self._release: Callable[[], None] | None = None
+        self._writes = {
+            name: CoalescedWrite(
+                disk, workers, f"{path}/{name}", lambda error: on_failure(self, error)
+            )
+            for name in (names.RECOVERY_POINTS, names.LOG_STARTS, names.HIGH_WATERMARKS)
+        }
+
+    def __repr__(self) -> str:
+        return f"LogDir({self.path}, {len(self.logs)} logs)"
+
+    @property
+    def is_online(self) -> bool:
+        return self.error is None
+
+    def acquire(self, *, node_id: int, cluster_id: str | None) -> None:
+        """Make, lock and identify the directory.
+
+        Raises: DirectoryRefused; OSError.
+        """
+        if not self._disk.exists(self.path):
+            self._disk.mkdir(self.path)
+            self._disk.sync_dir(self.path.rpartition("/")[0] or "/")
+        try:
+            self._release = self._disk.lock(f"{self.path}/{names.LOCK}")
+        except BlockingIOError:
+            raise DirectoryRefused(
+                f"Failed to acquire lock on file {names.LOCK} in {self.path}. Another node, in "
+                "this process or in another, is using this directory."
+            ) from None
+        path = f"{self.path}/{names.META_PROPERTIES}"
+        try:
+            properties = decode_meta_properties(self._disk.read_bytes(path))
+            check_meta_properties(path, properties, node_id=node_id, cluster_id=cluster_id)
+        except FileNotFoundError:
+            return
+        except MalformedFile as error:
+            raise OSError(5, str(error), path) from None
+        except ValueError as error:
+            self.release()
+            raise DirectoryRefused(str(error)) from None
+        if properties.directory_id is not None:
+            self.directory_id = properties.directory_id
+
+    def release(self) -> None:
+        """Give the lock back."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def take_clean_marker(self) -> None:
+        """Learn how the directory was left; from now on a crash is a crash. Blocks.
+
+        Raises: OSError.
+        """
+        path = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        try:
+            self.previous_epoch = decode_clean_shutdown(self._disk.read_bytes(path))
+        except FileNotFoundError:
+            return
+        self.was_clean = True
+        self._disk.remove(path)
+        self._disk.sync_dir(self.path)
+
+    def write_clean_marker(self, broker_epoch: int) -> None:
+        """Say that everything here is as it should be. Blocks. Raises: OSError."""
+        path = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        self._disk.write_atomic(path, encode_clean_shutdown(broker_epoch))
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Return a checkpoint's entries; none where it is missing or damaged. Raises: OSError."""
+        return read_offsets(self._disk, f"{self.path}/{name}")
+
+    def checkpoint(self, name: str) -> Written:
+        """Write one of the three checkpoints, in a worker."""
+        if self.error is not None:
+            return completed(self.error)
+        return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
+
+    def offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Return what a checkpoint of now says."""
+        value = _CHECKPOINTED[name]
+        return {key: value(log) for key, log in self.logs.items()}
+
+
+_CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
+    names.RECOVERY_POINTS: lambda log: log.recovery_point,
+    names.LOG_STARTS: lambda log: log.log_start_offset,
+    names.HIGH_WATERMARKS: lambda log: log.high_watermark,
+}

@@ -1,0 +1,467 @@
+"""All log directories of a broker, and the logs in them.
+
+Order of a start: `acquire` (locks, whose they are), `load` (recovery in workers), then
+`get_or_create` as the metadata says. A directory whose disk fails goes offline with all its logs;
+the others go on. Nothing here decides what a folder is worth: `load` asks.
+
+Source: LogManager; KIP-112, KIP-858.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Dice, Disk, Workers
+from ottla.base.timers import Timers
+from ottla.log import names
+from ottla.log.config import LogConfig
+from ottla.log.dir_loading import (
+    ConfigOf,
+    Decide,
+    DirLoader,
+    FoundFolder,
+    duplicates,
+    read_topic_id,
+)
+from ottla.log.file_cache import FileCache
+from ottla.log.flushing import FlushJob
+from ottla.log.log_dir import DirectoryRefused, LogDir
+from ottla.log.log_ports import LogPorts
+from ottla.log.names import FolderKind
+from ottla.log.opening import open_log
+from ottla.log.partition_log import PartitionLog
+
+__all__ = ["DirectoryRefused", "LoadResult", "LogDirs"]
+
+OPEN_FILES_DEFAULT = 512
+"""Half of what the usual soft limit of 1024 descriptors allows."""
+
+RECOVERY_THREADS_DEFAULT = 2
+"""num.recovery.threads.per.data.dir."""
+
+CHECKPOINTS = (names.RECOVERY_POINTS, names.LOG_STARTS)
+"""What a deletion rewrites; high watermarks follow on their own schedule."""
+ALL_CHECKPOINTS = (*CHECKPOINTS, names.HIGH_WATERMARKS)
+
+
+class LoadResult(NamedTuple):
+    """What a start found: the logs, the names of folders set aside as strays, and what forbids
+    to go on (None = nothing): a partition that is in two directories.
+    """
+
+    logs: tuple[PartitionLog, ...]
+    strays: tuple[str, ...]
+    problem: str | None = None
+
+
+class LogDirs:
+    """See the module.
+
+    Fields: `on_offline`: told of a directory that failed and of the logs lost with it, unless the
+            caller of `fail` was the one who noticed. `delete_delay_ms`: how long a deleted log's
+            folder stays, file.delete.delay.ms of the broker.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        workers: Workers,
+        clock: Clock,
+        timers: Timers,
+        paths: Sequence[str],
+        *,
+        dice: Dice | None = None,
+        open_files_max: int = OPEN_FILES_DEFAULT,
+        recovery_threads: int = RECOVERY_THREADS_DEFAULT,
+        delete_delay_ms: int = 60_000,
+    ) -> None:
+        assert paths
+        self.on_offline: Callable[[LogDir, list[PartitionLog]], None] | None = None
+        self.delete_delay_ms = delete_delay_ms
+        self._disk = disk
+        self._workers = workers
+        self._clock = clock
+        self._timers = timers
+        self._recovery_threads = recovery_threads
+        self.ports = LogPorts(
+            disk=disk,
+            files=FileCache(disk, open_files_max),
+            workers=workers,
+            timers=timers,
+            clock=clock,
+            on_failure=lambda log, error: self._log_failed(log, error),
+            on_shortened=lambda log: self._checkpoint_soon(self.directory_of(log)),
+            jitter_ms=lambda bound: dice.below(bound + 1) if dice is not None else 0,
+        )
+        self.dirs: tuple[LogDir, ...] = tuple(
+            LogDir(disk, workers, path, self._dir_failed) for path in dict.fromkeys(paths)
+        )
+        self._checkpoints_due: set[str] = set()
+
+    # --- start ---------------------------------------------------------------------------
+
+    def acquire(self, *, node_id: int, cluster_id: str | None) -> None:
+        """Lock the directories and check whose they are. Blocks.
+
+        Raises: DirectoryRefused where one is locked or another node's; OSError where none works.
+        """
+        for directory in self.dirs:
+            try:
+                directory.acquire(node_id=node_id, cluster_id=cluster_id)
+            except OSError as error:
+                directory.error = error
+            except DirectoryRefused:
+                self.release()
+                raise
+        if not self.online_dirs:
+            raise self.dirs[0].error or OSError("no log directory")
+
+    def load(self, decide: Decide, config_of: ConfigOf) -> Pending[LoadResult]:
+        """Find and load the logs of all directories.
+
+        `decide(topic, partition, topic_id)` is asked, on the loop, of each folder that has an id.
+        """
+        result: Pending[LoadResult] = Pending()
+        loaders = [
+            DirLoader(
+                self.ports,
+                directory,
+                decide=decide,
+                config_of=config_of,
+                threads=self._recovery_threads,
+                mark=self._set_aside,
+                failed=self._dir_failed,
+            )
+            for directory in self.online_dirs
+        ]
+        left = [len(loaders)]
+        strays: list[str] = []
+
+        def loaded(found: list[str] | None) -> None:
+            left[0] -= 1
+            strays.extend(found or ())
+            if left[0] == 0:
+                result.complete(
+                    LoadResult(tuple(self.logs()), tuple(sorted(strays)), self._duplicate())
+                )
+
+        for loader in loaders:
+            loader.done.then(loaded)
+            loader.start()
+        return result
+
+    def _duplicate(self) -> str | None:
+        for (topic, partition), first, second in duplicates(self.dirs):
+            return (
+                f"Duplicate log directories for {topic}-{partition} are found in both {first} "
+                f"and {second}. Delete the one that is known to have failed recently."
+            )
+        return None
+
+    # --- the logs ------------------------------------------------------------------------
+
+    @property
+    def online_dirs(self) -> tuple[LogDir, ...]:
+        return tuple(directory for directory in self.dirs if directory.is_online)
+
+    @property
+    def offline_dirs(self) -> tuple[LogDir, ...]:
+        return tuple(directory for directory in self.dirs if not directory.is_online)
+
+    @property
+    def directory_ids(self) -> tuple[Uuid, ...]:
+        """The ids of the directories that are online and have one."""
+        return tuple(each.directory_id for each in self.online_dirs if each.directory_id != NO_UUID)
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yield the logs that are online."""
+        for directory in self.dirs:
+            yield from directory.logs.values()
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """Return a log that is here and online."""
+        for directory in self.dirs:
+            log = directory.logs.get((topic, partition))
+            if log is not None:
+                return log
+        return None
+
+    def directory_of(self, log: PartitionLog) -> LogDir | None:
+        """Return the directory that holds `log` now."""
+        for directory in self.dirs:
+            if directory.logs.get((log.topic, log.partition)) is log:
+                return directory
+        return None
+
+    def get_or_create(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        partition: int,
+        config: LogConfig,
+        *,
+        directory_id: Uuid = NO_UUID,
+        is_new: bool = True,
+    ) -> PartitionLog:
+        """Return the log of a partition of this topic id, made where it is not here yet.
+
+        A log of the same name but another id is set aside first, never touched otherwise.
+
+        Fields: `directory_id`: where the metadata wants it, zero = wherever there are fewest;
+                `is_new`: no data can exist elsewhere. Otherwise an offline directory may hold
+                it, and a second copy must not begin from nothing (KAFKA-16234).
+        Raises: OSError where its directory is offline, or the disk fails.
+        """
+        found = self.get(topic, partition)
+        if found is not None:
+            if found.topic_id == topic_id:
+                return found
+            self._retire(found, FolderKind.STRAY)
+        directory = self._choose(topic, topic_id, partition, directory_id, is_new)
+        path = f"{directory.path}/{names.folder_name(topic, partition)}"
+        self._clear_the_way(directory, path, topic, partition, topic_id)
+        log = open_log(
+            self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
+        )
+        directory.logs[(topic, partition)] = log
+        return log
+
+    def _clear_the_way(
+        self, directory: LogDir, path: str, topic: str, partition: int, topic_id: Uuid
+    ) -> None:
+        """Set aside a folder that has the name already but is another incarnation's."""
+        if not self._disk.exists(path):
+            return
+        name = path.rpartition("/")[2]
+        found = read_topic_id(self._disk, path)
+        if found != topic_id:
+            folder = FoundFolder(name, topic, partition, FolderKind.LIVE, found)
+            self._set_aside(directory, folder, FolderKind.STRAY)
+
+    def _choose(
+        self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, is_new: bool
+    ) -> LogDir:
+        for directory in self.offline_dirs:
+            if directory.lost.get((topic, partition)) == topic_id or (
+                directory_id != NO_UUID and directory.directory_id == directory_id
+            ):
+                raise OSError(5, f"the log of {topic}-{partition} is offline", directory.path)
+        if not is_new and self.offline_dirs:
+            offline = ", ".join(directory.path for directory in self.offline_dirs)
+            raise OSError(5, f"{topic}-{partition} may be on an offline directory", offline)
+        for directory in self.online_dirs:
+            if directory_id != NO_UUID and directory.directory_id == directory_id:
+                return directory
+        if not self.online_dirs:
+            raise OSError(5, "all log directories are offline", self.dirs[0].path)
+        return min(self.online_dirs, key=lambda directory: len(directory.logs))
+
+    def delete(self, topic: str, partition: int) -> bool:
+        """Delete a log: its name is free at once, its folder goes a little later.
+
+        A log that is not here, or whose folder has vanished, counts as deleted; return whether
+        there was one. Raises: OSError.
+        """
+        log = self.get(topic, partition)
+        if log is None:
+            for directory in self.dirs:
+                directory.lost.pop((topic, partition), None)
+            return False
+        self._retire(log, FolderKind.DELETE)
+        return True
+
+    def _retire(self, log: PartitionLog, kind: FolderKind) -> None:
+        directory = self.directory_of(log)
+        assert directory is not None
+        folder = FoundFolder(
+            log.directory.rpartition("/")[2],
+            log.topic,
+            log.partition,
+            FolderKind.LIVE,
+            log.topic_id,
+        )
+        name = self._set_aside(directory, folder, kind)
+        del directory.logs[(log.topic, log.partition)]
+        log.moved(f"{directory.path}/{name}")
+        log.close()
+        self._checkpoint_soon(directory)
+
+    def _set_aside(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
+        """Rename a folder, and let it be removed if it is to go; return its new name."""
+        name = folder.name
+        if folder.kind is not kind:
+            name = self._free_name(directory, folder, kind)
+            try:
+                self._disk.rename(f"{directory.path}/{folder.name}", f"{directory.path}/{name}")
+            except FileNotFoundError:
+                return name  # Gone already: KAFKA-15391, KAFKA-13403.
+        if kind is FolderKind.DELETE:
+            path = f"{directory.path}/{name}"
+            due_ms = self._clock.monotonic_ms() + self.delete_delay_ms
+            self._timers.at(due_ms, lambda: self._remove(directory, path))
+        return name
+
+    def _free_name(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
+        # The topic id tells incarnations apart; a replica that came and went twice needs more.
+        number = int.from_bytes(folder.topic_id or NO_UUID, "big")
+        while True:
+            token = f"{number % 2**128:032x}"
+            name = names.marked_folder_name(folder.topic, folder.partition, token, kind)
+            if not self._disk.exists(f"{directory.path}/{name}"):
+                return name
+            number += 1
+
+    def _remove(self, directory: LogDir, path: str) -> None:
+        def removed(result: BaseException | None) -> None:
+            if isinstance(result, OSError):
+                self._dir_failed(directory, result)
+            elif result is not None:
+                raise result
+
+        self._workers.submit(lambda: self._disk.rmtree(path), removed)
+
+    # --- checkpoints ---------------------------------------------------------------------
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log was flushed, in workers."""
+        self._checkpoint(names.RECOVERY_POINTS)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write where each log starts, in workers."""
+        self._checkpoint(names.LOG_STARTS)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write each log's high watermark, in workers."""
+        self._checkpoint(names.HIGH_WATERMARKS)
+
+    def checkpoint(self) -> None:
+        """Write all checkpoints, in workers."""
+        for name in ALL_CHECKPOINTS:
+            self._checkpoint(name)
+
+    def _checkpoint(self, name: str) -> None:
+        for directory in self.dirs:
+            directory.checkpoint(name)
+
+    def _checkpoint_soon(self, directory: LogDir | None) -> None:
+        # Once per directory, however many logs go in one request (KAFKA-10002).
+        if directory is None or directory.path in self._checkpoints_due:
+            return
+        self._checkpoints_due.add(directory.path)
+
+        def write() -> None:
+            self._checkpoints_due.discard(directory.path)
+            for name in CHECKPOINTS:
+                directory.checkpoint(name)
+
+        self._timers.at(self._clock.monotonic_ms(), write)
+
+    # --- failure -------------------------------------------------------------------------
+
+    def fail(self, log: PartitionLog, error: OSError) -> list[PartitionLog]:
+        """Take the directory of `log` offline; return the logs lost with it, `log` included."""
+        directory = self.directory_of(log)
+        log.fail()
+        if directory is None:
+            return [log]
+        return self._take_offline(directory, error)
+
+    def _take_offline(self, directory: LogDir, error: OSError) -> list[PartitionLog]:
+        if directory.error is None:
+            directory.error = error
+        lost = list(directory.logs.values())
+        for key, log in directory.logs.items():
+            directory.lost[key] = log.topic_id
+            log.fail()
+        directory.logs.clear()
+        return lost
+
+    def _log_failed(self, log: PartitionLog, error: OSError) -> None:
+        """A worker met a broken disk under a log, which may have been deleted since."""
+        directory = self.directory_of(log)
+        if directory is not None:
+            self._dir_failed(directory, error)
+
+    def _dir_failed(self, directory: LogDir, error: OSError) -> None:
+        if directory.error is not None:
+            return
+        lost = self._take_offline(directory, error)
+        if self.on_offline is not None:
+            self.on_offline(directory, lost)
+
+    # --- end -----------------------------------------------------------------------------
+
+    def shutdown(self, broker_epoch: int = -1) -> Pending[None]:
+        """Flush everything, say on disk that it was done, give the locks back."""
+        done: Pending[None] = Pending()
+        dirs = self.online_dirs
+        left = [len(dirs)]
+
+        def ended(directory: LogDir, result: BaseException | None) -> None:
+            directory.release()
+            left[0] -= 1
+            if left[0] == 0:
+                self.release()
+                done.complete(None)
+            if result is not None and not isinstance(result, OSError):
+                raise result
+
+        if not dirs:
+            self.release()
+            done.complete(None)
+        for directory in dirs:
+            self._shut(directory, broker_epoch, ended)
+        return done
+
+    def _shut(
+        self,
+        directory: LogDir,
+        broker_epoch: int,
+        ended: Callable[[LogDir, BaseException | None], None],
+    ) -> None:
+        jobs: list[tuple[PartitionLog, FlushJob]] = []
+        clean = directory.loaded
+        for log in directory.logs.values():
+            try:
+                jobs.append((log, log.prepare_close()))
+            except OSError:
+                clean = False
+
+        def flush() -> None:
+            for _, job in jobs:
+                job.run()
+
+        def flushed(result: BaseException | None) -> None:
+            for log, job in jobs:
+                job.release(failed=result is not None)
+                if result is None:
+                    log.flushed(job)
+            if result is not None:
+                for log in directory.logs.values():
+                    log.close()
+                ended(directory, result)
+                return
+            for log in directory.logs.values():
+                log.close()
+            left = [len(ALL_CHECKPOINTS)]
+            for name in ALL_CHECKPOINTS:
+                directory.checkpoint(name).then(lambda error: written(left, error))
+
+        def written(left: list[int], error: OSError | None) -> None:
+            nonlocal clean
+            left[0] -= 1
+            clean = clean and error is None
+            if left[0] == 0:
+                # Last of all: it vouches for everything else.
+                self._workers.submit(
+                    lambda: directory.write_clean_marker(broker_epoch) if clean else None,
+                    lambda result: ended(directory, result),
+                )
+
+        self._workers.submit(flush, flushed)
+
+    def release(self) -> None:
+        """Give the locks back: after `shutdown`, or where a start was refused."""
+        for directory in self.dirs:
+            directory.release()

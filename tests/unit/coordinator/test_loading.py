@@ -1,0 +1,234 @@
+"""Loading arrives at the state that the log tells, whatever shape the log has.
+
+Method: logs made of real batches, cut into chunks at every batch; compaction is imitated by
+keeping the last record of each key; transactions follow KIP-98 and KIP-447.
+"""
+
+import struct
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.coordinator import loading
+from ottla.coordinator.group_states import State
+from ottla.coordinator.records import (
+    BadRecord,
+    Fact,
+    GroupFact,
+    OffsetCommitValue,
+    OffsetFact,
+    encode_fact,
+)
+from ottla.records.builder import encode_batch
+from ottla.records.compression import Codec
+from ottla.records.control import build_marker
+from ottla.records.errors import CorruptBatch
+
+from .test_records import EMPTY_GROUP, GROUP
+from .world import World, durable
+
+P = "group"
+
+
+def offset(number: int, partition: int = 0, *, group: str = P, gone: bool = False) -> OffsetFact:
+    value = None if gone else OffsetCommitValue(offset=number, metadata="", commit_timestamp=1)
+    return OffsetFact(group, "t", partition, value)
+
+
+def batch(at: int, *facts: Fact, producer_id: int = -1, codec: Codec = Codec.NONE) -> bytes:
+    rows = [(key, value, (), 1) for key, value in map(encode_fact, facts)]
+    return encode_batch(
+        rows,
+        base_offset=at,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        transactional=producer_id >= 0,
+    )
+
+
+def marker(at: int, producer_id: int, *, committed: bool) -> bytes:
+    return build_marker(
+        committed=committed,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=1,
+        base_offset=at,
+    )
+
+
+def load(*chunks: bytes) -> World:
+    world = World()
+    loader = loading.Loader()
+    for chunk in chunks:
+        loading.apply(world.shard, loader.decode(chunk))
+    loading.finish(world.shard)
+    return world
+
+
+def number_of(world: World, partition: int = 0, group: str = P) -> int | None:
+    found = world.shard.offsets.get(group, "t", partition)
+    return None if found is None else found.offset
+
+
+def test_the_last_commit_wins_and_a_tombstone_forgets() -> None:
+    world = load(
+        batch(0, offset(1), offset(2)), batch(2, offset(3, 1), offset(4), offset(0, 1, gone=True))
+    )
+    assert number_of(world) == 4
+    assert number_of(world, 1) is None
+    assert world.shard.offsets.get(P, "t", 0).record_offset == 3  # type: ignore[union-attr]
+
+
+def test_a_group_is_stable_with_members_and_empty_without() -> None:
+    stable = load(batch(0, GROUP)).shard.groups[P]
+    assert (stable.state, stable.generation, stable.leader_id) == (State.STABLE, 12, "m-1")
+    assert stable.static_members == {"i-1": "m-1"}
+    assert stable.members["m-1"].assignment == b"assignment"
+    empty = load(batch(0, GROUP), batch(1, EMPTY_GROUP)).shard.groups[P]
+    assert (empty.state, empty.generation, empty.since_ms) == (State.EMPTY, 13, 1_234)
+    assert not load(batch(0, GROUP, GroupFact(P, None))).shard.groups
+
+
+def test_a_leader_that_is_no_member_does_not_lead() -> None:
+    # Kafka never writes it; a log may be damaged all the same.
+    assert GROUP.value is not None
+    broken = GroupFact(P, replace(GROUP.value, leader="gone"))
+    assert load(batch(0, broken)).shard.groups[P].leader_id == "m-1"
+
+
+def test_unknown_types_and_other_control_batches_are_passed_over() -> None:
+    strange = encode_batch([(struct.pack(">h", 5) + b"x", b"y", (), 1)], base_offset=0)
+    control = encode_batch([(struct.pack(">hh", 0, 7), b"", (), 1)], base_offset=1, control=True)
+    assert number_of(load(strange + control + batch(2, offset(5)))) == 5
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_compressed_batches(codec: Codec) -> None:
+    assert number_of(load(batch(0, *(offset(n) for n in range(50)), codec=codec))) == 49
+
+
+def test_damage_is_not_passed_over() -> None:
+    whole = bytearray(batch(0, offset(1)))
+    whole[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        load(bytes(whole))
+    with pytest.raises(BadRecord):
+        load(encode_batch([(struct.pack(">h", 2) + b"\0\x09g", b"", (), 1)], base_offset=0))
+    with pytest.raises(BadRecord):
+        load(encode_batch([(None, b"", (), 1)], base_offset=0))
+
+
+def test_batches_before_the_position_are_not_taken_twice() -> None:
+    world, loader = World(), loading.Loader()
+    first, second = batch(0, offset(1)), batch(1, offset(2))
+    loading.apply(world.shard, loader.decode(first + second))
+    loading.apply(world.shard, loader.decode(first))
+    assert (loader.position, loader.record_count, number_of(world)) == (2, 2, 2)
+
+
+# --- transactions ---------------------------------------------------------------------------
+
+
+def test_a_transactions_offsets_show_when_it_commits() -> None:
+    open_one = batch(0, offset(1), producer_id=9)
+    world = load(open_one)
+    assert number_of(world) is None
+    assert world.shard.offsets.is_pending(P, "t", 0)
+    assert P in world.shard.groups  # The group is kept for them.
+    assert number_of(load(open_one, marker(1, 9, committed=True))) == 1
+    aborted = load(open_one, marker(1, 9, committed=False))
+    assert number_of(aborted) is None
+    assert not aborted.shard.offsets.is_pending(P, "t", 0)
+
+
+def test_a_later_plain_commit_outdoes_an_earlier_transactional_one() -> None:
+    chunks = [
+        batch(0, offset(1), producer_id=9),
+        batch(1, offset(2)),
+        marker(2, 9, committed=True),
+    ]
+    assert number_of(load(*chunks)) == 2
+    assert number_of(load(b"".join(chunks))) == 2
+
+
+def test_a_later_transactional_commit_outdoes_an_earlier_plain_one() -> None:
+    world = load(
+        batch(0, offset(2)) + batch(1, offset(1), producer_id=9) + marker(2, 9, committed=True)
+    )
+    assert number_of(world) == 1
+
+
+def test_transactions_of_two_producers_are_apart() -> None:
+    world = load(
+        batch(0, offset(1), producer_id=8)
+        + batch(1, offset(2, 1), producer_id=9)
+        + marker(2, 9, committed=True)
+    )
+    assert (number_of(world, 0), number_of(world, 1)) == (None, 2)
+    assert world.shard.offsets.is_pending(P, "t", 0)
+    assert not world.shard.offsets.is_pending(P, "t", 1)
+
+
+def test_a_tombstone_forgets_pending_offsets_too() -> None:
+    world = load(
+        batch(0, offset(1), producer_id=9)
+        + batch(1, offset(0, gone=True))
+        + marker(2, 9, committed=True)
+    )
+    assert number_of(world) is None
+
+
+# --- any log --------------------------------------------------------------------------------
+
+FACTS = st.one_of(
+    st.builds(offset, st.integers(0, 99), st.integers(0, 2), group=st.sampled_from(["g", P])),
+    st.builds(offset, st.just(0), st.integers(0, 2), gone=st.just(True)),
+    st.sampled_from([GROUP, EMPTY_GROUP, GroupFact(P, None)]),
+)
+ENTRIES = st.one_of(
+    st.tuples(st.just(-1), st.lists(FACTS, min_size=1, max_size=4)),
+    st.tuples(st.sampled_from([8, 9]), st.lists(FACTS, min_size=1, max_size=3)),
+    st.tuples(st.sampled_from([8, 9]), st.booleans()),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ENTRIES, max_size=12), st.integers(1, 5))
+def test_chunks_do_not_matter(entries: list[tuple[int, object]], per_chunk: int) -> None:
+    batches: list[bytes] = []
+    at = 0
+    for producer_id, content in entries:
+        if isinstance(content, list):
+            plain = [fact for fact in content if isinstance(fact, OffsetFact)]
+            facts = content if producer_id < 0 else plain
+            if not facts:
+                continue
+            batches.append(batch(at, *facts, producer_id=producer_id))
+            at += len(facts)
+        else:
+            batches.append(marker(at, producer_id, committed=bool(content)))
+            at += 1
+    one_by_one = load(*batches)
+    chunks = [
+        b"".join(batches[start : start + per_chunk]) for start in range(0, len(batches), per_chunk)
+    ]
+    assert durable(load(*chunks).shard) == durable(one_by_one.shard)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(FACTS, max_size=30))
+def test_a_compacted_log_tells_the_same(facts: list[Fact]) -> None:
+    last = {encode_fact(fact)[0]: at for at, fact in enumerate(facts)}
+    whole = load(*(batch(at, fact) for at, fact in enumerate(facts)))
+    kept = load(*(batch(at, facts[at]) for at in sorted(last.values())))
+    assert kept.shard.offsets.state() == whole.shard.offsets.state()
+    # A group without a record of its own is there exactly while it has offsets.
+    for world in (kept, whole):
+        for group_id, group in list(world.shard.groups.items()):
+            if not group.generation and not world.shard.offsets.of_group(group_id):
+                del world.shard.groups[group_id]
+    assert durable(kept.shard) == durable(whole.shard)

@@ -19,7 +19,7 @@ from ottla.raft.batches import read_spans
 from ottla.raft.effects import AskFetch, AskSnapshot
 from ottla.raft.events import AskFailed, Event, FetchAnswered, SnapshotAnswered
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
-from ottla.records.errors import CorruptBatch
+from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import fetch_snapshot as snapshot_wire
@@ -117,7 +117,7 @@ class ChannelPeers:
             error = Error(partition.error_code)
             data = records_view(partition.records)
             spans, size = read_spans(data)
-        except (ValueError, CorruptBatch) as problem:
+        except (ValueError, RecordsError) as problem:
             return self._malformed(f"a Fetch response cannot be used: {problem}")
         if data and not spans:
             return self._malformed("a Fetch response holds no whole batch")

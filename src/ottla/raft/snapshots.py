@@ -21,7 +21,7 @@ from ottla.raft.control import (
 )
 from ottla.raft.values import OffsetAndEpoch
 from ottla.records.control import ControlType, decode_key
-from ottla.records.errors import CorruptBatch
+from ottla.records.errors import RecordsError
 from ottla.wire.errors import WireError
 
 SUFFIX = ".checkpoint"
@@ -96,7 +96,7 @@ def decode_snapshot(data: bytes | memoryview) -> SnapshotContent:
         _expect(first, ControlType.SNAPSHOT_HEADER)
         _expect(last, ControlType.SNAPSHOT_FOOTER)
         header = decode_snapshot_header(first.control[0].value or b"")
-    except (CorruptBatch, WireError) as error:
+    except (RecordsError, WireError) as error:
         raise CorruptSnapshot(f"a snapshot is damaged: {error}") from None
     # Control batches in between (kraft.version, voters) are raft's, not the state's.
     values = tuple(value for batch in between for value in batch.values)

@@ -53,7 +53,6 @@ class BrokerNode:
     ) -> None:
         self._config = config
         self._folders = folders
-        self._workers = workers
         self.broker: Broker | None = None
         endpoints = ControllerEndpoints(
             voters={voter.id: (voter.host, voter.port) for voter in config.quorum_voters},
@@ -95,7 +94,7 @@ class BrokerNode:
             timers=timers,
             on_epoch=self._epoch_changed,
         )
-        self._make_broker = lambda: Broker(
+        self._make_broker: Callable[[], Broker] = lambda: Broker(
             config=config,
             cluster_id=cluster_id,
             clock=clock,
@@ -142,7 +141,7 @@ class BrokerNode:
             raise StartError(f"no registration with the controller: {registered.message}")
         await outcome_of(self._lifecycle.milestones.caught_up)
         image = self.image
-        await self._folders.load_logs(image, self._config, self._workers)
+        await self._folders.load_logs(image, self._config)
         broker = self._make_broker()
         broker.epoch = self._lifecycle.epoch
         broker.apply(delta_between(EMPTY, image))
@@ -172,7 +171,7 @@ class BrokerNode:
         """Tell the controller, so that it fences this broker now and not after a session."""
         await outcome_of(self._lifecycle.begin_controlled_shutdown())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Write the logs down, let go of the controller."""
         self._lifecycle.close()
         self._follower.stop()
@@ -181,6 +180,4 @@ class BrokerNode:
         for channel in self._channels:
             channel.close()
         if self.broker is not None:
-            self.broker.shutdown()
-
-
+            await outcome_of(self.broker.shutdown())

@@ -42,7 +42,9 @@ class Node:
         self.config = config
         self.node_id: int = config.node_id
         self.cluster_id = ""
-        self.supported_features = {each.name: (each.min_version, each.max_version) for each in SUPPORTED}
+        self.supported_features = {
+            each.name: (each.min_version, each.max_version) for each in SUPPORTED
+        }
         self._loop = loop
         self._clock = SystemClock()
         self._dice = SystemDice()
@@ -126,9 +128,13 @@ class Node:
     async def start(self) -> None:
         """Start all roles; return when the node serves. Raises StartError, one line for people."""
         self._folders = open_folders(
-            self._disk, self.config, clock=self._clock, timers=self._loop_timers.timers,
+            self._disk,
+            self.config,
+            clock=self._clock,
+            dice=self._dice,
+            timers=self._loop_timers.timers,
             workers=self._workers,
-        )  # fmt: skip
+        )
         self.cluster_id = self._folders.cluster_id
         if self.config.is_controller:
             await self._start_controller(self._folders)
@@ -185,7 +191,7 @@ class Node:
             await self._broker.leave()
         await self._server.close()
         if self._broker is not None:
-            self._broker.close()
+            await self._broker.close()
         if self._controller is not None:
             self._controller.stop()
         self._workers.close()
@@ -242,4 +248,3 @@ async def _run(config: NodeConfig) -> int:
 def _unframed(chunks: Chunks | None) -> bytes | None:
     """Return a response without its size; the embedded ones never hold file slices."""
     return None if chunks is None else b"".join(chunks)[4:]
-

@@ -177,8 +177,11 @@ class NodeFacts(Protocol):
 
     node_id: int
     cluster_id: str
-    supported_features: Mapping[str, tuple[int, int]]
-    """Lowest and highest level of each feature that this node can run."""
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        """Return the lowest and highest level of each feature that this node can run."""
+        ...
 
     @property
     def image(self) -> "ClusterImage":

@@ -1,0 +1,144 @@
+"""The broker of a node: what its request handlers work on.
+
+It is told of every metadata change through `apply`, in order, on the loop, and hands it on to
+the parts: logs are made, led, reconfigured and deleted first, then the coordinators hear of it.
+It owns no socket, thread or clock; all of those come in.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Dice, Workers
+from ottla.base.timers import Timers
+from ottla.broker.api.base import Forwarder
+from ottla.broker.auto_create import AutoCreate
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.maintenance import Maintenance
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replica_manager import ReplicaManager, TopicSettings
+from ottla.log.config import LogConfig
+from ottla.log.log_dirs import LogDirs
+from ottla.metadata.configs import ALL_BROKERS, ResourceType
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.topic_config import effective_topic_config
+
+logger = logging.getLogger(__name__)
+
+
+class Groups(Protocol):
+    """The group coordinator, as the broker drives it."""
+
+    def became_leader(self, partition: int) -> None:
+        """Load a partition of the offsets topic, which this broker leads now."""
+        ...
+
+    def resigned(self, partition: int) -> None:
+        """Let go of a partition of the offsets topic."""
+        ...
+
+    def topics_deleted(self, names: list[str]) -> None:
+        """Forget the offsets of topics that are gone."""
+        ...
+
+
+class Broker:
+    """One broker. `epoch` is set by whoever registers it; -1 before."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        cluster_id: str,
+        clock: Clock,
+        dice: Dice,
+        workers: Workers,
+        timers: Timers,
+        log_dirs: LogDirs,
+        forwarder: Forwarder,
+        groups: "Callable[[Broker], Any] | None" = None,
+    ) -> None:
+        self.config = config
+        self.node_id: int = config.node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.dice = dice
+        self.workers = workers
+        self.timers = timers
+        self.log_dirs = log_dirs
+        self.forwarder = forwarder
+        self.image: ClusterImage = EMPTY
+        self.epoch = NO_EPOCH
+        self.replicas = ReplicaManager(
+            node_id=self.node_id,
+            clock=clock,
+            timers=timers,
+            log_dirs=log_dirs,
+            settings=self._settings,
+        )
+        self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], dice)
+        self.producer_ids = ProducerIds(
+            node_id=self.node_id,
+            broker_epoch=lambda: self.epoch,
+            forwarder=forwarder,
+            timers=timers,
+            monotonic_ms=clock.monotonic_ms,
+        )
+        self.auto_create = AutoCreate(config, forwarder)
+        self.maintenance = Maintenance(
+            config=config,
+            clock=clock,
+            timers=timers,
+            log_dirs=log_dirs,
+            replicas=self.replicas,
+        )
+        self.groups: Any = _group_service(self) if groups is None else groups(self)
+
+    def apply(self, delta: ClusterDelta) -> None:
+        """Take over a metadata change: logs first, then those that live in them."""
+        self.image = delta.image
+        touched = self.replicas.apply(delta)
+        self._reconfigure(delta)
+        for partition, begins in touched:
+            if partition.topic != OFFSETS_TOPIC:
+                continue
+            if begins:
+                self.groups.became_leader(partition.index)
+            elif partition.deleted or not partition.is_leader:
+                self.groups.resigned(partition.index)
+        if delta.deleted_topics:
+            self.groups.topics_deleted([topic.name for topic in delta.deleted_topics.values()])
+
+    def start_serving(self) -> None:
+        """Begin with what happens by the clock: retention, flushes, checkpoints."""
+        self.maintenance.start()
+
+    def shutdown(self) -> Pending[None]:
+        """Stop the timers, write all to disk and say on disk that it was done."""
+        self.maintenance.stop()
+        return self.log_dirs.shutdown(self.epoch)
+
+    def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
+        values = effective_topic_config(image, self.config, topic)
+        return TopicSettings(LogConfig.of(values), values["min.insync.replicas"])
+
+    def _reconfigure(self, delta: ClusterDelta) -> None:
+        topics: list[str] = []
+        for resource_type, name in sorted(delta.changed_configs):
+            if resource_type == ResourceType.TOPIC:
+                topics.append(name)
+            elif resource_type == ResourceType.BROKER and name in (ALL_BROKERS, str(self.node_id)):
+                self.replicas.reconfigure_all()
+                return
+        self.replicas.reconfigure(topics)
+
+
+def _group_service(broker: Broker) -> Any:
+    # The service's own module imports this one for its types.
+    from ottla.broker.group_service import GroupService
+
+    return GroupService(broker)

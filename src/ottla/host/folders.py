@@ -1,0 +1,160 @@
+"""A node's folders at start: locked, checked to be this node's, and its logs loaded.
+
+A partition's folder is kept where the metadata says that this broker hosts that topic id. It is
+deleted only on positive evidence: the topic id is known and its assignment does not name this
+broker. A folder whose topic id nobody knows is set aside as a stray, reported and kept.
+"""
+
+import logging
+import os
+import posixpath
+import resource
+
+from ottla.base.ids import Uuid
+from ottla.base.ports import Clock, Dice, Disk, Workers
+from ottla.base.timers import Timers
+from ottla.host.quorum_log import open_quorum_storage
+from ottla.host.quorum_storage import QuorumStorage
+from ottla.host.storage import StorageError, read_meta_properties
+from ottla.host.waiting import outcome_of
+from ottla.log import names
+from ottla.log.checkpoints import decode_clean_shutdown
+from ottla.log.config import LogConfig
+from ottla.log.dir_loading import Verdict
+from ottla.log.log_dirs import DirectoryRefused, LogDirs
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.topic_config import effective_topic_config
+
+log = logging.getLogger(__name__)
+
+OPEN_FILES_MIN = 64
+
+
+class StartError(Exception):
+    """The node cannot start; the message is one line for people."""
+
+
+class Folders:
+    """What the node holds on disk. `close` gives the locks back."""
+
+    def __init__(
+        self, *, cluster_id: str, quorum: QuorumStorage, log_dirs: LogDirs, previous_epoch: int
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.quorum = quorum
+        self.log_dirs = log_dirs
+        self.previous_broker_epoch = previous_epoch
+        """The broker's epoch when it last stopped cleanly; -1 = it did not."""
+
+    @property
+    def directory_ids(self) -> tuple[Uuid, ...]:
+        """Return the ids of the log folders that work."""
+        return self.log_dirs.directory_ids
+
+    async def load_logs(self, image: ClusterImage, config: NodeConfig) -> None:
+        """Load every log that `image` says is this broker's. Raises: StartError."""
+
+        def decide(_topic: str, partition: int, topic_id: Uuid) -> Verdict:
+            known = image.topics.by_id(topic_id)
+            if known is None:
+                return Verdict.STRAY
+            state = known.partitions.get(partition)
+            if state is None or config.node_id not in state.replicas:
+                return Verdict.DELETE
+            return Verdict.KEEP
+
+        def config_of(topic: str) -> LogConfig:
+            return LogConfig.of(effective_topic_config(image, config, topic))
+
+        found = await outcome_of(self.log_dirs.load(decide, config_of))
+        if found.problem is not None:
+            raise StartError(found.problem)
+        for stray in found.strays:
+            log.warning("%s belongs to no topic that is known: kept, not used", stray)
+        log.info("%d logs are loaded", len(found.logs))
+
+    def close(self) -> None:
+        """Close the metadata log and give the locks back."""
+        self.quorum.close()
+        self.log_dirs.release()
+
+
+def open_folders(
+    disk: Disk,
+    config: NodeConfig,
+    *,
+    clock: Clock,
+    dice: Dice,
+    timers: Timers,
+    workers: Workers,
+) -> Folders:
+    """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
+    paths = [os.path.abspath(path) for path in config.log_dirs]
+    metadata_path = os.path.abspath(config.metadata_log_dir)
+    cluster_id = _cluster_id(disk, metadata_path)
+    previous_epoch = _previous_epoch(disk, paths)
+    # A metadata folder of its own is locked and checked like a log folder; it hosts no logs.
+    log_dirs = LogDirs(
+        disk,
+        workers,
+        clock,
+        timers,
+        paths if config.is_broker else [metadata_path],
+        dice=dice,
+        open_files_max=_open_files_max(),
+        recovery_threads=config["num.recovery.threads.per.data.dir"],
+        delete_delay_ms=config["log.segment.delete.delay.ms"],
+    )
+    try:
+        log_dirs.acquire(node_id=config.node_id, cluster_id=cluster_id)
+        quorum = open_quorum_storage(
+            disk,
+            metadata_path,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            segment_bytes=config["metadata.log.segment.bytes"],
+            segment_ms=config["metadata.log.segment.ms"],
+        )
+    except DirectoryRefused as refused:
+        raise StartError(str(refused)) from None
+    except OSError as error:
+        log_dirs.release()
+        raise StartError(f"{error.filename or metadata_path}: {error.strerror or error}") from None
+    return Folders(
+        cluster_id=cluster_id, quorum=quorum, log_dirs=log_dirs, previous_epoch=previous_epoch
+    )
+
+
+def _cluster_id(disk: Disk, path: str) -> str:
+    try:
+        properties = read_meta_properties(disk, path)
+    except (StorageError, OSError) as error:
+        raise StartError(str(error)) from None
+    if properties is None or properties.cluster_id is None:
+        raise StartError(
+            f"No readable meta.properties file found in {path}: expected a formatted folder; "
+            "run `ottla storage format` first"
+        )
+    return properties.cluster_id
+
+
+def _previous_epoch(disk: Disk, paths: list[str]) -> int:
+    """Return the epoch of the last clean stop; -1 where any folder does not tell of one."""
+    epochs = []
+    for path in paths:
+        try:
+            data = disk.read_bytes(posixpath.join(path, names.CLEAN_SHUTDOWN))
+        except OSError:
+            return -1
+        epochs.append(decode_clean_shutdown(data))
+    return min(epochs, default=-1)
+
+
+def _open_files_max() -> int:
+    """Return half of the descriptors that the process may have; connections get the rest."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return 1 << 16
+    return max(OPEN_FILES_MIN, soft // 2)

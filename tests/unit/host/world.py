@@ -52,9 +52,7 @@ class Workers:
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], Any], Callable[[Any], None] | None]] = deque()
 
-    def submit(
-        self, work: Callable[[], Any], done: Callable[[Any], None] | None = None
-    ) -> None:
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None] | None = None) -> None:
         self.waiting.append((work, done))
 
     def run(self, count: int | None = None) -> None:

@@ -1,0 +1,142 @@
+"""Controllers and followers on one fake disk, joined by a fake channel."""
+
+from typing import Any
+
+from ottla.controller.step import Decision, Step
+from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.metadata_follower import MetadataFollower
+from ottla.host.quorum_log import open_quorum_storage
+from ottla.host.quorum_snapshots import SnapshotLimits
+from ottla.host.storage import bootstrap_records
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ConfigRecord, Record, TopicRecord
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
+from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+
+from .world import CLUSTER_ID, Sender, World, a_connection
+
+CONTROLLER_DIR = "/controller"
+BROKER_DIR = "/broker"
+NEVER = SnapshotLimits(bytes_between=1 << 60, interval_ms=0)
+
+
+class Controller:
+    """One process of the controller."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        limits: SnapshotLimits = NEVER,
+        idle_interval_ms: int = 0,
+        segment_bytes: int = 1 << 30,
+        start: bool = True,
+    ) -> None:
+        self.world = world
+        self.failures: list[str] = []
+        self.activations = 0
+        self.effects: list[Any] = []
+        world.disk.mkdir(CONTROLLER_DIR)
+        world.disk.sync_dir("/")
+        self.storage = open_quorum_storage(
+            world.disk,
+            CONTROLLER_DIR,
+            clock=world.clock,
+            timers=world.timers,
+            workers=world.workers,
+            segment_bytes=segment_bytes,
+        )
+        self.runtime = ControllerRuntime(
+            node_id=1,
+            cluster_id=CLUSTER_ID,
+            voters=(1,),
+            storage=self.storage,
+            bootstrap=bootstrap_records(),
+            clock=world.clock,
+            timers=world.timers,
+            workers=world.workers,
+            on_failure=self.failures.append,
+            on_active=self._activated,
+            on_effect=self.effects.append,
+            idle_interval_ms=idle_interval_ms,
+            snapshot_limits=limits,
+        )
+        if start:
+            self.runtime.start()
+
+    def _activated(self) -> None:
+        self.activations += 1
+
+    def write(self, *records: Record, atomic: bool = True, reply: str = "done") -> Any:
+        """Append records; return the promise of `reply`."""
+        return self.runtime.run(lambda image: Decision(Step(records, atomic=atomic), reply))
+
+    def serve(self, request: object, version: int, connection: Any = None) -> Any:
+        """Answer a follower, through the codec."""
+        ctx = self.world.context(version=version, connection=connection or a_connection())
+        if isinstance(request, FetchRequest):
+            request = decode(FetchRequest, encode(request, version), version)
+            answer = self.runtime.quorum.fetch(ctx, request)
+            return _through_codec(answer, FetchResponse, version)
+        assert isinstance(request, FetchSnapshotRequest)
+        request = decode(FetchSnapshotRequest, encode(request, version), version)
+        answer = self.runtime.quorum.fetch_snapshot(ctx, request)
+        return _through_codec(answer, FetchSnapshotResponse, version)
+
+
+def _through_codec(answer: Any, cls: type, version: int) -> Any:
+    if hasattr(answer, "then"):
+        return answer.map(lambda value: decode(cls, encode(value, version), version))
+    return decode(cls, encode(answer, version), version)
+
+
+class Broker:
+    """One process of a broker's follower."""
+
+    def __init__(
+        self,
+        world: World,
+        serve: Any,
+        *,
+        limits: SnapshotLimits = NEVER,
+        directory: str = BROKER_DIR,
+        node_id: int = 2,
+        start: bool = True,
+    ) -> None:
+        self.deltas: list[ClusterDelta] = []
+        self.failures: list[str] = []
+        self.sender = Sender(serve)
+        world.disk.mkdir(directory)
+        world.disk.sync_dir("/")
+        self.storage = open_quorum_storage(
+            world.disk, directory, clock=world.clock, timers=world.timers, workers=world.workers
+        )
+        self.follower = MetadataFollower(
+            self.sender,
+            node_id=node_id,
+            cluster_id=CLUSTER_ID,
+            voters=(1,),
+            storage=self.storage,
+            clock=world.clock,
+            timers=world.timers,
+            workers=world.workers,
+            on_image=self.deltas.append,
+            on_failure=self.failures.append,
+            snapshot_limits=limits,
+        )
+        if start:
+            self.follower.start()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.follower.image
+
+
+def a_topic(number: int) -> TopicRecord:
+    return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big"))
+
+
+def a_config(name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=2, resource_name="topic-1", name=name, value=value)

@@ -1,0 +1,437 @@
+"""The controller decides, commits, answers, and never acknowledges what a crash can take away.
+
+Method: a real metadata log on a disk in memory that forgets what was not synced and fails where
+told; threads run when the test says so, so every moment between append and commit can be seen.
+"""
+
+import errno
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.controller.step import Decision, Step
+from ottla.host.controller_runtime import RECORDS_PER_STEP_MAX
+from ottla.host.quorum_replay import load_image
+from ottla.host.quorum_snapshots import SnapshotLimits
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import NoOpRecord, PartitionRecord
+from ottla.raft.snapshots import parse_snapshot_name
+
+from .quorum_world import CONTROLLER_DIR, Controller, a_config, a_topic
+from .world import World
+
+FOLDER = f"{CONTROLLER_DIR}/__cluster_metadata-0"
+
+
+def running(world: World | None = None, **options: Any) -> Controller:
+    """Return a controller that is active and has written its bootstrap records."""
+    controller = Controller(world or World(), **options)
+    controller.world.workers.run()
+    return controller
+
+
+def names(image: ClusterImage) -> list[str]:
+    return list(image.topics.names())
+
+
+def features(controller: Controller) -> dict[str, int]:
+    return dict(controller.runtime.committed_image.features)
+
+
+# -- becoming active ---------------------------------------------------------------------------
+
+
+def test_the_first_start_writes_the_metadata_version_and_then_is_active() -> None:
+    controller = Controller(World())
+    assert controller.activations == 0, "nothing is committed yet"
+    controller.world.workers.run()
+    assert controller.activations == 1
+    assert features(controller) == {METADATA_VERSION: METADATA_VERSION_LEVEL}
+    # Offset 0 is the LeaderChange record, 1 the feature level.
+    assert controller.runtime.image.position == (1, 1)
+
+
+def test_a_restart_writes_no_bootstrap_records_and_leads_the_next_epoch() -> None:
+    controller = running()
+    controller.runtime.stop()
+    again = running(controller.world)
+    assert again.runtime.image.position == (2, 2)
+    assert features(again) == {METADATA_VERSION: METADATA_VERSION_LEVEL}
+    assert (again.runtime.epoch, again.runtime.leader_id) == (2, 1)
+
+
+def test_before_start_and_after_stop_nothing_is_decided() -> None:
+    controller = Controller(World(), start=False)
+    assert controller.write(a_topic(1)).value.error is Error.NOT_CONTROLLER
+    controller = running()
+    controller.runtime.stop()
+    assert controller.write(a_topic(1)).value.error is Error.NOT_CONTROLLER
+
+
+def test_the_appended_image_says_which_offset_comes_next() -> None:
+    controller = running()
+    seen: list[int] = []
+
+    def decide(image: ClusterImage) -> Decision[None]:
+        seen.append(image.position[0] + 1)
+        return Decision(Step((a_topic(len(seen)), a_config("retention.ms", "1"))), None)
+
+    for _ in range(3):
+        controller.runtime.run(decide)
+    assert seen == [2, 4, 6]
+    assert controller.storage.log.end_offset == 8
+
+
+# -- commits and answers -----------------------------------------------------------------------
+
+
+def test_an_answer_waits_for_the_sync() -> None:
+    controller = running()
+    answer = controller.write(a_topic(1))
+    assert names(controller.runtime.image) == ["topic-1"]
+    assert names(controller.runtime.committed_image) == []
+    assert not answer.done
+    controller.world.workers.run()
+    assert answer.value == "done"
+    assert names(controller.runtime.committed_image) == ["topic-1"]
+
+
+def test_decisions_during_a_flush_share_the_next_one() -> None:
+    controller = running()
+    answers = [controller.write(a_topic(number)) for number in range(1, 20)]
+    assert len(controller.world.workers.waiting) == 1
+    controller.world.workers.run(1)
+    assert [answer.done for answer in answers] == [True] + [False] * 18
+    assert len(controller.world.workers.waiting) == 1
+    controller.world.workers.run(1)
+    assert all(answer.done for answer in answers)
+
+
+def test_answers_and_effects_come_in_the_order_of_the_decisions() -> None:
+    controller = running()
+    order: list[object] = []
+    controller.runtime._on_effect = order.append
+    for number in (1, 2):
+        step = Step((a_topic(number),), effects=(f"effect {number}", f"more {number}"))
+        controller.runtime.run(lambda image, step=step: Decision(step, "reply")).then(
+            lambda reply, number=number: order.append(f"{reply} {number}")
+        )
+    assert order == []
+    controller.world.workers.run()
+    assert order == ["effect 1", "more 1", "reply 1", "effect 2", "more 2", "reply 2"]
+
+
+def test_a_read_waits_for_what_it_saw() -> None:
+    controller = running()
+    at_once = controller.runtime.run(lambda image: Decision(Step(), names(image)))
+    assert at_once.value == []
+    controller.write(a_topic(1))
+    read = controller.runtime.run(lambda image: Decision(Step(), names(image)))
+    assert not read.done
+    controller.world.workers.run()
+    assert read.value == ["topic-1"]
+
+
+def test_a_refusal_answers_and_writes_nothing() -> None:
+    controller = running()
+
+    def refuse(image: ClusterImage) -> Decision[None]:
+        raise ApiError(Error.TOPIC_ALREADY_EXISTS, "it is there")
+
+    answer = controller.runtime.run(refuse)
+    assert answer.value.error is Error.TOPIC_ALREADY_EXISTS
+    assert controller.storage.log.end_offset == 2
+
+
+def test_a_decider_that_breaks_is_answered_and_the_loop_lives_on() -> None:
+    controller = running()
+
+    def broken(image: ClusterImage) -> Decision[None]:
+        raise ZeroDivisionError
+
+    assert controller.runtime.run(broken).value.error is Error.UNKNOWN_SERVER_ERROR
+    answer = controller.write(a_topic(1))
+    controller.world.workers.run()
+    assert answer.value == "done"
+
+
+def test_a_record_that_the_image_cannot_take_is_never_written() -> None:
+    controller = running()
+    orphan = PartitionRecord(partition_id=0, topic_id=b"\7" * 16, replicas=(1,), isr=(1,), leader=1)
+    answer = controller.write(a_topic(1), orphan)
+    assert answer.value.error is Error.UNKNOWN_SERVER_ERROR
+    assert controller.storage.log.end_offset == 2
+    assert names(controller.runtime.image) == []
+
+
+def test_a_listener_that_breaks_does_not_stop_the_others() -> None:
+    controller = running()
+    heard: list[int] = []
+
+    def broken(delta: ClusterDelta) -> None:
+        raise ZeroDivisionError
+
+    controller.runtime.subscribe(lambda delta: heard.append(delta.image.position[0]))
+    with pytest.raises(ZeroDivisionError):
+        controller.runtime.subscribe(broken)
+    controller.runtime._subscribers.insert(0, broken)
+    answer = controller.write(a_topic(1))
+    controller.world.workers.run()
+    assert heard == [1, 2]
+    assert answer.value == "done"
+
+
+def test_a_deadline_that_has_passed_is_not_decided() -> None:
+    controller = running()
+    controller.world.clock.elapsed_ms = 100
+    decided: list[int] = []
+
+    def decide(image: ClusterImage) -> Decision[str]:
+        decided.append(1)
+        return Decision(Step(), "yes")
+
+    late = controller.runtime.run(decide, deadline_ms=100)
+    assert late.value.error is Error.REQUEST_TIMED_OUT
+    assert controller.runtime.run(decide, deadline_ms=101).value == "yes"
+    assert len(decided) == 1
+
+
+def test_an_atomic_step_may_not_be_larger_than_the_limit() -> None:
+    controller = running()
+    records = (NoOpRecord(),) * (RECORDS_PER_STEP_MAX + 1)
+    refused = controller.write(*records)
+    assert refused.value.error is Error.POLICY_VIOLATION
+    assert controller.storage.log.end_offset == 2
+    assert controller.write(*records[:-1]).done is False
+    assert controller.storage.log.end_offset == 2 + RECORDS_PER_STEP_MAX
+
+
+def test_a_splittable_step_becomes_several_batches_and_one_answer() -> None:
+    controller = running()
+    count = 2 * RECORDS_PER_STEP_MAX + 5
+    answer = controller.write(*(NoOpRecord(),) * count, atomic=False)
+    assert controller.storage.log.end_offset == 2 + count
+    controller.world.workers.run(1)
+    assert not answer.done, "only its first batch is durable"
+    controller.world.workers.run()
+    assert answer.value == "done"
+    assert controller.runtime.committed_image.position == (1 + count, 1)
+
+
+def test_stopping_answers_who_waits_and_forgets_what_was_not_committed() -> None:
+    controller = running()
+    answer = controller.write(a_topic(1))
+    controller.runtime.stop()
+    assert answer.value.error is Error.NOT_CONTROLLER
+    assert names(controller.runtime.image) == []
+    controller.world.workers.run()
+    assert controller.failures == []
+
+
+# -- readers -----------------------------------------------------------------------------------
+
+
+def test_a_subscriber_gets_the_state_and_then_each_change() -> None:
+    controller = running()
+    controller.write(a_topic(1))
+    controller.world.workers.run()
+    heard: list[ClusterDelta] = []
+    controller.runtime.subscribe(heard.append)
+    assert [next(iter(delta.created_topics.values())).name for delta in heard] == ["topic-1"]
+    controller.write(a_topic(2))
+    assert len(heard) == 1, "not committed"
+    controller.world.workers.run()
+    assert heard[1].before is heard[0].image
+    assert heard[1].image is controller.runtime.committed_image
+    controller.runtime.unsubscribe(heard.append)
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+def test_no_op_records_keep_the_committed_offset_moving() -> None:
+    controller = running(idle_interval_ms=500)
+    offset = controller.runtime.committed_image.position[0]
+    controller.world.advance(2_600)
+    assert controller.runtime.committed_image.position[0] == offset + 5
+    controller.runtime.stop()
+    controller.world.advance(2_000)
+    assert controller.storage.log.end_offset == offset + 6
+
+
+# -- failing disks -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("append", ".log"), ("sync", ".log"), ("sync", "epoch"), ("rename", "epoch")],
+)
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_failed_write_ends_the_controller_and_acknowledges_nothing(
+    operation: str, path: str, number: int
+) -> None:
+    controller = running()
+    fault = controller.world.disk.fail(operation, number, path=path, times=None)
+    if "epoch" in path:
+        # Only a new epoch's start is written there.
+        again = Controller(controller.world)
+        again.world.workers.run()
+        assert fault.hits > 0
+        assert len(again.failures) == 1
+        assert again.activations == 0
+        return
+    answers = [controller.write(a_topic(number)) for number in (1, 2)]
+    controller.world.workers.run()
+    assert fault.hits > 0
+    assert len(controller.failures) == 1
+    assert [answer.value.error for answer in answers] == [Error.NOT_CONTROLLER] * 2
+    assert not controller.runtime.active
+    assert names(controller.runtime.image) == []
+
+
+def test_a_torn_append_is_cut_at_the_next_start() -> None:
+    controller = running()
+    controller.write(a_topic(1))
+    controller.world.workers.run()
+    controller.world.disk.fail("append", errno.ENOSPC, path=".log", written=30, times=None)
+    controller.write(a_topic(2))
+    assert controller.failures
+    controller.world.disk.faults.clear()
+    again = running(controller.world)
+    assert names(again.runtime.committed_image) == ["topic-1"]
+    assert again.runtime.epoch == 2
+
+
+@pytest.mark.parametrize("operation", range(1, 60))
+def test_a_crash_at_any_disk_operation_loses_nothing_acknowledged(operation: int) -> None:
+    """Write, commit, snapshot, clean; the disk dies at the n-th operation, then power goes."""
+    world = World()
+    limits = SnapshotLimits(bytes_between=150, interval_ms=0, retention_bytes=400)
+    controller = running(world, limits=limits, segment_bytes=300)
+    world.disk.fail(None, errno.EIO, skip=operation, times=None)
+    acknowledged: dict[int, str] = {}
+    number = 0
+    for number in range(1, 15):
+        controller.write(a_topic(number)).then(
+            lambda reply, number=number: acknowledged.update({number: reply})
+        )
+        world.workers.run()
+        if controller.failures:
+            break
+    epoch = controller.runtime.epoch
+    world.crash()
+    again = running(world, limits=limits, segment_bytes=300)
+    assert again.failures == []
+    assert again.runtime.epoch > epoch
+    done = [f"topic-{each}" for each, reply in acknowledged.items() if reply == "done"]
+    found = names(again.runtime.committed_image)
+    assert set(done) <= set(found)
+    assert set(found) <= {f"topic-{each}" for each in range(1, number + 1)}
+    assert features(again) == {METADATA_VERSION: METADATA_VERSION_LEVEL}
+
+
+@pytest.mark.parametrize("operation", range(30))
+def test_a_crash_at_any_disk_operation_of_the_first_start_leaves_a_startable_node(
+    operation: int,
+) -> None:
+    world = World()
+    fault = world.disk.fail(None, errno.EIO, skip=operation, times=None)
+    try:
+        controller = running(world)
+        finished = controller.activations == 1 and not controller.failures
+    except OSError:
+        finished = False
+    assert finished == (fault.hits == 0)
+    world.crash()
+    again = running(world)
+    assert again.activations == 1
+    assert features(again) == {METADATA_VERSION: METADATA_VERSION_LEVEL}
+
+
+# -- snapshots ---------------------------------------------------------------------------------
+
+
+def snapshot_files(world: World) -> list[str]:
+    return [name for name in world.disk.listdir(FOLDER) if parse_snapshot_name(name) is not None]
+
+
+def test_a_snapshot_and_the_tail_equal_the_whole_log() -> None:
+    world = World()
+    controller = running(world)
+    for number in range(1, 30):
+        controller.write(a_topic(number), a_config(f"key-{number}", "v"))
+    world.workers.run()
+    whole = load_image(controller.storage)
+    controller.runtime._snapshotter.take()
+    world.workers.run()
+    controller.write(a_topic(30), a_config("key-1", None))
+    world.workers.run()
+    assert len(snapshot_files(world)) == 1
+    assert whole != controller.runtime.committed_image
+    controller.runtime.stop()
+    again = running(world)
+    assert again.storage.snapshots[-1].id.offset == 60
+    assert load_image(again.storage) == again.runtime.image
+    expected = controller.runtime.committed_image
+    assert again.runtime.committed_image.topics == expected.topics
+    assert again.runtime.committed_image.configs == expected.configs
+
+
+def test_snapshots_are_taken_by_size_and_old_ones_go() -> None:
+    world = World()
+    limits = SnapshotLimits(bytes_between=300, interval_ms=0, retention_bytes=1_500)
+    controller = running(world, limits=limits, segment_bytes=400)
+    for number in range(1, 80):
+        controller.write(a_topic(number))
+        world.workers.run()
+    assert controller.storage.log.start_offset > 0
+    assert 1 <= len(snapshot_files(world)) < 10
+    world.advance(100_000)
+    controller.runtime.stop()
+    again = running(world, limits=limits, segment_bytes=400)
+    assert again.storage.log.start_offset > 0
+    assert len(names(again.runtime.committed_image)) == 79
+
+
+def test_snapshots_are_taken_by_age_if_there_is_news() -> None:
+    world = World()
+    controller = running(world, limits=SnapshotLimits(bytes_between=1 << 40, interval_ms=10_000))
+    world.advance(9_000)
+    assert snapshot_files(world) == []
+    world.advance(3_000)
+    assert len(snapshot_files(world)) == 1
+    world.advance(60_000)
+    assert len(snapshot_files(world)) == 1
+    controller.write(a_topic(1))
+    world.advance(60_000)
+    assert len(snapshot_files(world)) == 2
+
+
+def test_a_snapshot_that_cannot_be_written_costs_nothing() -> None:
+    world = World()
+    controller = running(world, limits=SnapshotLimits(bytes_between=200, interval_ms=0))
+    world.disk.fail("append", errno.ENOSPC, path=".checkpoint.part", times=1)
+    for number in range(1, 10):
+        controller.write(a_topic(number))
+        world.workers.run()
+    assert controller.failures == []
+    assert len(names(controller.runtime.committed_image)) == 9
+    assert len(snapshot_files(world)) >= 1, "the next one worked"
+
+
+def test_a_damaged_snapshot_is_set_aside_where_the_log_is_whole() -> None:
+    world = World()
+    controller = running(world)
+    controller.write(a_topic(1))
+    world.workers.run()
+    controller.runtime._snapshotter.take()
+    world.workers.run()
+    controller.runtime.stop()
+    (name,) = snapshot_files(world)
+    world.disk.corrupt(f"{FOLDER}/{name}", 80, b"\xff")
+    again = running(world)
+    assert names(again.runtime.committed_image) == ["topic-1"]
+    assert name + ".corrupt" in world.disk.listdir(FOLDER)

@@ -76,10 +76,13 @@ def gather(parts: list[Any], cuts: list[Cut]) -> tuple[list[Chunk], int]:
     return chunks, total
 
 
-def decode(cls: type[T], buffer: Buffer, version: int, offset: int = 0) -> T:
+def decode(
+    cls: type[T], buffer: Buffer, version: int, offset: int = 0, *, lenient: bool = False
+) -> T:
     """Return the message that fills `buffer` from `offset` to its end.
 
-    RECORDS values are views of `buffer`, so it must stay unchanged while they are used; all else
+    `lenient` lets bytes follow the message, as Kafka's brokers do with requests: librdkafka's
+    Metadata v13 for all topics has three too many. RECORDS values are views of `buffer`, so it must stay unchanged while they are used; all else
     is copied. Raises WireError whatever is wrong with the bytes.
     """
     known = _DECODERS.get((cls, version))
@@ -94,7 +97,7 @@ def decode(cls: type[T], buffer: Buffer, version: int, offset: int = 0) -> T:
         raise WireError(f"{cls.__name__} version {version} ends too early") from None
     except UnicodeDecodeError as error:
         raise WireError(f"{cls.__name__} version {version}: {error}") from None
-    if position != len(data):
+    if position != len(data) and not lenient:
         extra = len(data) - position
         raise WireError(f"{cls.__name__} version {version} is followed by {extra} bytes too many")
     message: T = made

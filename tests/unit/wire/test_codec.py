@@ -26,6 +26,13 @@ def test_offset() -> None:
         decode(HeartbeatRequest, b"head", 4, 4)
 
 
+def test_bytes_that_follow_are_refused_unless_the_caller_is_lenient() -> None:
+    data = encode(HEARTBEAT, 4) + b"\x01\x00\x00"
+    with pytest.raises(WireError, match="3 bytes too many"):
+        decode(HeartbeatRequest, data, 4)
+    assert decode(HeartbeatRequest, data, 4, lenient=True) == HEARTBEAT
+
+
 def test_chunks_without_records() -> None:
     assert encode_chunks(HEARTBEAT, 4) == [encode(HEARTBEAT, 4)]
 

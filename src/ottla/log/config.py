@@ -5,7 +5,7 @@ because only the log uses them. Source: LogConfig, TopicConfig, ServerLogConfigs
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.records.compression import Codec, codec_of
@@ -21,6 +21,8 @@ class LogConfig:
 
     Fields: `codec`: None = batches stay as their producer compressed them.
             `levels`: compression level by codec, where the topic sets one.
+            `is_plain`: batches are taken as they come, without a look at their records.
+            `batch_bytes_max`: what both the topic and a segment allow.
     """
 
     segment_bytes: int = 1 << 30
@@ -43,6 +45,15 @@ class LogConfig:
     levels: Mapping[Codec, int] | None = None
     producer_id_expiration_ms: int = DAY_MS
     transaction_timeout_max_ms: int = 15 * 60_000
+    is_plain: bool = field(init=False)
+    batch_bytes_max: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        rewritten = self.log_append_time or self.codec is not None
+        looked_at = self.compacts or self.timestamp_before_max_ms < INT64_MAX
+        object.__setattr__(self, "is_plain", not (rewritten or looked_at))
+        smaller = min(self.max_message_bytes, self.segment_bytes)
+        object.__setattr__(self, "batch_bytes_max", smaller)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> "LogConfig":

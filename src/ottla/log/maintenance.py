@@ -14,11 +14,8 @@ from ottla.log.flushing import FlushJob
 from ottla.log.producer_replay import Extent, prune_snapshots, rebuild_producers
 from ottla.log.producer_state import ProducerState
 from ottla.log.retention import Reason, SegmentFacts, expired
-from ottla.log.scan import marker_of
 from ottla.log.segment import Segment, new_segment
 from ottla.log.validation import api_error
-from ottla.records.batch import BatchHeader
-from ottla.records.control import Marker
 from ottla.records.errors import RecordsError
 
 if TYPE_CHECKING:
@@ -31,13 +28,6 @@ class DeletedSegment(NamedTuple):
     base_offset: int
     size: int
     reason: Reason
-
-
-def marker_in(body: memoryview, header: BatchHeader) -> tuple[Marker, int] | None:
-    """Return the transaction marker in a replicated batch, if it is one."""
-    if header.is_control and header.producer_id >= 0:
-        return marker_of(body, 0, header)
-    return None
 
 
 # --- flush ------------------------------------------------------------------------------

@@ -8,12 +8,11 @@ Source: UnifiedLog, LocalLog.
 """
 
 import contextlib
-from collections.abc import Sequence
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET, Uuid
 from ottla.base.pending import Pending
-from ottla.log import maintenance, names
+from ottla.log import appending, maintenance, names
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache, EpochEnd
 from ottla.log.file_cache import Handle
@@ -27,8 +26,12 @@ from ottla.log.segment import Segment, TimestampMatch, new_segment
 from ottla.log.segment_list import SegmentList
 from ottla.log.slices import FileSlice
 from ottla.log.transaction_index import AbortedTransaction, select
-from ottla.log.validation import NewBatch, Writable, api_error, check_batches
-from ottla.records.batch import BatchHeader, check_crc, iter_headers, restamp
+from ottla.log.validation import (
+    Writable,
+    api_error,
+    check_batches,
+    check_plain,
+)
 from ottla.records.errors import RecordsError
 
 __all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
@@ -57,6 +60,7 @@ class PartitionLog:
         self.directory = directory
         self.topic = topic
         self.partition = partition
+        self.name = names.folder_name(topic, partition)
         self.topic_id = topic_id
         self.config = config
         self.failed = False
@@ -97,10 +101,6 @@ class PartitionLog:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"
 
     @property
-    def name(self) -> str:
-        return names.folder_name(self.topic, self.partition)
-
-    @property
     def last_stable_offset(self) -> int:
         """Up to where readers of committed records may go."""
         first = self.producers.first_unstable_offset
@@ -139,38 +139,17 @@ class PartitionLog:
 
         `data` is changed in place where it is writable, copied where it is not.
 
-        Raises: ApiError for what is wrong with the batches; OSError where the disk fails, after
-                which nothing of the batches is in the log.
+        Raises: ApiError for what is wrong with the batches; OSError where the disk fails: then
+                the batch that it met, and those behind it, are not in the log.
         """
         self.check_usable()
         config = self.config
+        if config.is_plain and origin == "client":
+            header = check_plain(data, config, now_ms, self.name)
+            if header is not None:
+                return appending.append_plain(self, data, header, leader_epoch, now_ms)
         batches = check_batches(data, config, now_ms=now_ms, origin=origin, where=self.name)
-        offset = first = self.log_end_offset
-        new: list[NewBatch] = []
-        count = size = 0
-        for batch in batches:
-            header = batch.header
-            if header.producer_id >= 0:
-                duplicate = self._check_producer(batch, origin)
-                if duplicate is not None:
-                    return duplicate
-            restamp(batch.data, 0, base_offset=offset, leader_epoch=leader_epoch)
-            header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
-            new.append(NewBatch(batch.data, header, batch.marker))
-            offset = header.next_offset
-            count += header.record_count
-            size += header.size_in_bytes
-        self._write(new, now_ms)
-        return AppendInfo(
-            first,
-            offset - 1,
-            now_ms if config.log_append_time else -1,
-            self.log_start_offset,
-            False,
-            count,
-            size,
-            offset - self.recovery_point >= config.flush_messages,
-        )
+        return appending.append_checked(self, batches, leader_epoch, now_ms, origin)
 
     def append_as_follower(self, data: bytes | Writable, *, now_ms: int) -> AppendInfo:
         """Append batches at the offsets and epochs that their leader gave them.
@@ -181,106 +160,7 @@ class PartitionLog:
                 at or behind the log's end, or offsets go back; OSError.
         """
         self.check_usable()
-        new: list[NewBatch] = []
-        expected = self.log_end_offset
-        count = 0
-        view = memoryview(data)
-        try:
-            for start, header in iter_headers(view, allow_partial=True):
-                check_crc(view, start, header)
-                if header.base_offset < expected:
-                    raise UnexpectedOffset(
-                        f"{self.name}: a batch at offset {header.base_offset} came where "
-                        f"{expected} was due"
-                    )
-                expected = header.next_offset
-                count += header.record_count
-                body = view[start : start + header.size_in_bytes]
-                new.append(NewBatch(body, header, maintenance.marker_in(body, header)))
-        except RecordsError as error:
-            raise api_error(error) from None
-        size = sum(batch.header.size_in_bytes for batch in new)
-        self._write(new, now_ms)
-        return AppendInfo(
-            new[0].header.base_offset if new else self.log_end_offset,
-            self.log_end_offset - 1,
-            -1,
-            self.log_start_offset,
-            False,
-            count,
-            size,
-            self.log_end_offset - self.recovery_point >= self.config.flush_messages,
-        )
-
-    def _check_producer(self, batch: NewBatch, origin: Origin) -> AppendInfo | None:
-        header = batch.header
-        if batch.marker is not None:
-            self.producers.check_marker(header, batch.marker[0])
-            return None
-        found = self.producers.check(header, origin)
-        if found is None:
-            return None
-        return AppendInfo(
-            found.first_offset,
-            found.last_offset,
-            found.timestamp if self.config.log_append_time else -1,
-            self.log_start_offset,
-            True,
-            header.record_count,
-            header.size_in_bytes,
-            self.log_end_offset - self.recovery_point >= self.config.flush_messages,
-        )
-
-    def _write(self, batches: Sequence[NewBatch], now_ms: int) -> None:
-        """Append batches, rolling where needed, with one write for all that go together."""
-        start = 0
-        while start < len(batches):
-            segment = self._segment_for(batches[start].header, now_ms)
-            end = start + 1
-            size = batches[start].header.size_in_bytes
-            while end < len(batches):
-                header = batches[end].header
-                if not segment.takes(header, self.config, now_ms, pending=size):
-                    break
-                size += header.size_in_bytes
-                end += 1
-            self._write_run(segment, batches[start:end])
-            start = end
-
-    def _write_run(self, segment: Segment, run: Sequence[NewBatch]) -> None:
-        before = segment.size
-        headers = [batch.header for batch in run]
-        try:
-            segment.append([batch.data for batch in run], headers, self.config.index_interval_bytes)
-        except OSError:
-            try:
-                segment.cut_torn()
-            except OSError:
-                self.failed = True
-            raise
-        self.size_bytes += segment.size - before
-        for batch in run:
-            header = batch.header
-            if header.partition_leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            self.log_end_offset = header.next_offset
-            if header.producer_id >= 0:
-                self._note_producer(segment, batch)
-
-    def _note_producer(self, segment: Segment, batch: NewBatch) -> None:
-        if not batch.header.is_control:
-            self.producers.appended(batch.header)
-        elif batch.marker is not None:
-            done = self.producers.ended(batch.header, *batch.marker)
-            if done is not None and done.aborted:
-                stable = self.producers.stable_after(done)
-                segment.add_aborted(AbortedTransaction(*done[:3], stable))
-
-    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
-        active = self.segments.active
-        if not active.takes(header, self.config, now_ms):
-            self.roll(now_ms, max(self.log_end_offset, header.base_offset))
-        return self.segments.active
+        return appending.append_replicated(self, data, now_ms)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin another; an empty one just stays. Raises: OSError."""

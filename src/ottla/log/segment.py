@@ -51,6 +51,7 @@ class Segment:
     __slots__ = (
         "_aborted",
         "_handles",
+        "_indexes_full",
         "_max_timestamp",
         "_offset_index",
         "_recent_lasts",
@@ -94,6 +95,7 @@ class Segment:
         self._time_index = time_index
         self._max_timestamp = max_timestamp
         self._since_entry = 0
+        self._indexes_full = self._are_indexes_full()
         self._recent_lasts: list[int] = []
         self._recent_positions: list[int] = []
         self._aborted: list[AbortedTransaction] | None = None
@@ -108,36 +110,33 @@ class Segment:
     # --- appending -----------------------------------------------------------------------
 
     def takes(
-        self, header: BatchHeader, config: LogConfig, now_ms: int, *, pending: int = 0
+        self,
+        last_offset: int,
+        max_timestamp: int,
+        size: int,
+        config: LogConfig,
+        now_ms: int,
+        pending: int = 0,
     ) -> bool:
-        """Tell whether a batch may go here, or the log must roll first.
+        """Tell whether a batch of `size` bytes may go here, or the log must roll first.
 
         `pending` bytes are to be written before it.
         """
-        offsets, times = self._offset_index, self._time_index
-        assert offsets is not None
-        assert times is not None
-        if header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return False
-        size = self.size + pending
-        if size == 0:
+        before = self.size + pending
+        if before == 0:
             # An index may be too small for any entry: one batch always fits, as in Kafka.
             return True
-        return not (
-            size > config.segment_bytes - header.size_in_bytes
-            or self._age_ms(header.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
-            or offsets.is_full
-            or times.is_full
-        )
-
-    def _age_ms(self, timestamp: int, now_ms: int) -> int:
+        if before + size > config.segment_bytes or self._indexes_full:
+            return False
         # In the producers' time where the first batch has one, so that replaying old records
         # makes the segments that it made the first time.
-        if self.first_timestamp is None:
-            self.first_timestamp = self._read_first_timestamp() if self.size else timestamp
-        if self.first_timestamp >= 0:
-            return timestamp - self.first_timestamp
-        return now_ms - self.created_ms
+        first = self.first_timestamp
+        if first is None:
+            first = self.first_timestamp = self._read_first_timestamp(max_timestamp)
+        age_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return age_ms <= config.segment_ms - self.jitter_ms
 
     def append(self, data: Sequence[Buffer], headers: Sequence[BatchHeader], interval: int) -> None:
         """Write batches, which `takes` let in, at the end.
@@ -146,33 +145,42 @@ class Segment:
                 behind `size`: `cut_torn` removes them.
         """
         self.log.file().append(data)
-        self.unsynced = True
-        position = self.size
         for header in headers:
-            size = header.size_in_bytes
-            self._note(header, position, size, interval)
-            position += size
-        self.size = position
-        if len(self._recent_lasts) > RECENT_BATCHES_MAX:
-            del self._recent_lasts[: RECENT_BATCHES_MAX // 2]
-            del self._recent_positions[: RECENT_BATCHES_MAX // 2]
+            self._note(header.last_offset, header.max_timestamp, header.size_in_bytes, interval)
 
-    def _note(self, header: BatchHeader, position: int, size: int, interval: int) -> None:
-        last_offset = header.last_offset
-        self._recent_lasts.append(last_offset)
+    def append_one(
+        self, data: Buffer, last_offset: int, max_timestamp: int, size: int, interval: int
+    ) -> None:
+        """Do as `append` with one batch: the hot path."""
+        self.log.file().append((data,))
+        self._note(last_offset, max_timestamp, size, interval)
+
+    def _note(self, last_offset: int, max_timestamp: int, size: int, interval: int) -> None:
+        position = self.size
+        self.unsynced = True
+        lasts = self._recent_lasts
+        lasts.append(last_offset)
         self._recent_positions.append(position)
+        if len(lasts) > RECENT_BATCHES_MAX:
+            del lasts[: RECENT_BATCHES_MAX // 2]
+            del self._recent_positions[: RECENT_BATCHES_MAX // 2]
         if position == 0:
-            self.first_timestamp = header.max_timestamp
-        largest = self.max_timestamp
-        if header.max_timestamp > largest.timestamp:
-            self._max_timestamp = largest = TimestampOffset(header.max_timestamp, last_offset)
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp.timestamp:
+            self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         if self._since_entry > interval:
-            assert self._offset_index is not None
-            assert self._time_index is not None
-            self._offset_index.append(last_offset, position)
-            self._time_index.maybe_append(largest.timestamp, largest.offset)
-            self._since_entry = 0
+            self._index(last_offset, position)
         self._since_entry += size
+        self.size = position + size
+
+    def _index(self, last_offset: int, position: int) -> None:
+        offsets, times = self._offset_index, self._time_index
+        assert offsets is not None
+        assert times is not None
+        offsets.append(last_offset, position)
+        times.maybe_append(*self.max_timestamp)
+        self._since_entry = 0
+        self._indexes_full = offsets.is_full or times.is_full
 
     def cut_torn(self) -> None:
         """Remove what a failed append left behind `size`. Raises: OSError."""
@@ -283,7 +291,13 @@ class Segment:
     def _index_file(self, suffix: str) -> File:
         return self._handles[suffix].file(create=True)
 
-    def _read_first_timestamp(self) -> int:
+    def _are_indexes_full(self) -> bool:
+        offsets, times = self._offset_index, self._time_index
+        return offsets is not None and times is not None and (offsets.is_full or times.is_full)
+
+    def _read_first_timestamp(self, otherwise: int) -> int:
+        if self.size == 0:
+            return otherwise  # The batch that is about to be the first.
         try:
             for _, header in scan_headers(self.log.file(), 0, self.size):
                 return header.max_timestamp
@@ -311,6 +325,7 @@ class Segment:
             self._offset_index = None
             raise OSError(5, f"{error}", self.path("")) from None
         self._max_timestamp = largest
+        self._indexes_full = self._are_indexes_full()
 
     def seal(self) -> None:
         """Write the indexes' ends and drop them from memory. Raises: OSError; try again then."""
@@ -348,6 +363,7 @@ class Segment:
         self._recent_lasts.clear()
         self._recent_positions.clear()
         self._since_entry = 0
+        self._indexes_full = self._are_indexes_full()
         end_offset = offset
         if found is not None:
             file = self.log.file()

@@ -59,14 +59,14 @@ def check_batches(
     try:
         header = parse_header(data)
         if header.size_in_bytes == len(data):
-            return [_check_batch(_writable(data), header, config, now_ms, origin, where)]
+            return [_check_batch(writable(data), header, config, now_ms, origin, where)]
         view = memoryview(data)
         found = list(iter_headers(view, allow_partial=True))
         if origin == "client" and len(found) > 1:
             raise InvalidRecord(f"{len(found)} batches for {where} in one request, not 1")
         return [
             _check_batch(
-                _writable(view[start : start + header.size_in_bytes]),
+                writable(view[start : start + header.size_in_bytes]),
                 header,
                 config,
                 now_ms,
@@ -79,7 +79,36 @@ def check_batches(
         raise api_error(error) from None
 
 
-def _writable(data: bytes | Writable) -> Writable:
+def check_plain(
+    data: bytes | Writable, config: LogConfig, now_ms: int, where: str
+) -> BatchHeader | None:
+    """Check a client's one batch for a plain topic (`LogConfig.is_plain`); return its header.
+
+    The hot path of `check_batches`, with the same rules. None = `data` is not just one batch,
+    which is for the other to judge.
+
+    Raises: ApiError.
+    """
+    try:
+        header = parse_header(data)
+        size = header.size_in_bytes
+        if size != len(data):
+            return None
+        if size > config.batch_bytes_max:
+            _check_size(header, config, where)
+        check_crc(data, 0, header)
+        check_produced(header)
+    except RecordsError as error:
+        raise api_error(error) from None
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        raise _wrong_timestamp_type()
+    if header.max_timestamp - now_ms > config.timestamp_after_max_ms:
+        _check_timestamps(data, header, config, now_ms)
+    return header
+
+
+def writable(data: bytes | Writable) -> Writable:
+    """Return `data`, or a copy where it cannot be written to."""
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         return bytearray(data)
     return data
@@ -102,9 +131,7 @@ def _check_batch(
     if origin == "client":
         check_produced(header)
         if header.attributes & LOG_APPEND_TIME_BIT:
-            raise ApiError(
-                Error.INVALID_TIMESTAMP, "A producer must not set the timestamp type LogAppendTime."
-            )
+            raise _wrong_timestamp_type()
     if config.compacts and has_null_key(data, 0, header):
         raise ApiError(
             Error.INVALID_RECORD,
@@ -120,6 +147,12 @@ def _check_batch(
     if config.log_append_time:
         header = stamp_append_time(data, 0, now_ms)
     return NewBatch(data, header)
+
+
+def _wrong_timestamp_type() -> ApiError:
+    return ApiError(
+        Error.INVALID_TIMESTAMP, "A producer must not set the timestamp type LogAppendTime."
+    )
 
 
 def _check_size(header: BatchHeader, config: LogConfig, where: str) -> None:
@@ -138,7 +171,9 @@ def _check_size(header: BatchHeader, config: LogConfig, where: str) -> None:
         )
 
 
-def _check_timestamps(data: Writable, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def _check_timestamps(
+    data: bytes | Writable, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
     oldest = header.max_timestamp
     if config.timestamp_before_max_ms < INT64_MAX:
         oldest = check_records(data, 0, header).timestamp_min

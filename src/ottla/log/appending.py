@@ -1,0 +1,228 @@
+"""The steps of an append: producers, offsets, the write, and what follows from it.
+
+Functions beside `PartitionLog`, which they work on; they run on the loop. Batches that go to one
+segment are written with one call. Only after the write does anything in memory change, so a
+failed write leaves the log as it was.
+
+Source: UnifiedLog.append, LocalLog.append.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.log.producer_state import Origin
+from ottla.log.results import AppendInfo, UnexpectedOffset
+from ottla.log.scan import marker_of
+from ottla.log.segment import Segment
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.validation import NewBatch, Writable, api_error, writable
+from ottla.records.batch import LOG_OVERHEAD, BatchHeader, check_crc, iter_headers, restamp
+from ottla.records.control import Marker
+from ottla.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+
+
+def append_plain(
+    log: "PartitionLog", data: bytes | Writable, header: BatchHeader, leader_epoch: int, now_ms: int
+) -> AppendInfo:
+    """Append one checked batch of a client: what the rest does for many, in fewer steps."""
+    if header.producer_id >= 0:
+        duplicate = _check_producer(log, header, None, "client")
+        if duplicate is not None:
+            return duplicate
+    data = writable(data)
+    offset = log.log_end_offset
+    restamp(data, 0, base_offset=offset, leader_epoch=leader_epoch)
+    last_offset = offset + header.last_offset_delta
+    timestamp = header.max_timestamp
+    size = header.batch_length + LOG_OVERHEAD
+    config = log.config
+    segment = log.segments.active
+    if not segment.takes(last_offset, timestamp, size, config, now_ms):
+        log.roll(now_ms, offset)
+        segment = log.segments.active
+    try:
+        segment.append_one(data, last_offset, timestamp, size, config.index_interval_bytes)
+    except OSError:
+        _append_failed(log, segment)
+        raise
+    log.size_bytes += size
+    log.log_end_offset = end = last_offset + 1
+    if leader_epoch > log.epochs.latest_epoch:
+        log.epochs.assign(leader_epoch, offset)
+    if header.producer_id >= 0:
+        log.producers.appended(header._replace(base_offset=offset))
+    flush_due = end - log.recovery_point >= config.flush_messages
+    return AppendInfo(
+        offset,
+        last_offset,
+        -1,
+        log.log_start_offset,
+        False,
+        header.record_count,
+        size,
+        flush_due,
+    )
+
+
+def append_checked(
+    log: "PartitionLog",
+    batches: Sequence[NewBatch],
+    leader_epoch: int,
+    now_ms: int,
+    origin: Origin,
+) -> AppendInfo:
+    """Append batches that `check_batches` let pass."""
+    offset = first = log.log_end_offset
+    new: list[NewBatch] = []
+    count = size = 0
+    for batch in batches:
+        header = batch.header
+        if header.producer_id >= 0:
+            duplicate = _check_producer(log, header, batch.marker, origin)
+            if duplicate is not None:
+                return duplicate
+        restamp(batch.data, 0, base_offset=offset, leader_epoch=leader_epoch)
+        header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+        new.append(NewBatch(batch.data, header, batch.marker))
+        offset = header.next_offset
+        count += header.record_count
+        size += header.size_in_bytes
+    _write(log, new, now_ms)
+    return AppendInfo(
+        first,
+        offset - 1,
+        now_ms if log.config.log_append_time else -1,
+        log.log_start_offset,
+        False,
+        count,
+        size,
+        offset - log.recovery_point >= log.config.flush_messages,
+    )
+
+
+def append_replicated(log: "PartitionLog", data: bytes | Writable, now_ms: int) -> AppendInfo:
+    """Append what a leader has sent: see `PartitionLog.append_as_follower`."""
+    new: list[NewBatch] = []
+    expected = log.log_end_offset
+    count = 0
+    view = memoryview(data)
+    try:
+        for start, header in iter_headers(view, allow_partial=True):
+            check_crc(view, start, header)
+            if header.base_offset < expected:
+                raise UnexpectedOffset(
+                    f"{log.name}: a batch at offset {header.base_offset} came where "
+                    f"{expected} was due"
+                )
+            expected = header.next_offset
+            count += header.record_count
+            body = view[start : start + header.size_in_bytes]
+            new.append(NewBatch(body, header, _marker_in(body, header)))
+    except RecordsError as error:
+        raise api_error(error) from None
+    size = sum(batch.header.size_in_bytes for batch in new)
+    _write(log, new, now_ms)
+    return AppendInfo(
+        new[0].header.base_offset if new else log.log_end_offset,
+        log.log_end_offset - 1,
+        -1,
+        log.log_start_offset,
+        False,
+        count,
+        size,
+        log.log_end_offset - log.recovery_point >= log.config.flush_messages,
+    )
+
+
+def _marker_in(body: memoryview, header: BatchHeader) -> tuple[Marker, int] | None:
+    if header.is_control and header.producer_id >= 0:
+        return marker_of(body, 0, header)
+    return None
+
+
+def _check_producer(
+    log: "PartitionLog", header: BatchHeader, marker: tuple[Marker, int] | None, origin: Origin
+) -> AppendInfo | None:
+    if marker is not None:
+        log.producers.check_marker(header, marker[0])
+        return None
+    found = log.producers.check(header, origin)
+    if found is None:
+        return None
+    return AppendInfo(
+        found.first_offset,
+        found.last_offset,
+        found.timestamp if log.config.log_append_time else -1,
+        log.log_start_offset,
+        True,
+        header.record_count,
+        header.size_in_bytes,
+        log.log_end_offset - log.recovery_point >= log.config.flush_messages,
+    )
+
+
+def _write(log: "PartitionLog", batches: Sequence[NewBatch], now_ms: int) -> None:
+    """Append batches, rolling where needed, with one write for all that go together."""
+    start = 0
+    while start < len(batches):
+        segment = _segment_for(log, batches[start].header, now_ms)
+        end = start + 1
+        size = batches[start].header.size_in_bytes
+        while end < len(batches):
+            header = batches[end].header
+            more = header.size_in_bytes
+            if not segment.takes(
+                header.last_offset, header.max_timestamp, more, log.config, now_ms, size
+            ):
+                break
+            size += more
+            end += 1
+        _write_run(log, segment, batches[start:end])
+        start = end
+
+
+def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch]) -> None:
+    before = segment.size
+    headers = [batch.header for batch in run]
+    try:
+        segment.append([batch.data for batch in run], headers, log.config.index_interval_bytes)
+    except OSError:
+        _append_failed(log, segment)
+        raise
+    log.size_bytes += segment.size - before
+    for batch in run:
+        header = batch.header
+        if header.partition_leader_epoch > log.epochs.latest_epoch:
+            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        log.log_end_offset = header.next_offset
+        if header.producer_id >= 0:
+            _note_producer(log, segment, batch)
+
+
+def _append_failed(log: "PartitionLog", segment: Segment) -> None:
+    try:
+        segment.cut_torn()
+    except OSError:
+        log.failed = True
+
+
+def _note_producer(log: "PartitionLog", segment: Segment, batch: NewBatch) -> None:
+    if not batch.header.is_control:
+        log.producers.appended(batch.header)
+    elif batch.marker is not None:
+        done = log.producers.ended(batch.header, *batch.marker)
+        if done is not None and done.aborted:
+            stable = log.producers.stable_after(done)
+            segment.add_aborted(AbortedTransaction(*done[:3], stable))
+
+
+def _segment_for(log: "PartitionLog", header: BatchHeader, now_ms: int) -> Segment:
+    size = header.size_in_bytes
+    if not log.segments.active.takes(
+        header.last_offset, header.max_timestamp, size, log.config, now_ms
+    ):
+        log.roll(now_ms, max(log.log_end_offset, header.base_offset))
+    return log.segments.active

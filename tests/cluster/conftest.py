@@ -1,0 +1,74 @@
+"""Clusters that the tests share, topics of their own, and which client a test runs with.
+
+A cluster that many tests share is never stopped or damaged by one; tests that kill or starve
+nodes make their own.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.testing import Cluster
+
+from . import clients
+from .clients import Client
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "4",
+    "auto.create.topics.enable": "false",
+}
+"""What makes groups and their topic quick; semantics stay Kafka's."""
+
+MakeTopic = Callable[..., str]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Cluster]:
+    """One broker for all tests that only talk to it."""
+    with Cluster(brokers=1, config=QUICK) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=clients.NAMES)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each of the three libraries."""
+    return clients.client_of(request.param)
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest, shared: Cluster) -> MakeTopic:
+    """Create topics on the shared cluster; names carry the test's."""
+
+    def make(partitions: int = 1, **config: str) -> str:
+        return new_topic(shared.bootstrap, request.node.name, partitions, **config)
+
+    return make
+
+
+def new_name(test: str) -> str:
+    """Return a name for a topic or group that no other test uses."""
+    return re.sub(r"[^a-zA-Z0-9-]+", "-", test).strip("-") + f"-{next(_numbers)}"
+
+
+def new_topic(bootstrap: str, test: str, partitions: int = 1, **config: str) -> str:
+    """Create a topic; underscores in the names of `config` stand for dots."""
+    name = new_name(test)
+    values = {key.replace("_", "."): value for key, value in config.items()}
+    with clients.Closing(clients.client_of("confluent").admin(bootstrap)) as admin:
+        admin.create_topic(name, partitions=partitions, config=values)
+        clients.eventually(lambda: known(admin, name), within=30, what=f"{name} to be known")
+    return name
+
+
+def known(admin: clients.Admin, topic: str) -> bool:
+    """Tell whether the broker that the client asks knows the topic."""
+    try:
+        return bool(admin.partitions(topic))
+    except clients.Refused:
+        return False

@@ -1,0 +1,31 @@
+"""What lies on a broker's disk: the batches of a partition, read as any Kafka tool would."""
+
+from pathlib import Path
+
+from ottla.records.batch import BatchHeader, check_crc, iter_headers
+from ottla.records.record import Record, iter_records
+from ottla.testing import Cluster
+
+
+def segments(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> list[Path]:
+    """Return a partition's segment files, oldest first."""
+    return sorted((cluster.data_dir(node) / f"{topic}-{partition}").glob("*.log"))
+
+
+def batches(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> list[BatchHeader]:
+    """Return the headers of all batches of a partition; their checksums are checked."""
+    found = []
+    for path in segments(cluster, topic, partition, node):
+        data = path.read_bytes()
+        for position, header in iter_headers(data):
+            check_crc(data, position, header)
+            found.append(header)
+    return found
+
+
+def records(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> list[Record]:
+    """Return all records of a partition."""
+    found: list[Record] = []
+    for path in segments(cluster, topic, partition, node):
+        found += iter_records(path.read_bytes())
+    return found

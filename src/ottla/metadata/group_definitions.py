@@ -63,6 +63,7 @@ CONSUMER: Final = (
     _K("group.consumer.min.heartbeat.interval.ms", _INT, 5_000, _NEXT, at_least(1)),
     _K("group.consumer.max.heartbeat.interval.ms", _INT, 15_000, _NEXT, at_least(1)),
     _K("group.consumer.max.size", _INT, INT_MAX, _NEXT, at_least(1)),
+    _K("group.consumer.regex.refresh.interval.ms", _INT, 600_000, _NEXT, at_least(10_000)),
     _K("group.consumer.assignors", _LIST, ("uniform", "range"), _NEXT),
     _K(
         "group.consumer.migration.policy",

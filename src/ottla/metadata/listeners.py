@@ -69,6 +69,8 @@ def parse_listeners(
 ) -> Listeners:
     """Return the node's listeners; raise ConfigError for the first rule that is broken."""
     controller_names = _names(values["controller.listener.names"])
+    if not controller_names:
+        raise fail("controller.listener.names", None, "must name a listener in KRaft mode")
     protocols = _protocol_map(values, given, controller_names)
     own = _endpoints("listeners", values["listeners"], protocols, distinct_ports=True)
     told = own
@@ -196,12 +198,6 @@ def _check_roles(
     """Check what each role asks of the listeners' names."""
     names = {each.name for each in listeners.own}
     controllers = values["controller.listener.names"]
-    if not listeners.controller_names:
-        raise fail(
-            "controller.listener.names",
-            controllers,
-            "must name at least one listener in KRaft mode",
-        )
     if "controller" in roles:
         missing = [each for each in listeners.controller_names if each not in names]
         if missing:

@@ -45,6 +45,10 @@ DERIVED: Final = (
 )
 """A property that is not set, the one that says it instead, and how many of it that one is."""
 
+HIDDEN: Final = "[hidden]"
+SECRET_WORDS: Final = ("password", "secret", "jaas", "credential", "keystore.key")
+"""A refused property with one of these in its name is told without its value."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
@@ -226,15 +230,16 @@ def _parse_all(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _unknown(definitions: ConfigDef, name: str, text: str) -> Problem | None:
     """Return what is wrong with a property that is not defined; None where it says nothing."""
+    shown = HIDDEN if any(word in name for word in SECRET_WORDS) else text
     reason = unsupported.refusal(name, text)
     if reason is not None:
-        return Problem(name, text, reason)
+        return Problem(name, shown, reason)
     if unsupported.is_listed(name):
         return None
     known = [*definitions.keys, *unsupported.NAMES]
     near = get_close_matches(name, known, n=1, cutoff=0.7)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return Problem(name, text, f"is not a property of Kafka's or Ottla's nodes{hint}")
+    return Problem(name, shown, f"is not a property of Kafka's or Ottla's nodes{hint}")
 
 
 def _check_mode(given: Mapping[str, str], values: Mapping[str, Any]) -> None:

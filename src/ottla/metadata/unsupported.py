@@ -49,6 +49,7 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "is not supported: no unstable feature is there",
         ("false",),
     ),
+    "transaction.two.phase.commit.enable": ("is not supported (KIP-939)", ("false",)),
     "group.coordinator.new.enable": (_GONE, ("true",)),
     "config.providers": (_JAVA, ("",)),
 }

@@ -1,0 +1,101 @@
+"""Every property that Kafka's nodes have is taken or refused by name; defaults are Kafka's.
+
+Method: Kafka's own list of names, extracted from its public sources, against ours; the defaults
+that people rely on as a table.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.metadata.config_def import Type, Update, format_value, parse_value
+from ottla.metadata.node_definitions import NODE_DEFINITIONS
+from ottla.metadata.unsupported import is_listed
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "kafka_node_properties.txt"
+
+
+def test_every_property_of_kafka_is_known() -> None:
+    names = GOLDEN.read_text().split()
+    assert len(names) > 300
+    unknown = [name for name in names if name not in NODE_DEFINITIONS.keys and not is_listed(name)]
+    assert unknown == []
+
+
+def test_nothing_is_both_taken_and_refused() -> None:
+    assert [name for name in NODE_DEFINITIONS.keys if is_listed(name)] == []
+
+
+def test_only_our_own_names_are_not_kafka_s() -> None:
+    newer = {"group.consumer.regex.refresh.interval.ms"}
+    ours = set(NODE_DEFINITIONS.keys) - set(GOLDEN.read_text().split())
+    assert ours - newer == {"metrics.port"}
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("listeners", "PLAINTEXT://:9092"),
+        ("log.dir", "/tmp/kafka-logs"),
+        ("num.partitions", "1"),
+        ("default.replication.factor", "1"),
+        ("auto.create.topics.enable", "true"),
+        ("delete.topic.enable", "true"),
+        ("message.max.bytes", "1048588"),
+        ("log.segment.bytes", "1073741824"),
+        ("log.retention.hours", "168"),
+        ("log.retention.ms", None),
+        ("log.retention.check.interval.ms", "300000"),
+        ("log.cleanup.policy", "delete"),
+        ("log.message.timestamp.after.max.ms", "3600000"),
+        ("num.recovery.threads.per.data.dir", "2"),
+        ("offsets.topic.num.partitions", "50"),
+        ("offsets.topic.replication.factor", "3"),
+        ("group.initial.rebalance.delay.ms", "3000"),
+        ("broker.session.timeout.ms", "9000"),
+        ("broker.heartbeat.interval.ms", "2000"),
+        ("metadata.log.max.record.bytes.between.snapshots", "20971520"),
+        ("controller.quorum.fetch.timeout.ms", "2000"),
+        ("socket.request.max.bytes", "104857600"),
+        ("fetch.max.bytes", "57671680"),
+        ("max.incremental.fetch.session.cache.slots", "1000"),
+        ("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308"),
+        ("min.insync.replicas", "1"),
+        ("producer.id.expiration.ms", "86400000"),
+        ("metrics.port", "-1"),
+    ],
+)
+def test_defaults(name: str, default: str | None) -> None:
+    key = NODE_DEFINITIONS.keys[name]
+    assert format_value(key.type, key.default) == default
+
+
+def test_every_default_is_of_its_type_and_every_property_is_documented() -> None:
+    for key in NODE_DEFINITIONS.keys.values():
+        assert key.doc.endswith("."), key.name
+        text = format_value(key.type, key.default)
+        if text is not None:
+            assert parse_value(key, text) == key.default, key.name
+
+
+def test_no_secret_is_among_them() -> None:
+    assert not [key for key in NODE_DEFINITIONS.keys.values() if key.type is Type.PASSWORD]
+
+
+@pytest.mark.parametrize(
+    ("name", "update"),
+    [
+        ("log.retention.ms", Update.CLUSTER_WIDE),
+        ("log.retention.hours", Update.READ_ONLY),
+        ("message.max.bytes", Update.CLUSTER_WIDE),
+        ("log.cleaner.threads", Update.CLUSTER_WIDE),
+        ("num.io.threads", Update.CLUSTER_WIDE),
+        ("max.connections", Update.CLUSTER_WIDE),
+        ("node.id", Update.READ_ONLY),
+        ("num.partitions", Update.READ_ONLY),
+        ("auto.create.topics.enable", Update.READ_ONLY),
+        ("listeners", Update.READ_ONLY),
+    ],
+)
+def test_what_can_change_while_a_broker_runs(name: str, update: Update) -> None:
+    assert NODE_DEFINITIONS.keys[name].update is update

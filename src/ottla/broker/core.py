@@ -7,7 +7,7 @@ It owns no socket, thread or clock; all of those come in.
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
 from ottla.base.pending import Pending
@@ -27,23 +27,10 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import effective_topic_config
 
+if TYPE_CHECKING:
+    from ottla.broker.group_service import GroupService
+
 logger = logging.getLogger(__name__)
-
-
-class Groups(Protocol):
-    """The group coordinator, as the broker drives it."""
-
-    def became_leader(self, partition: int) -> None:
-        """Load a partition of the offsets topic, which this broker leads now."""
-        ...
-
-    def resigned(self, partition: int) -> None:
-        """Let go of a partition of the offsets topic."""
-        ...
-
-    def topics_deleted(self, names: list[str]) -> None:
-        """Forget the offsets of topics that are gone."""
-        ...
 
 
 class Broker:
@@ -60,7 +47,7 @@ class Broker:
         timers: Timers,
         log_dirs: LogDirs,
         forwarder: Forwarder,
-        groups: "Callable[[Broker], Any] | None" = None,
+        groups: "Callable[[Broker], GroupService] | None" = None,
     ) -> None:
         self.config = config
         self.node_id: int = config.node_id
@@ -96,12 +83,17 @@ class Broker:
             log_dirs=log_dirs,
             replicas=self.replicas,
         )
-        self.groups: Any = _group_service(self) if groups is None else groups(self)
+        self.groups: GroupService = _group_service(self) if groups is None else groups(self)
 
     def apply(self, delta: ClusterDelta) -> None:
-        """Take over a metadata change: logs first, then those that live in them."""
+        """Take over a metadata change: logs first, then those that live in them.
+
+        The first one leads from nothing to the image of the start; the logs on disk are loaded
+        by then.
+        """
+        first = self.image is EMPTY
         self.image = delta.image
-        touched = self.replicas.apply(delta)
+        touched = self.replicas.apply(delta, first=first)
         self._reconfigure(delta)
         for partition, begins in touched:
             if partition.topic != OFFSETS_TOPIC:
@@ -120,6 +112,7 @@ class Broker:
     def shutdown(self) -> Pending[None]:
         """Stop the timers, write all to disk and say on disk that it was done."""
         self.maintenance.stop()
+        self.groups.shutdown()
         return self.log_dirs.shutdown(self.epoch)
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
@@ -137,7 +130,7 @@ class Broker:
         self.replicas.reconfigure(topics)
 
 
-def _group_service(broker: Broker) -> Any:
+def _group_service(broker: Broker) -> "GroupService":
     # The service's own module imports this one for its types.
     from ottla.broker.group_service import GroupService
 

@@ -15,7 +15,8 @@ from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
     from ottla.broker.fetch_sessions import FetchPartition
-    from ottla.log.partition_log import AppendInfo, PartitionLog
+    from ottla.log.partition_log import PartitionLog
+    from ottla.log.results import AppendInfo
     from ottla.log.slices import FileSlice
     from ottla.metadata.image import PartitionImage
 
@@ -111,7 +112,7 @@ class Partition:
             self.followers = {}
             if self.log is not None:
                 self.epoch_start_offset = self.log.log_end_offset
-                self.log.begin_epoch(self.leader_epoch)
+                self.log.assign_epoch(self.leader_epoch)
         if self.is_leader and self.log is not None:
             self.advance_high_watermark()
         return begins
@@ -210,9 +211,10 @@ class Partition:
         found = log.read(offset, max_bytes=max_bytes, upper_bound=bound, at_least_one=at_least_one)
         aborted = None
         if committed_only:
+            # Those up to the bound, not only up to what was read: clients pass over the rest.
             aborted = tuple(
                 (one.producer_id, one.first_offset)
-                for one in log.aborted_transactions(offset, found.next_offset)
+                for one in log.aborted_transactions(offset, bound)
             )
         return PartitionRead(
             Error.NONE, high_watermark, stable, start, found.slices, found.size, aborted
@@ -221,7 +223,7 @@ class Partition:
     def _divergence(self, asked: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:
         """Return where the fetcher's log leaves this one, judged by the epoch it fetched last."""
         found = log.epoch_end_offset(asked.last_fetched_epoch)
-        if found is None or found[0] == NO_EPOCH or found[1] == NO_OFFSET:
+        if found.end_offset == NO_OFFSET:
             raise ApiError(
                 Error.OFFSET_OUT_OF_RANGE,
                 f"the end of epoch {asked.last_fetched_epoch} is not known here",

@@ -19,16 +19,22 @@ from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
 from ottla.broker.fetch_sessions import Fetching, FetchPartition
 from ottla.broker.fetcher import Fetcher, FetchLimits, Reads
-from ottla.broker.parked import ParkingLot
+from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
+from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
+    from ottla.log.log_dir import LogDir
     from ottla.log.log_dirs import LogDirs
+    from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import ClusterDelta
 
 logger = logging.getLogger(__name__)
+
+ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+"""What the metadata says where the broker may choose a partition's folder."""
 
 COORDINATOR_TIMEOUT_MS = 5_000
 """offsets.commit.timeout.ms: how long a coordinator's own append waits for its replicas."""
@@ -45,6 +51,25 @@ class AppendResult(NamedTuple):
     log_start_offset: int = NO_OFFSET
     record_errors: tuple[tuple[int, str | None], ...] = ()
     """(index in the batch, what is wrong with it) of the records that spoilt the batch."""
+    flush_due: bool = False
+
+
+class Wait(NamedTuple):
+    """What an append of a request waits for: its slot in the results, its end, its flush."""
+
+    slot: int
+    partition: Partition
+    next_offset: int
+    flushed: Pending[OSError | None] | None
+
+    def outcome(self, acks: int) -> Error | None:
+        """Return how the wait ended, or None while it goes on."""
+        if self.flushed is not None:
+            if not self.flushed.done:
+                return None
+            if self.flushed.value is not None:
+                return Error.KAFKA_STORAGE_ERROR
+        return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
 
 
 class TopicSettings(NamedTuple):
@@ -73,6 +98,9 @@ class ReplicaManager:
         self.fetcher = Fetcher(self, clock, timers)
         self._clock = clock
         self._settings = settings
+        self.on_no_storage: Callable[[], None] | None = None
+        """Called when the last log folder has failed: such a broker must end."""
+        log_dirs.on_offline = self._dir_failed
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
 
@@ -148,21 +176,25 @@ class ReplicaManager:
         """
         now_ms = self._clock.now_ms()
         results: list[AppendResult] = []
-        uncommitted: list[tuple[int, Partition, int]] = []
+        waits: list[Wait] = []
         for partition, data in batches:
             result = self._append(partition, data, acks, now_ms, origin)
             results.append(result)
-            if acks == ACKS_ALL and result.error is Error.NONE:
+            if result.error is Error.NONE:
+                flushed = None
+                if result.flush_due and partition.log is not None:
+                    flushed = partition.log.flush()
                 next_offset = result.last_offset + 1
-                if partition.committed(next_offset) is None:
-                    uncommitted.append((len(results) - 1, partition, next_offset))
+                lags = acks == ACKS_ALL and partition.committed(next_offset) is None
+                if acks != 0 and (lags or flushed is not None):
+                    waits.append(Wait(len(results) - 1, partition, next_offset, flushed))
         if len(self.fetcher.parked):
             for (partition, data), result in zip(batches, results, strict=True):
                 if result.error is Error.NONE:
                     self.fetcher.parked.wake(partition, len(data))
-        if not uncommitted:
+        if not waits:
             return results
-        return self._park_append(results, uncommitted, timeout_ms)
+        return self._park_append(results, waits, acks, timeout_ms)
 
     def _append(
         self, partition: Partition, data: Buffer, acks: int, now_ms: int, origin: Origin
@@ -186,41 +218,42 @@ class ReplicaManager:
             info.last_offset,
             info.log_append_time_ms,
             info.log_start_offset,
+            flush_due=info.flush_due,
         )
 
     def _park_append(
-        self,
-        results: list[AppendResult],
-        uncommitted: list[tuple[int, Partition, int]],
-        timeout_ms: int,
+        self, results: list[AppendResult], waits: list[Wait], acks: int, timeout_ms: int
     ) -> Pending[list[AppendResult]]:
+        """Wait for replicas and flushes; `results` is completed in place."""
         pending: Pending[list[AppendResult]] = Pending()
 
         def attempt() -> bool:
-            still: list[tuple[int, Partition, int]] = []
-            for waiting in uncommitted:
-                slot, partition, next_offset = waiting
-                error = partition.committed(next_offset)
+            still: list[Wait] = []
+            for wait in waits:
+                error = wait.outcome(acks)
                 if error is None:
-                    still.append(waiting)
+                    still.append(wait)
                 elif error is not Error.NONE:
-                    results[slot] = AppendResult(error, error.message)
-            uncommitted[:] = still
+                    results[wait.slot] = AppendResult(error, error.message)
+            waits[:] = still
             return not still and (pending.complete(results) or True)
 
         def expire() -> None:
-            for slot, _, _ in uncommitted:
-                results[slot] = AppendResult(
-                    Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all fetch it in time"
+            for wait in waits:
+                results[wait.slot] = AppendResult(
+                    Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all store it in time"
                 )
             pending.complete(results)
 
-        self.produces.park(
-            [partition for _, partition, _ in uncommitted],
+        parked = self.produces.park(
+            [wait.partition for wait in waits],
             attempt=attempt,
             expire=expire,
             deadline_ms=self._clock.monotonic_ms() + max(timeout_ms, 0),
         )
+        for wait in tuple(waits):
+            if wait.flushed is not None:
+                wait.flushed.then(lambda _: _try_now(parked))
         return pending
 
     def asked_for(self, asked: FetchPartition) -> Partition:
@@ -241,8 +274,11 @@ class ReplicaManager:
 
     # -- What the metadata says --
 
-    def apply(self, delta: "ClusterDelta") -> list[tuple[Partition, bool]]:
+    def apply(self, delta: "ClusterDelta", *, first: bool = False) -> list[tuple[Partition, bool]]:
         """Host, lead, stop and delete as the metadata says; deletions come first.
+
+        `first` = this is all that the metadata says at a start: what is missing here may lie on
+        a folder that is offline, and does not begin anew.
 
         Returns the partitions whose leadership was looked at, with whether this broker begins
         to lead them now; those no longer hosted are in the list, too, and never led.
@@ -254,10 +290,10 @@ class ReplicaManager:
             touched += [(self._drop(topic.id, index), False) for index in indexes]
         for change in delta.changed_topics.values():
             for index in change.partitions:
-                touched += self._follow(change.new, index)
+                touched += self._follow(change.new, index, is_new=not first)
         for topic in delta.created_topics.values():
             for index in sorted(topic.partitions):
-                touched += self._follow(topic, index)
+                touched += self._follow(topic, index, is_new=not first)
         return touched
 
     def reconfigure(self, topics: Sequence[str]) -> None:
@@ -275,21 +311,32 @@ class ReplicaManager:
         """Give all logs their settings anew: a broker-wide default changed."""
         self.reconfigure(sorted(self._by_name))
 
-    def _follow(self, topic: TopicImage, index: int) -> list[tuple[Partition, bool]]:
+    def _follow(
+        self, topic: TopicImage, index: int, *, is_new: bool
+    ) -> list[tuple[Partition, bool]]:
         state = topic.partitions[index]
-        hosted = self._by_id.get(topic.id, {}).get(index)
+        partition = self._by_id.get(topic.id, {}).get(index)
         if self.node_id not in state.replicas:
-            return [] if hosted is None else [(self._drop(topic.id, index), False)]
-        partition = self._host(topic, index) if hosted is None else hosted
+            return [] if partition is None else [(self._drop(topic.id, index), False)]
+        if partition is None:
+            partition = self._host(topic, index, is_new=is_new)
         began = partition.follow(state)
         self._wake_all(partition)
         return [(partition, began)]
 
-    def _host(self, topic: TopicImage, index: int) -> Partition:
+    def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
         settings = self._settings(self.image, topic.name)
+        directory_id = topic.partitions[index].directory(self.node_id)
         log = None
         try:
-            log = self.log_dirs.get_or_create(topic.name, topic.id, index, settings.log)
+            log = self.log_dirs.get_or_create(
+                topic.name,
+                topic.id,
+                index,
+                settings.log,
+                directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
+                is_new=is_new,
+            )
         except OSError as error:
             logger.error("%s-%d has no log: %s", topic.name, index, error)
         partition = Partition(topic.name, topic.id, index, node_id=self.node_id, log=log)
@@ -308,8 +355,7 @@ class ReplicaManager:
                 del self._by_name[partition.topic]
         partition.deleted = True
         try:
-            if partition.log is not None:
-                self.log_dirs.delete(partition.topic, index)
+            self.log_dirs.delete(partition.topic, index)
         except OSError as error:
             self.storage_failed(partition, error)
         partition.log = None
@@ -325,16 +371,31 @@ class ReplicaManager:
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         """Take the log folder of a partition out of service, with all that it holds."""
         log = partition.log
-        if log is None:
-            return
-        logger.error("log folder of %s-%d failed: %s", partition.topic, partition.index, error)
-        lost = self.log_dirs.fail(log, error)
-        gone = {id(each) for each in lost} | {id(log)}
-        hit = [each for each in self.hosted() if id(each.log) in gone]
-        for each in hit:
-            each.log = None
-        for each in hit:
-            self._wake_all(each)
+        if log is not None:
+            directory = self.log_dirs.directory_of(log)
+            lost = self.log_dirs.fail(log, error)
+            self._lose(log.directory if directory is None else directory.path, lost, error)
+
+    def _dir_failed(self, directory: "LogDir", lost: "list[PartitionLog]") -> None:
+        """Follow a log folder that failed while nobody here was at it."""
+        self._lose(directory.path, lost, directory.error)
+
+    def _lose(self, path: str, lost: "list[PartitionLog]", error: OSError | None) -> None:
+        logger.error("log folder %s is offline with %d logs: %s", path, len(lost), error)
+        hit: list[Partition] = []
+        for log in lost:
+            partition = self._by_id.get(log.topic_id, {}).get(log.partition)
+            if partition is not None and partition.log is log:
+                partition.log = None
+                hit.append(partition)
+        for partition in hit:
+            self._wake_all(partition)
+        if not self.log_dirs.online_dirs and self.on_no_storage is not None:
+            self.on_no_storage()
+
+
+def _try_now(parked: Parked) -> None:
+    parked.try_now()
 
 
 def _start_of(partition: Partition) -> int:

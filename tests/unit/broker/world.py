@@ -1,20 +1,48 @@
-"""A broker's surroundings for tests: clock, dice, workers, a controller that answers by hand."""
+"""A broker for tests, with real logs on a disk in memory and real codecs around its handlers.
 
+What it is not: the clock, the dice, the workers (inline), the controller (answers by hand), the
+group coordinator (notes what it hears). `World.ask` sends a request through the codec in the
+version given, and brings the response back the same way, as a client would see it.
+"""
+
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ottla.base.errors import ApiError
-from ottla.base.pending import Pending
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Context, Message
+from ottla.broker.api.base import Connection, Context, Listener, Message
+from ottla.broker.core import Broker
+from ottla.log.log_dirs import LogDirs
+from ottla.log.slices import FileSlice
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.delta import replay
 from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import (
+    BrokerEndpoint,
+    ConfigRecord,
+    PartitionRecord,
+    Record,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from ottla.records.builder import encode_batch
+from ottla.testing.disk import MemoryDisk
+from ottla.wire.codec import decode, encode
+from ottla.wire.frames import RequestHeader, decode_response, encode_response
+from ottla.wire.messages.fetch import FetchResponse
+from ottla.wire.schema import spec_of
 
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
 LOG_DIR = "/logs"
+CLUSTER_ID = "ottla-test-cluster-id"
+TOPIC_ID = Uuid(b"t" * 16)
 
 
 @dataclass(slots=True)
@@ -87,6 +115,43 @@ class FakeForwarder:
         return request
 
 
+@dataclass(slots=True)
+class FakeGroups:
+    """Notes what the broker tells the group coordinator."""
+
+    heard: list[tuple[str, object]] = field(default_factory=list)
+
+    def became_leader(self, partition: int) -> None:
+        self.heard.append(("became_leader", partition))
+
+    def resigned(self, partition: int) -> None:
+        self.heard.append(("resigned", partition))
+
+    def topics_deleted(self, names: list[str]) -> None:
+        self.heard.append(("topics_deleted", names))
+
+    def shutdown(self) -> None:
+        self.heard.append(("shutdown", None))
+
+
+@dataclass(slots=True)
+class FakeQuorum:
+    """A quorum port that notes its requests."""
+
+    leader_id: int = 1
+    asked: list[object] = field(default_factory=list)
+
+    def fetch(self, ctx: Context, request: object) -> object:
+        self.asked.append(request)
+        return FetchResponse(responses=())
+
+    def fetch_snapshot(self, ctx: Context, request: object) -> object:
+        raise NotImplementedError
+
+    def describe(self, ctx: Context, request: object) -> object:
+        raise NotImplementedError
+
+
 def node_config(properties: Mapping[str, str] | None = None) -> NodeConfig:
     """Return the configuration of broker 1, with Kafka's defaults but for `properties`."""
     return NodeConfig.parse(
@@ -100,3 +165,185 @@ def node_config(properties: Mapping[str, str] | None = None) -> NodeConfig:
             **(properties or {}),
         }
     )
+
+
+class World:
+    """Broker 1 of a cluster whose metadata the test writes."""
+
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, disk: MemoryDisk | None = None
+    ) -> None:
+        self.timers = Timers()
+        self.clock = FakeClock(self.timers)
+        self.controller = FakeForwarder()
+        self.quorum = FakeQuorum()
+        self.groups = FakeGroups()
+        self.disk = disk or MemoryDisk()
+        self.config = node_config(properties)
+        workers, dice = InlineWorkers(), FakeDice()
+        self.log_dirs = LogDirs(
+            disk=self.disk,
+            workers=workers,
+            clock=self.clock,
+            timers=self.timers,
+            paths=list(self.config.log_dirs),
+        )
+        self.broker = Broker(
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            clock=self.clock,
+            dice=dice,
+            workers=workers,
+            timers=self.timers,
+            log_dirs=self.log_dirs,
+            forwarder=self.controller,
+            groups=lambda broker: cast(Any, self.groups),
+        )
+        self.offset = 0
+
+    # -- What the controller says --
+
+    def commit(self, *records: Record) -> None:
+        """Let the broker hear of committed records, as one delta."""
+        self.offset += len(records)
+        self.broker.apply(replay(self.broker.image, records, offset=self.offset, epoch=1))
+
+    def add_broker(
+        self, node_id: int = 1, *, fenced: bool = False, listener: str = "PLAINTEXT"
+    ) -> None:
+        """Register a broker, unfenced unless said otherwise."""
+        record = RegisterBrokerRecord(
+            broker_id=node_id,
+            incarnation_id=Uuid(bytes(15) + bytes([node_id])),
+            broker_epoch=node_id,
+            end_points=(
+                BrokerEndpoint(
+                    name=listener, host=f"host{node_id}", port=9090 + node_id, security_protocol=0
+                ),
+            ),
+            features=(),
+            rack=f"rack{node_id}",
+            fenced=fenced,
+        )
+        self.commit(record)
+
+    def add_topic(
+        self,
+        name: str = "t",
+        topic_id: Uuid = TOPIC_ID,
+        *,
+        partitions: int = 1,
+        leader: int = 1,
+        isr: tuple[int, ...] = (1,),
+        replicas: tuple[int, ...] = (1,),
+        **configs: str,
+    ) -> None:
+        """Create a topic; config names have _ for their dots."""
+        self.commit(
+            TopicRecord(name=name, topic_id=topic_id),
+            *(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id,
+                    replicas=replicas,
+                    isr=isr,
+                    leader=leader,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+                for index in range(partitions)
+            ),
+            *(config_record(name, key, value) for key, value in configs.items()),
+        )
+
+    # -- What clients ask --
+
+    def context(
+        self,
+        key: int,
+        version: int,
+        *,
+        listener: Listener = Listener.CLIENT,
+        client_id: str = "test",
+    ) -> Context:
+        """Return the surroundings of one request."""
+        name = "CONTROLLER" if listener is Listener.CONTROLLER else "PLAINTEXT"
+        return Context(
+            header=RequestHeader(key, version, 7, client_id),
+            connection=Connection("c", listener, name, "127.0.0.1", 5000),
+            now_ms=self.clock.now_ms(),
+            monotonic_ms=self.clock.monotonic_ms(),
+            node=cast(Any, self),
+            broker_or_none=self.broker,
+            controller_or_none=cast(Any, self.broker),
+            quorum_or_none=self.quorum,
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        return self.broker.cluster_id
+
+    def begin(self, request: Any, version: int, **how: Any) -> Pending[Any]:
+        """Ask; the promise is kept with the response as a client decodes it, or None."""
+        key = spec_of(type(request)).key
+        assert key is not None
+        handler = importlib.import_module(f"ottla.broker.api.{HANDLERS[key]}")
+        assert version in handler.API.versions
+        ctx = self.context(key, version, **how)
+        # Writable, as it lies in a connection's receive buffer.
+        frame = bytearray(encode(request, version))
+        answer = handler.handle(ctx, decode(type(request), memoryview(frame), version))
+        frame[:] = bytes(len(frame))  # The buffer is used again at once.
+        pending = answer if isinstance(answer, Pending) else completed(answer)
+        return pending.map(lambda late: None if late is None else received(late, version))
+
+    def ask(self, request: Any, version: int, **how: Any) -> Any:
+        """Ask what is answered at once."""
+        pending = self.begin(request, version, **how)
+        assert pending.done
+        return pending.value
+
+
+HANDLERS = {
+    0: "k00_produce",
+    1: "k01_fetch",
+    2: "k02_list_offsets",
+    3: "k03_metadata",
+    21: "k21_delete_records",
+    22: "k22_init_producer_id",
+    23: "k23_offset_for_leader_epoch",
+    35: "k35_describe_log_dirs",
+    60: "k60_describe_cluster",
+    61: "k61_describe_producers",
+    75: "k75_describe_topic_partitions",
+}
+
+
+def config_record(topic: str, key: str, value: str) -> ConfigRecord:
+    """Return the record that sets a topic's config; `key` has _ for its dots."""
+    return ConfigRecord(
+        resource_type=ResourceType.TOPIC,
+        resource_name=topic,
+        name=key.replace("_", "."),
+        value=value,
+    )
+
+
+def received(response: Any, version: int) -> Any:
+    """Return a response as its receiver decodes it; slices are read and released."""
+    frame = bytearray()
+    for chunk in encode_response(response, version, 7):
+        if isinstance(chunk, FileSlice):
+            frame += chunk.read()
+            chunk.release()
+        else:
+            frame += chunk
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, message = decode_response(type(response), memoryview(frame)[4:], version)
+    assert correlation_id == 7
+    return message
+
+
+def batch(*values: str, timestamp: int = START_MS, **how: Any) -> bytes:
+    """Return a record batch of these values."""
+    return encode_batch([(None, value.encode(), (), timestamp) for value in values], **how)

@@ -90,7 +90,7 @@ def _find(
         return NO_TIMESTAMP, bound, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return NO_TIMESTAMP, start, log.epoch_at(start)
+        return NO_TIMESTAMP, start, log.epoch_of(start)
     if timestamp == LATEST_TIERED:
         return NOTHING
     found = (
@@ -98,8 +98,8 @@ def _find(
         if timestamp == MAX_TIMESTAMP
         else log.offset_for_timestamp(timestamp)
     )
-    if found is not None and found[0] < bound:
-        return found[1], found[0], found[2]
+    if found is not None and found.offset < bound:
+        return found.timestamp, found.offset, found.leader_epoch
     if lagging:
         raise ApiError(Error.OFFSET_NOT_AVAILABLE)
     return NOTHING

@@ -14,7 +14,6 @@ from ottla.wire.messages import delete_records as wire
 
 API = Api(key=21, versions=range(3), acl="topic:delete")
 
-TO_HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
@@ -53,12 +52,8 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> int:
     log = partition.leader_log()
     if not log.config.deletes:
         raise ApiError(Error.POLICY_VIOLATION)
-    upto = log.high_watermark if offset == TO_HIGH_WATERMARK else offset
-    if not 0 <= upto <= log.high_watermark:
-        raise ApiError(Error.OFFSET_OUT_OF_RANGE)
     try:
-        log.delete_records(upto)
+        return log.delete_records(offset)
     except OSError as failure:
         replicas.storage_failed(partition, failure)
         raise ApiError(Error.KAFKA_STORAGE_ERROR) from failure
-    return log.log_start_offset

@@ -33,10 +33,7 @@ def _partition(
         log = partition.leader_log(each.current_leader_epoch)
     except ApiError as refusal:
         return wire.EpochEndOffset(error_code=refusal.error, partition=each.partition)
-    found = log.epoch_end_offset(each.leader_epoch)
-    if found is None:
-        return wire.EpochEndOffset(error_code=Error.NONE, partition=each.partition)
-    epoch, end_offset = found
+    epoch, end_offset = log.epoch_end_offset(each.leader_epoch)
     return wire.EpochEndOffset(
         error_code=Error.NONE, partition=each.partition, leader_epoch=epoch, end_offset=end_offset
     )

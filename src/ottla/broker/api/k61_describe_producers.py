@@ -46,11 +46,11 @@ def _partition(ctx: Context, topic: str, index: int) -> wire.PartitionResponse:
         active_producers=tuple(
             wire.ProducerState(
                 producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
+                producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_first_offset,
+                current_txn_start_offset=producer.transaction_start,
             )
             for producer in log.producer_states()
         ),

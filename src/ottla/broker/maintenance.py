@@ -1,0 +1,144 @@
+"""What happens to a broker's logs by the clock: retention, flushes, checkpoints, forgetting.
+
+| Every                                         | what                                          |
+|-----------------------------------------------|-----------------------------------------------|
+| log.retention.check.interval.ms               | old segments go                               |
+| log.flush.scheduler.interval.ms               | logs whose flush.ms has passed are flushed    |
+| log.flush.offset.checkpoint.interval.ms       | recovery points are written                   |
+| log.flush.start.offset.checkpoint.interval.ms | log starts are written                        |
+| replica.high.watermark.checkpoint.interval.ms | high watermarks are written                   |
+| producer.id.expiration.check.interval.ms      | silent producers are forgotten                |
+
+A pass over many logs is cut into steps of a few logs each, so that no request waits long.
+Source: LogManager.startupWithConfigOverrides, ReplicaManager.startup.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import ApiError
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.broker.partition import Partition
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.metadata.node_config import NodeConfig
+
+if TYPE_CHECKING:
+    from ottla.log.log_dirs import LogDirs
+    from ottla.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+FIRST_AFTER_MS = 30_000
+"""The first pass comes this long after the start at the latest (LogManager.InitialTaskDelayMs)."""
+
+LOGS_PER_STEP = 64
+STEP_PAUSE_MS = 1
+
+NEVER_MS = 2**62
+"""An interval beyond this is Kafka's way to say never (2^63 - 1)."""
+
+
+class Maintenance:
+    """The tasks of one broker. `start` arms them, `stop` ends them."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        clock: Clock,
+        timers: Timers,
+        log_dirs: "LogDirs",
+        replicas: ReplicaManager,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._log_dirs = log_dirs
+        self._replicas = replicas
+        self._armed: dict[str, Timer] = {}
+        self._stopped = False
+
+    def start(self) -> None:
+        """Arm all tasks."""
+        self._every("log.retention.check.interval.ms", self.retain)
+        self._every("log.flush.scheduler.interval.ms", self.flush)
+        self._every("producer.id.expiration.check.interval.ms", self.expire_producers)
+        dirs = self._log_dirs
+        self._every("log.flush.offset.checkpoint.interval.ms", dirs.checkpoint_recovery_points)
+        self._every("log.flush.start.offset.checkpoint.interval.ms", dirs.checkpoint_log_starts)
+        self._every(
+            "replica.high.watermark.checkpoint.interval.ms", dirs.checkpoint_high_watermarks
+        )
+
+    def stop(self) -> None:
+        """Forget all tasks; a pass that has begun ends with its current step."""
+        self._stopped = True
+        for timer in self._armed.values():
+            timer.cancel()
+        self._armed.clear()
+
+    def retain(self) -> None:
+        """Delete the segments that are too old or too many."""
+        self._each_log(self._retain)
+
+    def flush(self) -> None:
+        """Flush the logs whose flush.ms has passed; workers do it."""
+        now_ms = self._clock.now_ms()
+        for partition in self._replicas.hosted():
+            log = partition.log
+            if log is not None and log.needs_flush(now_ms):
+                log.flush()
+
+    def expire_producers(self) -> None:
+        """Forget the producers that have been silent too long."""
+        self._each_log(lambda log: log.expire_producers(self._clock.now_ms()))
+
+    def _retain(self, log: "PartitionLog") -> None:
+        deleted = log.apply_retention(self._clock.now_ms())
+        for segment in deleted:
+            logger.info(
+                "%s: segment %d of %d bytes is deleted: %s",
+                log.name,
+                segment.base_offset,
+                segment.size,
+                segment.reason.value,
+            )
+
+    def _every(self, interval: str, task: Callable[[], object]) -> None:
+        interval_ms = self._config[interval]
+        if interval_ms > NEVER_MS:
+            return
+
+        def run() -> None:
+            self._arm(interval, interval_ms, run)
+            task()
+
+        self._arm(interval, min(interval_ms, FIRST_AFTER_MS), run)
+
+    def _arm(self, name: str, after_ms: int, run: Callable[[], None]) -> None:
+        self._armed[name] = self._timers.at(self._clock.monotonic_ms() + after_ms, run)
+
+    def _each_log(self, work: "Callable[[PartitionLog], object]") -> None:
+        self._step(tuple(self._replicas.hosted()), work)
+
+    def _step(
+        self, partitions: tuple[Partition, ...], work: "Callable[[PartitionLog], object]"
+    ) -> None:
+        """Work on some logs, and on the rest a moment later."""
+        if self._stopped:
+            return
+        for partition in partitions[:LOGS_PER_STEP]:
+            log = partition.log
+            if log is not None:
+                try:
+                    work(log)
+                except ApiError as refusal:
+                    logger.warning("%s is left as it is: %s", log.name, refusal)
+                except OSError as error:
+                    self._replicas.storage_failed(partition, error)
+        left = partitions[LOGS_PER_STEP:]
+        if left:
+            due_ms = self._clock.monotonic_ms() + STEP_PAUSE_MS
+            self._timers.at(due_ms, lambda: self._step(left, work))

@@ -1,0 +1,172 @@
+"""ListOffsets finds the ends of a log and the first record of a time, up to what is committed.
+
+Method: real logs on a disk in memory; requests and responses pass the codec of their version.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.broker.api.k02_list_offsets import API
+from ottla.metadata.records import PartitionChangeRecord
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+from ..world import START_MS, TOPIC_ID, World, batch
+
+OTHER_ID = Uuid(b"o" * 16)
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+COMMITTED = 1
+
+
+def ask(
+    world: World,
+    timestamp: int,
+    version: int = 10,
+    *,
+    topic: str = "t",
+    index: int = 0,
+    epoch: int = -1,
+    **how: Any,
+) -> tuple[int, int, int, int]:
+    """Return (error, offset, timestamp, leader epoch) for one partition."""
+    partition = ListOffsetsPartition(
+        partition_index=index, timestamp=timestamp, current_leader_epoch=epoch
+    )
+    request = ListOffsetsRequest(
+        **({"replica_id": -1} | how),
+        topics=(ListOffsetsTopic(name=topic, partitions=(partition,)),),
+    )
+    (part,) = world.ask(request, version).topics[0].partitions
+    return part.error_code, part.offset, part.timestamp, part.leader_epoch
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_broker()
+    world.add_topic()
+    world.broker.replicas.append("t", 0, batch("a", timestamp=START_MS))
+    world.broker.replicas.append("t", 0, batch("b", "c", timestamp=START_MS + 20))
+    world.broker.replicas.append("t", 0, batch("d", timestamp=START_MS + 10))
+    return world
+
+
+@pytest.mark.parametrize("version", API.versions)
+def test_every_version_tells_the_ends(world: World, version: int) -> None:
+    epoch = 0 if version >= 4 else -1
+    assert ask(world, LATEST, version) == (Error.NONE, 4, -1, epoch)
+    assert ask(world, EARLIEST, version) == (Error.NONE, 0, -1, epoch)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "found_ms"),
+    [(0, 0, 0), (START_MS, 0, 0), (START_MS + 1, 1, 20), (START_MS + 20, 1, 20)],
+)
+def test_the_first_record_at_or_after_a_time(
+    world: World, timestamp: int, offset: int, found_ms: int
+) -> None:
+    assert ask(world, timestamp) == (Error.NONE, offset, START_MS + found_ms, 0)
+
+
+def test_no_record_that_late(world: World) -> None:
+    assert ask(world, START_MS + 21) == (Error.NONE, -1, -1, -1)
+
+
+def test_the_record_with_the_largest_timestamp(world: World) -> None:
+    assert ask(world, MAX_TIMESTAMP) == (Error.NONE, 1, START_MS + 20, 0)
+    world.add_topic("empty", OTHER_ID)
+    assert ask(world, MAX_TIMESTAMP, topic="empty") == (Error.NONE, -1, -1, -1)
+
+
+def test_the_start_follows_deletions(world: World) -> None:
+    world.broker.replicas.partition("t", 0).leader_log().delete_records(2)
+    assert ask(world, EARLIEST)[:2] == (Error.NONE, 2)
+    assert ask(world, EARLIEST_LOCAL)[:2] == (Error.NONE, 2)
+
+
+def test_there_is_no_remote_tier(world: World) -> None:
+    assert ask(world, LATEST_TIERED) == (Error.NONE, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version"),
+    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10)],
+)
+def test_what_a_version_does_not_know_is_refused(
+    world: World, timestamp: int, version: int
+) -> None:
+    assert ask(world, timestamp, version)[0] == Error.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(0, Error.FENCED_LEADER_EPOCH), (1, Error.NONE), (2, Error.UNKNOWN_LEADER_EPOCH)],
+)
+def test_leader_epochs(world: World, epoch: int, error: Error) -> None:
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+    assert ask(world, LATEST, epoch=epoch)[0] == error
+
+
+def test_only_leaders_answer(world: World) -> None:
+    assert ask(world, LATEST, topic="nowhere")[0] == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(world, LATEST, index=7)[0] == Error.UNKNOWN_TOPIC_OR_PARTITION
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+    assert ask(world, LATEST)[0] == Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_partition_that_is_named_twice_is_refused(world: World) -> None:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(partition, partition)),)
+    )
+    answer = world.ask(request, 7)
+    assert [part.error_code for part in answer.topics[0].partitions] == [42, 42]
+
+
+def test_a_time_beyond_what_is_committed_finds_nothing(world: World) -> None:
+    world.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
+    world.broker.replicas.append("r", 0, batch("a"), acks=1)
+    assert ask(world, LATEST, topic="r")[:2] == (Error.NONE, 0)
+    assert ask(world, START_MS, topic="r")[:2] == (Error.NONE, -1)
+    # A replica, or a tool that says it is one, sees the whole log.
+    assert ask(world, LATEST, topic="r", replica_id=-2)[:2] == (Error.NONE, 1)
+
+
+def test_an_open_transaction_ends_what_is_committed(world: World) -> None:
+    log = world.broker.replicas.partition("t", 0).leader_log()
+    log.append_as_leader(
+        batch("e", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True),
+        leader_epoch=0,
+        now_ms=START_MS,
+    )
+    log.advance_high_watermark(5)
+    assert ask(world, LATEST)[1] == 5
+    assert ask(world, LATEST, isolation_level=COMMITTED)[1] == 4
+
+
+class TestAfterAnElection:
+    """The high watermark of a new leader may lag behind where its epoch began (KIP-207)."""
+
+    @pytest.fixture
+    def elected(self, world: World) -> World:
+        world.add_topic("r", OTHER_ID, replicas=(1, 2), isr=(1, 2))
+        world.broker.replicas.append("r", 0, batch("a"), acks=1)
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, leader=1))
+        return world
+
+    @pytest.mark.parametrize("timestamp", [LATEST, START_MS, START_MS + 99])
+    def test_what_depends_on_it_is_not_available(self, elected: World, timestamp: int) -> None:
+        assert ask(elected, timestamp, topic="r")[0] == Error.OFFSET_NOT_AVAILABLE
+        assert ask(elected, timestamp, 4, topic="r")[0] == Error.LEADER_NOT_AVAILABLE
+
+    def test_the_start_is(self, elected: World) -> None:
+        assert ask(elected, EARLIEST, topic="r")[0] == Error.NONE
+
+    def test_replicas_are_answered(self, elected: World) -> None:
+        assert ask(elected, LATEST, topic="r", replica_id=2)[:2] == (Error.NONE, 1)

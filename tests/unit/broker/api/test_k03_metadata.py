@@ -1,0 +1,165 @@
+"""Metadata tells each client the cluster as its listener, version and wishes have it.
+
+Method: a cluster of records; every answer passes the codec of its version.
+"""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.api.base import CloseConnection
+from ottla.metadata.records import PartitionRecord, TopicRecord
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+from ..world import CLUSTER_ID, TOPIC_ID, World
+
+NOBODY = Uuid(b"n" * 16)
+ASKED, NOT_ASKED = 3576, -(2**31)
+
+
+def by_name(*names: str, **how: bool) -> MetadataRequest:
+    return MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=name) for name in names),
+        allow_auto_topic_creation=how.pop("create", True),
+        **how,
+    )
+
+
+def by_id(*ids: Uuid) -> MetadataRequest:
+    return MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=one, name=None) for one in ids)
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    for node_id in (1, 2):
+        world.add_broker(node_id)
+    world.add_broker(3, fenced=True)
+    world.add_topic("t", partitions=2, replicas=(1, 2, 3), isr=(1, 2))
+    return world
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_tells_of_a_topic(world: World, version: int) -> None:
+    answer = world.ask(by_name("t"), version)
+    assert [(node.node_id, node.host, node.port) for node in answer.brokers] == [
+        (1, "host1", 9091),
+        (2, "host2", 9092),
+    ]
+    (topic,) = answer.topics
+    assert (topic.error_code, topic.name) == (Error.NONE, "t")
+    assert topic.topic_id == (TOPIC_ID if version >= 10 else NO_UUID)
+    assert [part.partition_index for part in topic.partitions] == [0, 1]
+    first = topic.partitions[0]
+    assert (first.leader_id, first.isr_nodes) == (1, (1, 2))
+    assert first.leader_epoch == (0 if version >= 7 else -1)
+    assert first.offline_replicas == ((3,) if version >= 5 else ())
+    # Version 0 leaves out what is dead, and says so.
+    dead_error = Error.NONE if version else Error.REPLICA_NOT_AVAILABLE
+    assert first.error_code == dead_error
+    assert first.replica_nodes == ((1, 2, 3) if version else (1, 2))
+    assert answer.cluster_id == (CLUSTER_ID if version >= 2 else None)
+    if version:
+        assert answer.controller_id in (1, 2)
+
+
+def test_null_means_all_and_nothing_means_none(world: World) -> None:
+    world.add_topic("u", Uuid(b"u" * 16))
+    every = MetadataRequest(topics=None)
+    assert [topic.name for topic in world.ask(every, 12).topics] == ["t", "u"]
+    assert world.ask(by_name(), 1).topics == ()
+    assert [topic.name for topic in world.ask(by_name(), 0).topics] == ["t", "u"]
+
+
+def test_topics_by_id(world: World) -> None:
+    known, unknown = world.ask(by_id(TOPIC_ID, NOBODY), 12).topics
+    assert (known.error_code, known.name) == (Error.NONE, "t")
+    assert (unknown.error_code, unknown.name, unknown.topic_id) == (
+        Error.UNKNOWN_TOPIC_ID,
+        None,
+        NOBODY,
+    )
+
+
+def test_ids_before_their_version_end_the_connection(world: World) -> None:
+    request = MetadataRequest(topics=(MetadataRequestTopic(topic_id=TOPIC_ID, name="t"),))
+    with pytest.raises(CloseConnection):
+        world.ask(request, 11)
+
+
+def test_a_missing_topic_is_created_where_both_sides_allow_it(world: World) -> None:
+    answer = world.ask(by_name("new", "t"), 12)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("new", Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", Error.NONE),
+    ]
+    assert [each.name for each in world.controller.calls[0][0].topics] == ["new"]
+
+
+def test_a_missing_topic_is_not_created_where_the_client_forbids_it(world: World) -> None:
+    answer = world.ask(by_name("new", "bad name", create=False), 12)
+    assert [topic.error_code for topic in answer.topics] == [
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert not world.controller.calls
+
+
+def test_a_missing_topic_is_not_created_where_the_broker_forbids_it() -> None:
+    world = World({"auto.create.topics.enable": "false"})
+    answer = world.ask(by_name("new"), 12)
+    assert answer.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert not world.controller.calls
+
+
+def test_operations_are_told_to_those_who_ask(world: World) -> None:
+    quiet = world.ask(by_name("t"), 8)
+    assert quiet.cluster_authorized_operations == NOT_ASKED
+    assert quiet.topics[0].topic_authorized_operations == NOT_ASKED
+    loud = world.ask(
+        by_name(
+            "t",
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=True,
+        ),
+        8,
+    )
+    assert loud.cluster_authorized_operations == 8096
+    assert loud.topics[0].topic_authorized_operations == ASKED
+
+
+@pytest.mark.parametrize(
+    ("leader", "version", "error"),
+    [
+        (-1, 12, Error.LEADER_NOT_AVAILABLE),
+        (9, 12, Error.LEADER_NOT_AVAILABLE),
+        (4, 12, Error.LISTENER_NOT_FOUND),
+        (4, 5, Error.LEADER_NOT_AVAILABLE),
+    ],
+)
+def test_a_leader_that_cannot_be_reached(
+    world: World, leader: int, version: int, error: Error
+) -> None:
+    world.add_broker(4, listener="OTHER")
+    topic_id = Uuid(b"u" * 16)
+    world.commit(
+        TopicRecord(name="u", topic_id=topic_id),
+        PartitionRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=(4,),
+            isr=(4,),
+            leader=leader,
+            leader_epoch=3,
+            partition_epoch=0,
+        ),
+    )
+    (part,) = world.ask(by_name("u"), version).topics[0].partitions
+    assert (part.error_code, part.leader_id) == (error, -1)
+
+
+def test_internal_topics_are_marked(world: World) -> None:
+    world.add_topic("__consumer_offsets", Uuid(b"o" * 16))
+    assert world.ask(by_name("__consumer_offsets"), 12).topics[0].is_internal

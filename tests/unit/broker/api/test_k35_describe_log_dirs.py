@@ -1,0 +1,65 @@
+"""DescribeLogDirs tells each folder's logs and space, and which folders are lost."""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.broker.api.k35_describe_log_dirs import API
+from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+from ..world import World, batch
+
+OTHER_ID = Uuid(b"o" * 16)
+ALL = DescribeLogDirsRequest(topics=None)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World({"log.dirs": "/one,/two"})
+    world.add_broker()
+    world.add_topic("t", partitions=2)
+    world.add_topic("u", OTHER_ID)
+    world.broker.replicas.append("t", 0, batch("a"))
+    return world
+
+
+def sizes(answer: Any) -> dict[str, dict[tuple[str, int], int]]:
+    """Return the sizes of all logs by folder."""
+    return {
+        result.log_dir: {
+            (topic.name, part.partition_index): part.partition_size
+            for topic in result.topics
+            for part in topic.partitions
+        }
+        for result in answer.results
+    }
+
+
+@pytest.mark.parametrize("version", API.versions)
+def test_all_logs(world: World, version: int) -> None:
+    answer = world.ask(ALL, version)
+    assert sizes(answer) == {
+        "/one": {("t", 0): len(batch("a")), ("u", 0): 0},
+        "/two": {("t", 1): 0},
+    }
+    first = answer.results[0]
+    assert first.error_code == Error.NONE
+    known = version >= 4
+    assert (first.total_bytes > 0) is known
+    assert (first.usable_bytes > 0) is known
+
+
+def test_only_what_is_asked_for(world: World) -> None:
+    topic = DescribableLogDirTopic(topic="t", partitions=(1, 7))
+    answer = world.ask(DescribeLogDirsRequest(topics=(topic,)), 4)
+    assert sizes(answer) == {"/one": {}, "/two": {("t", 1): 0}}
+
+
+def test_a_lost_folder(world: World) -> None:
+    partition = world.broker.replicas.partition("t", 0)
+    world.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+    answer = world.ask(ALL, 4)
+    assert [result.error_code for result in answer.results] == [Error.KAFKA_STORAGE_ERROR, 0]
+    assert sizes(answer) == {"/one": {}, "/two": {("t", 1): 0}}

@@ -1,0 +1,88 @@
+"""DescribeCluster tells brokers on a broker's listener and controllers on a controller's."""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.broker.api.base import Listener
+from ottla.metadata.records import ControllerEndpoint, RegisterControllerRecord
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+
+from ..world import CLUSTER_ID, World
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def request(endpoint_type: int = BROKERS, **how: Any) -> DescribeClusterRequest:
+    return DescribeClusterRequest(
+        **({"include_cluster_authorized_operations": False} | how), endpoint_type=endpoint_type
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_broker(1)
+    world.add_broker(2, fenced=True)
+    world.commit(
+        RegisterControllerRecord(
+            controller_id=1,
+            incarnation_id=Uuid(b"i" * 16),
+            zk_migration_ready=False,
+            end_points=(
+                ControllerEndpoint(
+                    name="CONTROLLER", host="quorum1", port=9093, security_protocol=0
+                ),
+            ),
+            features=(),
+        )
+    )
+    return world
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_brokers(world: World, version: int) -> None:
+    answer = world.ask(request(), version)
+    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, CLUSTER_ID, 1)
+    (node,) = answer.brokers
+    assert (node.broker_id, node.host, node.port, node.rack) == (1, "host1", 9091, "rack1")
+    assert answer.cluster_authorized_operations == -(2**31)
+
+
+def test_fenced_brokers_are_told_to_those_who_ask(world: World) -> None:
+    answer = world.ask(request(include_fenced_brokers=True), 2)
+    assert [(node.broker_id, node.is_fenced) for node in answer.brokers] == [(1, False), (2, True)]
+
+
+def test_operations(world: World) -> None:
+    answer = world.ask(request(include_cluster_authorized_operations=True), 1)
+    assert answer.cluster_authorized_operations == 8096
+
+
+def test_controllers(world: World) -> None:
+    answer = world.ask(request(CONTROLLERS), 1, listener=Listener.CONTROLLER)
+    assert (answer.endpoint_type, answer.controller_id) == (CONTROLLERS, 1)
+    assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [
+        (1, "quorum1", 9093)
+    ]
+    world.quorum.leader_id = 9  # Not registered yet.
+    answer = world.ask(request(CONTROLLERS), 1, listener=Listener.CONTROLLER)
+    assert answer.controller_id == -1
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "listener", "error"),
+    [
+        (CONTROLLERS, Listener.CLIENT, Error.MISMATCHED_ENDPOINT_TYPE),
+        (BROKERS, Listener.CONTROLLER, Error.MISMATCHED_ENDPOINT_TYPE),
+        (3, Listener.CLIENT, Error.UNSUPPORTED_ENDPOINT_TYPE),
+    ],
+)
+def test_the_wrong_kind_of_node(
+    world: World, endpoint_type: int, listener: Listener, error: Error
+) -> None:
+    answer = world.ask(request(endpoint_type), 1, listener=listener)
+    assert (answer.error_code, answer.brokers) == (error, ())
+    assert answer.error_message

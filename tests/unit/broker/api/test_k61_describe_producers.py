@@ -1,0 +1,41 @@
+"""DescribeProducers tells what a partition remembers of its producers."""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+
+from ..world import START_MS, World, batch
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_broker()
+    world.add_topic()
+    return world
+
+
+def test_producers_by_id(world: World) -> None:
+    for producer_id in (9, 4):
+        world.broker.replicas.append(
+            "t", 0, batch("a", "b", producer_id=producer_id, producer_epoch=3, base_sequence=0)
+        )
+    request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
+    (part,) = world.ask(request, 0).topics[0].partitions
+    assert part.error_code == Error.NONE
+    assert [
+        (one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp)
+        for one in part.active_producers
+    ] == [(4, 3, 1, START_MS), (9, 3, 1, START_MS)]
+    assert {one.current_txn_start_offset for one in part.active_producers} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [("nowhere", Error.UNKNOWN_TOPIC_OR_PARTITION), ("no/slash", Error.INVALID_TOPIC_EXCEPTION)],
+)
+def test_refusals(world: World, topic: str, error: Error) -> None:
+    request = DescribeProducersRequest(topics=(TopicRequest(name=topic, partition_indexes=(0,)),))
+    (part,) = world.ask(request, 0).topics[0].partitions
+    assert (part.error_code, part.active_producers) == (error, ())

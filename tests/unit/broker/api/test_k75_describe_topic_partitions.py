@@ -1,0 +1,109 @@
+"""DescribeTopicPartitions pages through topics: every partition once, in order, none twice.
+
+Method: three topics of different sizes; the cursors of each answer lead through all pages.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.broker.api.base import CloseConnection
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+
+from ..world import World
+
+SIZES = {"a": 3, "b": 1, "c": 4}
+ALL = [(name, index) for name, size in SIZES.items() for index in range(size)]
+
+
+def build() -> World:
+    world = World({"max.request.partition.size.limit": "5"})
+    world.add_broker()
+    for name, size in SIZES.items():
+        world.add_topic(name, Uuid(name.encode() * 16), partitions=size)
+    return world
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return build()
+
+
+def request(
+    *names: str, limit: int = 2000, cursor: Cursor | None = None
+) -> DescribeTopicPartitionsRequest:
+    return DescribeTopicPartitionsRequest(
+        topics=tuple(TopicRequest(name=name) for name in names),
+        response_partition_limit=limit,
+        cursor=cursor,
+    )
+
+
+@given(limit=st.integers(-1, 9), named=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_the_pages_hold_every_partition_once(world: World, limit: int, named: bool) -> None:
+    names = tuple(SIZES) if named else ()
+    told: list[tuple[str, int]] = []
+    cursor = None
+    while True:
+        answer = world.ask(request(*names, limit=limit, cursor=cursor), 0)
+        page = [
+            (topic.name, part.partition_index)
+            for topic in answer.topics
+            for part in topic.partitions
+        ]
+        assert 1 <= len(page) <= max(1, min(limit, 5))  # The broker's own limit counts, too.
+        told += page
+        cursor = answer.next_cursor
+        if cursor is None:
+            break
+    assert told == ALL
+
+
+def test_a_partition_is_told_in_full(world: World) -> None:
+    (topic,) = world.ask(request("b"), 0).topics
+    assert (topic.error_code, topic.topic_id, topic.topic_authorized_operations) == (
+        0,
+        Uuid(b"b" * 16),
+        3576,
+    )
+    (part,) = topic.partitions
+    assert (part.leader_id, part.leader_epoch, part.replica_nodes, part.isr_nodes) == (
+        1,
+        0,
+        (1,),
+        (1,),
+    )
+    assert (part.eligible_leader_replicas, part.last_known_elr, part.offline_replicas) == (
+        (),
+        (),
+        (),
+    )
+
+
+def test_missing_topics_are_told_only_to_those_who_named_them(world: World) -> None:
+    answer = world.ask(request("nowhere", "b", "no/slash"), 0)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("b", Error.NONE),
+        ("no/slash", Error.INVALID_TOPIC_EXCEPTION),
+        ("nowhere", Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    # A topic may have been deleted since the page before: the next one follows.
+    gone = Cursor(topic_name="bb", partition_index=2)
+    answer = world.ask(request(cursor=gone), 0)
+    assert [topic.name for topic in answer.topics] == ["c"]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [Cursor(topic_name="a", partition_index=-1), Cursor(topic_name="z", partition_index=0)],
+)
+def test_senseless_cursors_end_the_connection(world: World, cursor: Cursor) -> None:
+    with pytest.raises(CloseConnection):
+        world.ask(request("a", cursor=cursor), 0)

@@ -126,7 +126,7 @@ class ControllerRuntime:
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load the log, win the election, open the epoch. Raises: as `load_image`, OSError."""
+        """Load the log, win the election, open the epoch. Raises: MetadataDamaged, OSError."""
         self.image = load_image(self._storage)
         if self.image.position != EMPTY.position:
             # What an earlier epoch left is uncommitted until this one commits its first record.

@@ -92,7 +92,7 @@ class _Fetched:
 class MetadataFollower(Publisher):
     """An observer of the metadata quorum. `on_failure` hears why it can go on no more.
 
-    `start` may raise what `load_image` raises: the broker's own copy is damaged.
+    `start` raises MetadataDamaged where the broker's own copy cannot be read.
     """
 
     def __init__(

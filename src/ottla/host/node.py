@@ -21,6 +21,7 @@ from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_node import ControllerNode
 from ottla.host.disk import OsDisk
 from ottla.host.folders import Folders, StartError, open_folders
+from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.server import Server, describe_listen_error
 from ottla.host.storage import read_bootstrap
 from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
@@ -28,6 +29,7 @@ from ottla.metadata.brokers import Endpoint
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
+from ottla.raft.node import UnsupportedQuorum
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +237,7 @@ async def _run(config: NodeConfig) -> int:
         else:
             starting.cancel()
             reason = node.stopping.result()
-    except StartError as error:
+    except (StartError, MetadataDamaged, UnsupportedQuorum) as error:
         reason = str(error)
     await node.stop()
     if reason is None:

@@ -5,17 +5,15 @@ Source: MetadataLoader, MetadataBatchLoader of Kafka; KIP-631.
 
 from collections.abc import Iterator
 
-from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
+from ottla.host.quorum_storage import READ_BYTES_MAX, MetadataDamaged, QuorumStorage
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record, decode_record
 from ottla.raft.batches import LogBatch, read_batches
-from ottla.raft.snapshots import SnapshotContent
+from ottla.raft.snapshots import CorruptSnapshot, SnapshotContent
 from ottla.raft.values import OffsetAndEpoch
-
-
-class MetadataLost(Exception):
-    """The log does not begin at 0 and there is no snapshot of what came before."""
+from ottla.records.errors import RecordsError
+from ottla.wire.errors import WireError
 
 
 def records_of(batch: LogBatch) -> list[Record]:
@@ -44,16 +42,24 @@ def read_log(storage: QuorumStorage, start: int) -> Iterator[list[LogBatch]]:
 def load_image(storage: QuorumStorage) -> ClusterImage:
     """Return the state at the end of the log: the newest snapshot and what follows it.
 
-    Raises: MetadataLost; CorruptSnapshot, CorruptBatch, WireError where files are damaged.
+    Raises: MetadataDamaged, OSError.
     """
+    try:
+        return _load_image(storage)
+    except (CorruptSnapshot, RecordsError, WireError, AssertionError, KeyError) as error:
+        # Replaying asserts that every record makes sense after those before it.
+        raise MetadataDamaged(f"{storage.folder} cannot be read: {error}") from error
+
+
+def _load_image(storage: QuorumStorage) -> ClusterImage:
     image, start = EMPTY, 0
     if storage.snapshots:
         latest = storage.snapshots[-1].id
         image, start = image_of(latest, storage.read_snapshot(latest)), latest.offset
     if storage.log.start_offset > start:
-        raise MetadataLost(
-            f"the metadata log begins at offset {storage.log.start_offset} and there is no "
-            "snapshot of what came before"
+        raise MetadataDamaged(
+            f"{storage.folder}: the log begins at offset {storage.log.start_offset} and there is "
+            "no snapshot of what came before"
         )
     for batches in read_log(storage, start):
         # One replay for many batches: an idle hour leaves thousands that say nothing.

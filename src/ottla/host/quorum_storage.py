@@ -14,7 +14,13 @@ from typing import Protocol
 from ottla.base.ids import METADATA_TOPIC
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk, File
-from ottla.raft.election import FILE_NAME, ElectionState, decode_election, encode_election
+from ottla.raft.election import (
+    FILE_NAME,
+    ElectionState,
+    QuorumStateError,
+    decode_election,
+    encode_election,
+)
 from ottla.raft.log_view import LogView
 from ottla.raft.snapshots import (
     PART_SUFFIX,
@@ -33,6 +39,10 @@ log = logging.getLogger(__name__)
 FOLDER = f"{METADATA_TOPIC}-0"
 READ_BYTES_MAX = 8 * 1024 * 1024
 """The most that one answer carries, and the largest batch (KafkaRaftClient)."""
+
+
+class MetadataDamaged(Exception):
+    """The metadata folder cannot be used as it is; the message is one line for people."""
 
 
 class MetadataLog(Protocol):
@@ -146,6 +156,11 @@ class QuorumStorage:
             self.log.restart_at(latest.offset)
             self._forget_before(latest)
 
+    @property
+    def folder(self) -> str:
+        """Return the folder's path, for messages."""
+        return self._folder
+
     def view(self) -> LogView:
         """Return what raft must know of the log."""
         return LogView(
@@ -158,11 +173,15 @@ class QuorumStorage:
     # -- elections -----------------------------------------------------------------------------
 
     def load_election(self) -> ElectionState | None:
-        """Return the stored state; None where there is none. Raises: QuorumStateError."""
+        """Return the stored state; None where there is none. Raises: MetadataDamaged."""
         path = posixpath.join(self._folder, FILE_NAME)
         if not self._disk.exists(path):
             return None
-        return decode_election(self._disk.read_bytes(path))
+        try:
+            return decode_election(self._disk.read_bytes(path))
+        except QuorumStateError as error:
+            # Without it an epoch, or a vote, might be given twice.
+            raise MetadataDamaged(f"{path}: {error}") from None
 
     def store_election(self, state: ElectionState) -> None:
         """Replace the state, durably."""

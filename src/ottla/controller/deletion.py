@@ -17,8 +17,6 @@ from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.records import RemoveTopicRecord
 
-PROTECTED = INTERNAL_TOPICS | {METADATA_TOPIC}
-
 
 @dataclass(frozen=True, slots=True)
 class TopicReference:
@@ -83,6 +81,8 @@ def _find(image: ClusterImage, reference: TopicReference, count: int) -> TopicIm
     if count > 1:
         what = "id" if name is None else "name"
         raise ApiError(Error.INVALID_REQUEST, f"Duplicate topic {what}.")
+    if name == METADATA_TOPIC:
+        raise _protected(name)
     if name is None:
         topic = image.topics.by_id(topic_id)
         if topic is None:
@@ -91,6 +91,10 @@ def _find(image: ClusterImage, reference: TopicReference, count: int) -> TopicIm
         topic = image.topics.by_name(name)
         if topic is None:
             raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if topic.name in PROTECTED:
-        raise ApiError(Error.INVALID_REQUEST, f"The internal topic {topic.name} cannot be deleted.")
+    if topic.name in INTERNAL_TOPICS:
+        raise _protected(topic.name)
     return topic
+
+
+def _protected(name: str) -> ApiError:
+    return ApiError(Error.INVALID_REQUEST, f"The internal topic {name} cannot be deleted.")

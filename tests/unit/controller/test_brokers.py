@@ -1,0 +1,337 @@
+"""Brokers register, are unfenced when they have caught up, and leave without a gap.
+
+Method: decisions one after another on a replayed image, with times handed in; the heartbeat's
+state machine as a table of (state, wishes) → (state, answer).
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.controller.brokers import (
+    Heartbeat,
+    HeartbeatReply,
+    State,
+    fence_stalest,
+    heartbeat,
+    register_broker,
+    state_of,
+)
+from ottla.controller.context import DecisionContext, next_offset
+from ottla.controller.step import Decision, Step
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
+
+from .world import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
+
+
+def register(
+    image: ClusterImage,
+    wanted: BrokerImage,
+    *,
+    around: DecisionContext | None = None,
+    cluster_id: str = CLUSTER,
+    now_ms: int = 0,
+) -> Decision[int]:
+    return register_broker(
+        image,
+        wanted,
+        cluster_id=cluster_id,
+        next_offset=next_offset(image),
+        context=around or context(),
+        now_ms=now_ms,
+    )
+
+
+def beat(
+    image: ClusterImage,
+    broker_id: int = 1,
+    *,
+    around: DecisionContext | None = None,
+    offset: int = 10_000,
+    fence: bool = False,
+    stop: bool = False,
+    epoch: int | None = None,
+    offline: tuple[Uuid, ...] = (),
+    now_ms: int = 0,
+) -> Decision[HeartbeatReply]:
+    found = image.brokers.get(broker_id)
+    report = Heartbeat(
+        broker_id=broker_id,
+        broker_epoch=(found.epoch if found else 0) if epoch is None else epoch,
+        metadata_offset=offset,
+        want_fence=fence,
+        want_shut_down=stop,
+        offline_log_dirs=offline,
+    )
+    return heartbeat(
+        image,
+        report,
+        next_offset=next_offset(image),
+        context=around or context(),
+        now_ms=now_ms,
+    )
+
+
+def with_topic(image: ClusterImage, name: str, broker_id: int) -> ClusterImage:
+    wanted = [NewTopic(name=name, assignments=((0, (broker_id,)),))]
+    return after(image, create_topics(image, wanted, validate_only=False, context=context()))
+
+
+def leader_of(image: ClusterImage, name: str) -> int:
+    topic = image.topics.by_name(name)
+    assert topic is not None
+    return topic.partitions[0].leader
+
+
+# -- registration
+
+
+def test_a_new_broker_starts_fenced_and_its_epoch_is_its_record_s_offset() -> None:
+    image = cluster()
+    decided = register(image, broker(1))
+    assert decided.reply == 1_001
+    changed = after(image, decided)
+    assert changed.brokers[1] == broker(1, epoch=1_001, fenced=True)
+    assert changed.position == (1_001, 1)
+
+
+def test_the_same_process_keeps_its_epoch_and_state() -> None:
+    image = cluster(broker(1, in_controlled_shutdown=True))
+    moved = broker(1, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1),), fenced=True)
+    decided = register(image, moved)
+    assert decided.reply == 101
+    assert after(image, decided).brokers[1] == replace(
+        moved, epoch=101, fenced=False, in_controlled_shutdown=True
+    )
+
+
+def test_a_second_process_waits_until_the_first_one_is_silent() -> None:
+    image, around = cluster(broker(1)), context()
+    around.liveness.activate(image, 0)
+    second = broker(1, incarnation_id=uuid("second"))
+    with pytest.raises(ApiError) as caught:
+        register(image, second, around=around, now_ms=SESSION_MS - 1)
+    assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
+    assert register(image, second, around=around, now_ms=SESSION_MS).reply > 101
+
+
+def test_a_second_process_takes_over_from_a_fenced_one_at_once() -> None:
+    image, around = cluster(broker(1, fenced=True)), context()
+    around.liveness.activate(image, 0)
+    assert register(image, broker(1, incarnation_id=uuid("second")), around=around).reply == 1_001
+
+
+def test_what_the_first_process_led_is_led_by_nobody_until_the_second_is_unfenced() -> None:
+    image = with_topic(cluster(broker(1)), "t", 1)
+    decided = register(image, broker(1, incarnation_id=uuid("second")), now_ms=SESSION_MS)
+    kinds = [type(record) for record in decided.step.records]
+    assert kinds == [PartitionChangeRecord, RegisterBrokerRecord]
+    changed = after(image, decided)
+    assert changed.brokers[1].epoch == changed.position[0] == decided.reply
+    assert leader_of(changed, "t") == NO_LEADER
+    unfenced = after(changed, beat(changed))
+    assert leader_of(unfenced, "t") == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        (broker(1, log_dirs=()), Error.INVALID_REGISTRATION),
+        (broker(1, log_dirs=(uuid("a"), uuid("a"))), Error.INVALID_REGISTRATION),
+        (broker(1, log_dirs=(Uuid(bytes(15) + b"\x01"),)), Error.INVALID_REGISTRATION),
+        (broker(1, log_dirs=(uuid("dir-2"),)), Error.INVALID_REGISTRATION),
+        (broker(1, endpoints=()), Error.INVALID_REGISTRATION),
+        (broker(1, endpoints=(Endpoint("A", "h", 1),) * 2), Error.INVALID_REGISTRATION),
+        (broker(1, endpoints=(Endpoint("A", "h", 1, 3),)), Error.INVALID_REGISTRATION),
+        (broker(1, features=()), Error.UNSUPPORTED_VERSION),
+        (
+            broker(1, features=(FeatureRange("metadata.version", 1, 24),)),
+            Error.UNSUPPORTED_VERSION,
+        ),
+        (
+            broker(1, features=(FeatureRange("metadata.version", 26, 30),)),
+            Error.UNSUPPORTED_VERSION,
+        ),
+    ],
+)
+def test_registrations_that_make_no_sense(wanted: BrokerImage, error: Error) -> None:
+    with pytest.raises(ApiError) as caught:
+        register(cluster(broker(2)), wanted)
+    assert caught.value.error is error
+
+
+def test_a_broker_of_another_cluster() -> None:
+    with pytest.raises(ApiError) as caught:
+        register(cluster(), broker(1), cluster_id="another")
+    assert caught.value.error is Error.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_feature_of_the_cluster_that_the_broker_lacks() -> None:
+    image = cluster()
+    image = replace(image, features=image.features.set("ottla.version", 1))
+    with pytest.raises(ApiError) as caught:
+        register(image, broker(1))
+    assert caught.value.error is Error.UNSUPPORTED_VERSION
+    assert "ottla.version" in caught.value.message
+
+
+# -- heartbeats
+
+
+@pytest.mark.parametrize(
+    ("epoch", "broker_id", "error"),
+    [
+        (100, 1, Error.STALE_BROKER_EPOCH),
+        (102, 1, Error.STALE_BROKER_EPOCH),
+        (0, 9, Error.BROKER_ID_NOT_REGISTERED),
+    ],
+)
+def test_a_heartbeat_of_somebody_else(epoch: int, broker_id: int, error: Error) -> None:
+    with pytest.raises(ApiError) as caught:
+        beat(cluster(broker(1)), broker_id, epoch=epoch)
+    assert caught.value.error is error
+
+
+FENCED, UNFENCED = broker(1, fenced=True), broker(1)
+LEAVING = broker(1, in_controlled_shutdown=True)
+BEHIND, CAUGHT_UP = 100, 101
+S = State
+
+
+@pytest.mark.parametrize(
+    ("before", "leads", "offset", "fence", "stop", "expected", "told"),
+    [
+        (FENCED, False, BEHIND, False, False, S.FENCED, (False, True, False)),
+        (FENCED, False, CAUGHT_UP, True, False, S.FENCED, (True, True, False)),
+        (FENCED, False, CAUGHT_UP, False, False, S.UNFENCED, (True, False, False)),
+        (FENCED, False, CAUGHT_UP, False, True, S.FENCED, (True, True, True)),
+        (FENCED, False, BEHIND, True, True, S.FENCED, (False, True, True)),
+        (UNFENCED, True, CAUGHT_UP, False, False, S.UNFENCED, (True, False, False)),
+        (UNFENCED, True, BEHIND, False, False, S.UNFENCED, (False, False, False)),
+        (UNFENCED, True, CAUGHT_UP, True, False, S.FENCED, (True, True, False)),
+        (UNFENCED, True, CAUGHT_UP, True, True, S.FENCED, (True, True, True)),
+        (UNFENCED, True, CAUGHT_UP, False, True, S.CONTROLLED_SHUTDOWN, (True, False, False)),
+        (UNFENCED, False, CAUGHT_UP, False, True, S.FENCED, (True, True, True)),
+        (LEAVING, False, CAUGHT_UP, False, True, S.FENCED, (True, True, True)),
+        (LEAVING, False, CAUGHT_UP, False, False, S.FENCED, (True, True, True)),
+    ],
+)
+def test_states(
+    before: BrokerImage,
+    leads: bool,
+    offset: int,
+    fence: bool,
+    stop: bool,
+    expected: State,
+    told: tuple[bool, bool, bool],
+) -> None:
+    image = cluster(before)
+    if leads:
+        image = with_topic(image, "t", 1)
+    decided = beat(image, offset=offset, fence=fence, stop=stop)
+    assert state_of(after(image, decided).brokers[1]) is expected
+    assert decided.reply == HeartbeatReply(*told)
+    if state_of(before) is expected:
+        assert decided.step.records == ()
+
+
+def test_a_quiet_heartbeat_writes_nothing_but_is_heard() -> None:
+    image, around = cluster(broker(1)), context()
+    assert beat(image, around=around, now_ms=50).step.records == ()
+    assert around.liveness.is_alive(1, 50 + SESSION_MS - 1)
+
+
+def test_fencing_takes_the_leaders_away_and_unfencing_gives_them_back() -> None:
+    image = with_topic(with_topic(cluster(broker(1), broker(2)), "t", 1), "u", 2)
+    fenced = after(image, beat(image, fence=True))
+    assert (leader_of(fenced, "t"), leader_of(fenced, "u")) == (NO_LEADER, 2)
+    topic = fenced.topics.by_name("t")
+    assert topic is not None
+    assert topic.partitions[0].isr == (1,)
+    assert topic.partitions[0].leader_epoch == 1
+    back = after(fenced, beat(fenced))
+    assert leader_of(back, "t") == 1
+    again = back.topics.by_name("t")
+    assert again is not None
+    assert again.partitions[0].leader_epoch == 2
+
+
+def test_a_controlled_shutdown_waits_until_the_others_have_heard() -> None:
+    image, around = with_topic(cluster(broker(1), broker(2)), "t", 1), context()
+    around.liveness.activate(image, 0)
+    beat(image, 2, around=around, offset=image.position[0])
+    first = beat(image, stop=True, around=around)
+    image = after(image, first)
+    assert not first.reply.should_shut_down
+    assert image.brokers[1].in_controlled_shutdown
+    assert leader_of(image, "t") == NO_LEADER
+    waiting = beat(image, stop=True, around=around)
+    assert waiting == Decision(Step(), HeartbeatReply(True, False, False))
+    beat(image, 2, around=around, offset=image.position[0])
+    done = beat(image, stop=True, around=around)
+    assert done.reply == HeartbeatReply(True, True, True)
+    assert after(image, done).brokers[1].fenced
+
+
+def test_a_failover_in_a_controlled_shutdown_does_not_hold_it_up() -> None:
+    image = cluster(LEAVING, broker(2))
+    around = context()
+    around.liveness.activate(image, 0)
+    assert beat(image, stop=True, around=around).reply.should_shut_down
+
+
+def test_a_folder_that_failed_costs_its_leaderships() -> None:
+    good, bad = uuid("good"), uuid("bad")
+    image = with_topic(cluster(broker(1, log_dirs=(bad,))), "t", 1)
+    image = advance(
+        image,
+        [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, log_dirs=(good, bad))],
+    )
+    decided = beat(image, offline=(bad, uuid("whose")))
+    changed = after(image, decided)
+    assert leader_of(changed, "t") == NO_LEADER
+    assert changed.brokers[1].log_dirs == (good,)
+    assert beat(changed, offline=(bad,)).step.records == ()
+
+
+def test_a_fenced_broker_is_not_given_what_lies_in_a_failed_folder() -> None:
+    good, bad = uuid("good"), uuid("bad")
+    image = with_topic(cluster(broker(1, log_dirs=(bad,))), "t", 1)
+    image = after(image, beat(image, fence=True))
+    change = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, log_dirs=(good, bad))
+    image = advance(image, [change])
+    changed = after(image, beat(image, offline=(bad,)))
+    assert not changed.brokers[1].fenced
+    assert leader_of(changed, "t") == NO_LEADER
+
+
+def test_a_broker_without_any_folder_is_left_to_stop_by_itself() -> None:
+    image = with_topic(cluster(broker(1)), "t", 1)
+    assert beat(image, offline=(uuid("dir-1"),)).step.records == ()
+
+
+# -- sessions
+
+
+def test_silent_brokers_are_fenced_one_a_step_the_stalest_first() -> None:
+    image, around = with_topic(cluster(broker(1), broker(2)), "t", 2), context()
+    around.liveness.touch(1, 10)
+    around.liveness.touch(2, 0)
+    assert fence_stalest(image, around, SESSION_MS - 1) == Step()
+    first = fence_stalest(image, around, SESSION_MS)
+    image = after(image, first)
+    assert [each.fenced for _, each in sorted(image.brokers.items())] == [False, True]
+    assert leader_of(image, "t") == NO_LEADER
+    assert fence_stalest(image, around, SESSION_MS) == Step()
+    image = after(image, fence_stalest(image, around, SESSION_MS + 10))
+    assert image.brokers[1].fenced
+    assert fence_stalest(image, around, 10 * SESSION_MS) == Step()

@@ -1,0 +1,191 @@
+"""Configurations change as asked, or are refused by the right code, each resource by itself.
+
+Method: tables of changes against one image; what is changed is replayed and looked at.
+"""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.controller.configs import Alteration, AlteredResource, Operation, alter_configs
+from ottla.controller.step import Decision
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ConfigRecord
+
+from .world import THREE, after, context
+
+SET, DELETE, APPEND, SUBTRACT = (int(each) for each in Operation)
+TOPIC, BROKER = 2, 4
+WANTED = [
+    NewTopic(name="t", configs=(("retention.ms", "5"), ("cleanup.policy", "compact"))),
+    NewTopic(name="u"),
+]
+IMAGE = after(THREE, create_topics(THREE, WANTED, validate_only=False, context=context()))
+Change = tuple[str, int, str | None]
+
+
+def alter(
+    *wanted: Alteration,
+    incremental: bool = True,
+    validate_only: bool = False,
+    image: ClusterImage = IMAGE,
+) -> Decision[tuple[AlteredResource, ...]]:
+    return alter_configs(
+        image, wanted, incremental=incremental, validate_only=validate_only, context=context()
+    )
+
+
+def of_topic(*changes: Change, name: str = "t") -> Alteration:
+    return Alteration((TOPIC, name), changes)
+
+
+def of_broker(*changes: Change, name: str = "1") -> Alteration:
+    return Alteration((BROKER, name), changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([("retention.ms", SET, "6")], {"retention.ms": "6", "cleanup.policy": "compact"}),
+        ([("retention.ms", DELETE, None)], {"cleanup.policy": "compact"}),
+        ([("retention.ms", DELETE, "what")], {"cleanup.policy": "compact"}),
+        ([("segment.ms", DELETE, None)], {"retention.ms": "5", "cleanup.policy": "compact"}),
+        (
+            [("cleanup.policy", APPEND, "delete")],
+            {"retention.ms": "5", "cleanup.policy": "compact,delete"},
+        ),
+        (
+            [("cleanup.policy", APPEND, "compact")],
+            {"retention.ms": "5", "cleanup.policy": "compact"},
+        ),
+        (
+            [("cleanup.policy", SUBTRACT, "compact")],
+            {"retention.ms": "5", "cleanup.policy": ""},
+        ),
+        (
+            [("leader.replication.throttled.replicas", APPEND, "0:1, 1:2")],
+            {
+                "retention.ms": "5",
+                "cleanup.policy": "compact",
+                "leader.replication.throttled.replicas": "0:1,1:2",
+            },
+        ),
+        (
+            [("retention.ms", DELETE, None), ("segment.ms", SET, "9")],
+            {"cleanup.policy": "compact", "segment.ms": "9"},
+        ),
+        ([], {"retention.ms": "5", "cleanup.policy": "compact"}),
+    ],
+)
+def test_a_topic_changes_step_by_step(changes: list[Change], expected: dict[str, str]) -> None:
+    decided = alter(of_topic(*changes))
+    assert [each.error for each in decided.reply] == [Error.NONE]
+    assert dict(after(IMAGE, decided).configs.of(TOPIC, "t")) == expected
+
+
+def test_appending_to_a_default_keeps_the_default() -> None:
+    decided = alter(of_topic(("cleanup.policy", APPEND, "compact"), name="u"))
+    assert dict(after(IMAGE, decided).configs.of(TOPIC, "u")) == {
+        "cleanup.policy": "delete,compact"
+    }
+
+
+def test_a_legacy_request_replaces_all() -> None:
+    decided = alter(of_topic(("segment.ms", SET, "9")), incremental=False)
+    assert dict(after(IMAGE, decided).configs.of(TOPIC, "t")) == {"segment.ms": "9"}
+    decided = alter(of_topic(), incremental=False)
+    assert not after(IMAGE, decided).configs.of(TOPIC, "t")
+
+
+def test_what_stays_the_same_is_not_written_for_topics() -> None:
+    assert alter(of_topic(("retention.ms", SET, "5"))).step.records == ()
+
+
+def test_what_stays_the_same_is_written_for_brokers_so_that_they_read_it_again() -> None:
+    image = after(IMAGE, alter(of_broker(("message.max.bytes", SET, "9"))))
+    decided = alter(of_broker(("message.max.bytes", SET, "9")), image=image)
+    assert decided.step.records == (
+        ConfigRecord(resource_type=4, resource_name="1", name="message.max.bytes", value="9"),
+    )
+
+
+def test_validation_alone_changes_nothing() -> None:
+    decided = alter(of_topic(("segment.ms", SET, "9")), validate_only=True)
+    assert decided.reply[0].error is Error.NONE
+    assert decided.step.records == ()
+
+
+@pytest.mark.parametrize("name", ["", "1", "3"])
+def test_brokers_and_the_default_of_all(name: str) -> None:
+    decided = alter(of_broker(("log.retention.ms", SET, "9"), name=name))
+    assert decided.reply == (AlteredResource((BROKER, name)),)
+    assert dict(after(IMAGE, decided).configs.of(BROKER, name)) == {"log.retention.ms": "9"}
+
+
+@pytest.mark.parametrize(
+    ("alteration", "error", "said"),
+    [
+        (of_topic(("nobody.knows", SET, "1")), Error.INVALID_CONFIG, "Unknown topic config"),
+        (of_topic(("segment.ms", SET, "x")), Error.INVALID_CONFIG, "segment.ms=x"),
+        (of_topic(("remote.storage.enable", SET, "true")), Error.INVALID_CONFIG, "not supported"),
+        (of_topic(("segment.ms", APPEND, "1")), Error.INVALID_CONFIG, "it is not a list"),
+        (of_topic(("segment.ms", SUBTRACT, "1")), Error.INVALID_CONFIG, "it is not a list"),
+        (of_topic(("nobody.knows", APPEND, "1")), Error.INVALID_CONFIG, "it is not a list"),
+        (of_topic(("cleanup.policy", APPEND, "shrink")), Error.INVALID_CONFIG, "cleanup.policy"),
+        (of_topic(("segment.ms", SET, None)), Error.INVALID_REQUEST, "Null value"),
+        (of_topic(("cleanup.policy", APPEND, None)), Error.INVALID_REQUEST, "Null value"),
+        (of_topic(("segment.ms", 4, "1")), Error.INVALID_REQUEST, "operation type 4"),
+        (
+            of_topic(("segment.ms", SET, "1"), ("segment.ms", DELETE, None)),
+            Error.INVALID_REQUEST,
+            "duplicate config keys",
+        ),
+        (of_topic(name="nobody"), Error.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
+        (of_topic(name=""), Error.INVALID_REQUEST, "Default topic"),
+        (of_topic(name="a b"), Error.INVALID_TOPIC_EXCEPTION, "characters"),
+        (of_broker(("num.partitions", SET, "2")), Error.INVALID_REQUEST, "num.partitions"),
+        (of_broker(("listeners", SET, "A://b:1")), Error.INVALID_REQUEST, "listeners"),
+        (of_broker(("log.retention.sm", SET, "2")), Error.INVALID_REQUEST, "log.retention.ms"),
+        (of_broker(("message.max.bytes", SET, "x")), Error.INVALID_REQUEST, "message.max.bytes=x"),
+        (of_broker(name="9"), Error.BROKER_ID_NOT_REGISTERED, "id 9"),
+        (of_broker(name="-1"), Error.INVALID_REQUEST, "integer"),
+        (of_broker(name="one"), Error.INVALID_REQUEST, "integer"),
+        (of_broker(name="١"), Error.INVALID_REQUEST, "integer"),
+        (Alteration((8, "1"), ()), Error.INVALID_REQUEST, "Log levels"),
+        (Alteration((16, "x"), ()), Error.INVALID_REQUEST, "CLIENT_METRICS"),
+        (Alteration((32, "x"), ()), Error.INVALID_REQUEST, "GROUP"),
+        (Alteration((3, "x"), ()), Error.INVALID_REQUEST, "Unknown resource type 3"),
+        (Alteration((0, "x"), ()), Error.INVALID_REQUEST, "Unknown resource type 0"),
+    ],
+)
+def test_refusals(alteration: Alteration, error: Error, said: str) -> None:
+    other = of_topic(("segment.ms", SET, "9"), name="u")
+    decided = alter(alteration, other)
+    assert [(each.resource, each.error) for each in decided.reply] == [
+        (alteration.resource, error),
+        (other.resource, Error.NONE),
+    ]
+    assert said in (decided.reply[0].message or "")
+    assert len(decided.step.records) == 1
+
+
+def test_a_legacy_request_takes_no_null() -> None:
+    [told] = alter(of_topic(("segment.ms", SET, None)), incremental=False).reply
+    assert told.error is Error.INVALID_REQUEST
+
+
+def test_a_resource_twice_is_refused_both_times() -> None:
+    decided = alter(of_topic(("segment.ms", SET, "9")), of_topic(("segment.ms", SET, "8")))
+    assert [each.error for each in decided.reply] == [Error.INVALID_REQUEST] * 2
+    assert decided.step.records == ()
+
+
+def test_one_value_about_another_is_checked_on_the_whole_set() -> None:
+    image = after(IMAGE, alter(of_topic(("max.compaction.lag.ms", SET, "10"))))
+    [told] = alter(of_topic(("min.compaction.lag.ms", SET, "11")), image=image).reply
+    assert told.error is Error.INVALID_CONFIG
+    decided = alter(
+        of_topic(("min.compaction.lag.ms", SET, "11"), ("max.compaction.lag.ms", SET, "12")),
+        image=image,
+    )
+    assert decided.reply[0].error is Error.NONE

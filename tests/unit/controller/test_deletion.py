@@ -1,0 +1,120 @@
+"""Topics are deleted by name or id, or refused by the right code (facts: DeleteTopics).
+
+Method: a table of references against one image; deletions are replayed.
+"""
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
+from ottla.controller.step import Decision
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.records import ConfigRecord
+
+from .world import THREE, advance, after, context, uuid
+
+NAMES = ("a", "b", "__consumer_offsets", "__transaction_state")
+IMAGE = advance(
+    after(
+        THREE,
+        create_topics(
+            THREE, [NewTopic(name=name) for name in NAMES], validate_only=False, context=context()
+        ),
+    ),
+    [ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="5")],
+)
+
+
+def id_of(name: str) -> Uuid:
+    found = IMAGE.topics.id_of(name)
+    assert found is not None
+    return found
+
+
+def delete(*wanted: TopicReference) -> Decision[tuple[DeletedTopic, ...]]:
+    return delete_topics(IMAGE, wanted, context=context())
+
+
+def by_name(name: str) -> TopicReference:
+    return TopicReference(name)
+
+
+def by_id(name: str) -> TopicReference:
+    return TopicReference(None, id_of(name))
+
+
+@pytest.mark.parametrize("reference", [by_name("a"), by_id("a")])
+def test_a_topic_goes_and_the_answer_has_name_and_id(reference: TopicReference) -> None:
+    decided = delete(reference)
+    assert decided.reply == (DeletedTopic("a", id_of("a")),)
+    image = after(IMAGE, decided)
+    assert "a" not in image.topics
+    assert image.topics.by_id(id_of("a")) is None
+    assert not image.configs.of(2, "a")
+    assert "b" in image.topics
+
+
+def test_several_at_once() -> None:
+    decided = delete(by_id("b"), by_name("a"), by_name("nobody"))
+    assert [(each.name, each.error) for each in decided.reply] == [
+        ("b", Error.NONE),
+        ("a", Error.NONE),
+        ("nobody", Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert len(decided.step.records) == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ([by_name("nobody")], [("nobody", Error.UNKNOWN_TOPIC_OR_PARTITION)]),
+        ([TopicReference(None, uuid("nobody"))], [(None, Error.UNKNOWN_TOPIC_ID)]),
+        ([TopicReference(None, NO_UUID)], [(None, Error.INVALID_REQUEST)]),
+        ([TopicReference("a", id_of("a"))], [("a", Error.INVALID_REQUEST)]),
+        ([by_name("a"), by_name("a")], [("a", Error.INVALID_REQUEST)]),
+        ([by_id("a"), by_id("a")], [(None, Error.INVALID_REQUEST)]),
+        (
+            [by_id("a"), by_name("a")],
+            [(None, Error.INVALID_REQUEST), ("a", Error.INVALID_REQUEST)],
+        ),
+        (
+            [by_name("a"), by_id("a"), by_id("a")],
+            [("a", Error.INVALID_REQUEST), (None, Error.INVALID_REQUEST)],
+        ),
+        ([by_name("__consumer_offsets")], [("__consumer_offsets", Error.INVALID_REQUEST)]),
+        ([by_name("__transaction_state")], [("__transaction_state", Error.INVALID_REQUEST)]),
+        ([by_id("__consumer_offsets")], [(None, Error.INVALID_REQUEST)]),
+        ([by_name("__cluster_metadata")], [("__cluster_metadata", Error.INVALID_REQUEST)]),
+        ([], []),
+    ],
+)
+def test_refusals_delete_nothing(
+    wanted: list[TopicReference], expected: list[tuple[str | None, Error]]
+) -> None:
+    decided = delete(*wanted)
+    assert [(each.name, each.error) for each in decided.reply] == expected
+    assert decided.step.records == ()
+
+
+def test_a_refusal_does_not_keep_the_others() -> None:
+    decided = delete(by_name("a"), by_name("a"), by_name("b"))
+    assert after(IMAGE, decided).topics.names() == [
+        "__consumer_offsets",
+        "__transaction_state",
+        "a",
+    ]
+
+
+def test_deletion_can_be_switched_off() -> None:
+    with pytest.raises(ApiError) as caught:
+        delete_topics(IMAGE, [by_name("a")], context=context({"delete.topic.enable": "false"}))
+    assert caught.value.error is Error.TOPIC_DELETION_DISABLED
+
+
+def test_a_second_deletion_finds_nothing() -> None:
+    image = after(IMAGE, delete(by_name("a")))
+    [told] = delete_topics(image, [by_name("a")], context=context()).reply
+    assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    [told] = delete_topics(image, [by_id("a")], context=context()).reply
+    assert told.error is Error.UNKNOWN_TOPIC_ID

@@ -1,0 +1,63 @@
+"""Who is alive, by the clock that is handed in.
+
+Method: times as numbers; the image says who is fenced.
+"""
+
+from ottla.base.ids import NO_OFFSET
+from ottla.controller.liveness import NEVER, BrokerLiveness
+
+from .world import SESSION_MS, broker, cluster
+
+IMAGE = cluster(broker(1), broker(2), broker(3, fenced=True))
+
+
+def test_a_session_lasts_its_time_and_no_longer() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    assert not liveness.is_alive(1, 0)
+    liveness.touch(1, 0)
+    assert liveness.is_alive(1, SESSION_MS - 1)
+    assert not liveness.is_alive(1, SESSION_MS)
+    liveness.touch(1, SESSION_MS)
+    assert liveness.is_alive(1, SESSION_MS + 1)
+
+
+def test_a_new_controller_takes_everybody_as_heard_of_just_now() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    liveness.touch(9, 0)
+    liveness.activate(IMAGE, 100)
+    assert [each for each in (1, 2, 3, 9) if liveness.is_alive(each, 100)] == [1, 2, 3]
+
+
+def test_the_stalest_is_the_one_silent_longest_fenced_ones_aside() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    assert liveness.stalest(IMAGE) is None
+    assert liveness.next_check_ms(IMAGE) is None
+    for broker_id, at_ms in ((3, 0), (2, 10), (1, 20), (9, 0)):
+        liveness.touch(broker_id, at_ms)
+    assert liveness.stalest(IMAGE) == (10 + SESSION_MS, 2)
+    assert liveness.next_check_ms(IMAGE) == 10 + SESSION_MS
+    liveness.forget(2)
+    liveness.forget(2)
+    assert liveness.stalest(IMAGE) == (20 + SESSION_MS, 1)
+
+
+def test_offsets_go_forward_within_a_registration() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    liveness.touch(1, 0, 50)
+    liveness.touch(1, 1, 40)
+    liveness.touch(2, 1, 60)
+    assert liveness.lowest_offset([1, 2]) == 50
+    assert liveness.lowest_offset([2]) == 60
+    assert liveness.lowest_offset([1, 3]) == NO_OFFSET
+    assert liveness.lowest_offset([]) == NEVER
+    liveness.register(1, 5)
+    assert liveness.lowest_offset([1]) == NO_OFFSET
+
+
+def test_a_shutdown_offset_that_nobody_remembers_counts_as_passed() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    assert liveness.shutdown_offset(1) == NO_OFFSET
+    liveness.touch(1, 0)
+    assert liveness.shutdown_offset(1) == NO_OFFSET
+    liveness.leaves(1, 77)
+    assert liveness.shutdown_offset(1) == 77

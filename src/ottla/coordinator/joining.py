@@ -37,7 +37,7 @@ def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
         if request.member_id != NO_MEMBER:
             return _refuse(Error.UNKNOWN_MEMBER_ID, request.member_id)
         group = Group(request.group_id, shard.outbox)
-    if not _has_room(shard, group, request.member_id):
+    if not _has_room(shard, group, request):
         group.remove(request.member_id)
         complete_if_all_joined(shard, group)
         return _refuse(Error.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
@@ -53,15 +53,19 @@ def _refuse(error: Error, member_id: str) -> Pending[JoinAnswer]:
     return completed(JoinAnswer(error=error, member_id=member_id))
 
 
-def _has_room(shard: Shard, group: Group, member_id: str) -> bool:
+def _has_room(shard: Shard, group: Group, request: Join) -> bool:
     """Tell whether the group takes this member under `group.max.size`.
 
+    A static member that comes back takes its own place; Kafka turns it away from a full group.
     While members come in for a generation, those who already did count, not all members: a
     group that is too large after the limit was lowered loses those who come last.
     """
     if group.state is State.EMPTY:
         return True
-    member = group.members.get(member_id)
+    member_id: str | None = request.member_id
+    if member_id == NO_MEMBER and request.instance_id is not None:
+        member_id = group.static_members.get(request.instance_id)
+    member = None if member_id is None else group.members.get(member_id)
     if group.state is State.PREPARING:
         if member is not None and member.joining is not None:
             return True

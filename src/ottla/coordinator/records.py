@@ -111,6 +111,10 @@ Fact = OffsetFact | GroupFact
 FactKey = OffsetCommitKey | GroupMetadataKey
 
 _int16 = struct.Struct(">h")
+_OFFSET_KEY_VERSIONS = versions_of(OffsetCommitKey)
+_VALUE_VERSIONS: dict[type, range] = {
+    each: versions_of(each) for each in (OffsetCommitValue, GroupMetadataValue)
+}
 V = TypeVar("V")
 
 
@@ -145,7 +149,7 @@ def decode_key(key: bytes | None) -> FactKey | None:
     if key is None or len(key) < _int16.size:
         raise BadRecord("a record's key is missing or too short")
     (version,) = _int16.unpack_from(key)
-    if version in versions_of(OffsetCommitKey):
+    if version in _OFFSET_KEY_VERSIONS:
         return _decode(OffsetCommitKey, key, version)
     if version == GROUP_KEY_VERSION:
         return _decode(GroupMetadataKey, key, version)
@@ -171,7 +175,7 @@ def _decode_value(cls: type[V], value: bytes) -> V:
     if len(value) < _int16.size:
         raise BadRecord(f"a {cls.__name__} is too short")
     (version,) = _int16.unpack_from(value)
-    if version not in versions_of(cls):
+    if version not in _VALUE_VERSIONS[cls]:
         raise BadRecord(f"{cls.__name__} has no version {version} here")
     return _decode(cls, value, version)
 

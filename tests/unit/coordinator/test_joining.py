@@ -175,6 +175,13 @@ def test_members_pending_beyond_the_limit_are_turned_away_when_they_join() -> No
     assert first.value.generation == 1
 
 
+def test_a_static_member_takes_its_own_place_in_a_full_group() -> None:
+    world = World(GroupConfig(members_max=2))
+    world.stable_group(instances=["a", "b"])
+    assert world.join(instance_id="a").value.error is Error.NONE
+    assert world.join(instance_id="c").value.error is Error.GROUP_MAX_SIZE_REACHED
+
+
 # --- static members (KIP-345) ---------------------------------------------------------------
 
 

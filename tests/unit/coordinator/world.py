@@ -11,7 +11,7 @@ from functools import partial
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.coordinator import loading
+from ottla.coordinator import groups, loading
 from ottla.coordinator.group import Group
 from ottla.coordinator.joining import join
 from ottla.coordinator.records import RecordPair
@@ -95,13 +95,28 @@ class World:
         self.clock = FakeClock()
         self.timers = Timers()
         self.journal = FakeJournal()
-        self.shard = Shard(
+        self.dice = SeededDice(seed)
+        self.shard = self._new_shard(config)
+
+    def _new_shard(self, config: GroupConfig) -> Shard:
+        return Shard(
             config=config,
             clock=self.clock,
             timers=self.timers,
-            dice=SeededDice(seed),
+            dice=self.dice,
             journal=self.journal,
         )
+
+    def failover(self, *, loses_uncommitted: bool) -> None:
+        """Let another leader take over, with or without what was not replicated yet."""
+        groups.unload(self.shard)
+        if loses_uncommitted and self.journal.held:
+            del self.journal.batches[-len(self.journal.held) :]
+        self.journal.release(Error.NOT_LEADER_OR_FOLLOWER)
+        self.settle()
+        self.shard = self._new_shard(self.shard.config)
+        self._load(self.shard, self.journal.batches)
+        groups.start(self.shard)
 
     def settle(self) -> None:
         """Run what is due now, as the loop does after each call."""
@@ -209,16 +224,20 @@ class World:
         """Return another world whose shard was loaded from this one's log."""
         other = World(self.shard.config)
         other.clock.ms = self.clock.ms
-        loader = loading.Loader()
-        for batch in self.journal.batches:
-            loading.apply(other.shard, loader.decode(batch))
-        loading.finish(other.shard)
+        self._load(other.shard, self.journal.batches)
         return other
+
+    @staticmethod
+    def _load(shard: Shard, batches: Sequence[bytes]) -> None:
+        loader = loading.Loader()
+        for batch in batches:
+            loading.apply(shard, loader.decode(batch))
+        loading.finish(shard)
 
 
 def durable(shard: Shard) -> object:
     """Return what of a shard must survive a change of the leader."""
-    groups = {}
+    told = {}
     for group_id, group in shard.groups.items():
         members = {
             member.member_id: (
@@ -232,7 +251,7 @@ def durable(shard: Shard) -> object:
             )
             for member in group.members.values()
         }
-        groups[group_id] = (
+        told[group_id] = (
             group.state,
             group.generation,
             group.protocol_type,
@@ -242,4 +261,4 @@ def durable(shard: Shard) -> object:
             group.static_members,
             members,
         )
-    return groups, shard.offsets.state()
+    return told, shard.offsets.state()

@@ -35,6 +35,10 @@ FETCH_WAIT_MS = 500
 REQUEST_TIMEOUT_MS = 2_000
 """controller.quorum.request.timeout.ms"""
 
+EXPECTED = frozenset({Error.NONE, Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER})
+"""What a fetch is told while all is well. UNKNOWN_LEADER_EPOCH is not among them: a controller
+that knows less than its followers has lost its disk."""
+
 Address = tuple[str, int]
 
 
@@ -121,7 +125,7 @@ class ChannelPeers:
             return self._malformed(f"a Fetch response cannot be used: {problem}")
         if data and not spans:
             return self._malformed("a Fetch response holds no whole batch")
-        self._complained = None
+        self._note(error)
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
         return FetchAnswered(
             error=error,
@@ -199,9 +203,13 @@ class ChannelPeers:
         return self._failed()
 
     def _refused(self, code: int) -> AskFailed:
-        error = Error(code) if code in set(Error) else Error.UNKNOWN_SERVER_ERROR
-        if error is not self._complained:
-            # Once for each kind in a row: it will be asked again within a second.
+        self._note(Error(code) if code in set(Error) else Error.UNKNOWN_SERVER_ERROR)
+        return self._failed()
+
+    def _note(self, error: Error) -> None:
+        """Log a refusal, once for each kind in a row: the question is repeated every second."""
+        if error in EXPECTED:
+            self._complained = None
+        elif error is not self._complained:
             self._complained = error
             log.error("the controller refuses our fetch of the metadata log: %s", error.name)
-        return self._failed()

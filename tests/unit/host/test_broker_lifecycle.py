@@ -1,0 +1,390 @@
+"""A broker registers, catches up, is unfenced, keeps in touch and leaves, in that order.
+
+Method: a controller that answers by hand and a follower whose offset the test sets; every request
+is looked at, and when it was sent.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.host.broker_lifecycle import NEXT, BrokerLifecycle, BrokerState, LifecycleConfig
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+from .world import CLUSTER_ID, World
+
+INCARNATION = Uuid(b"\1" * 16)
+DIRECTORIES = (Uuid(b"\3" * 16), Uuid(b"\2" * 16))
+CONFIG = LifecycleConfig(
+    broker_id=4,
+    cluster_id=CLUSTER_ID,
+    incarnation_id=INCARNATION,
+    listeners=(("PLAINTEXT", "here", 9092, 0),),
+    features=(("metadata.version", 25, 25),),
+    log_dirs=DIRECTORIES,
+    previous_broker_epoch=17,
+)
+
+
+class Follower:
+    """An image that grows when told."""
+
+    def __init__(self) -> None:
+        self.offset = -1
+        self.waiting: list[tuple[int, Pending[None]]] = []
+
+    def caught_up_to(self, offset: int) -> Pending[None]:
+        pending: Pending[None] = Pending()
+        self.waiting.append((offset, pending))
+        return pending
+
+    def grow(self, offset: int) -> None:
+        self.offset = offset
+        for wanted, pending in self.waiting:
+            if wanted <= offset:
+                pending.complete(None)
+
+
+class Desk:
+    """The broker, and the controller's side of its calls."""
+
+    def __init__(self, config: LifecycleConfig = CONFIG) -> None:
+        self.world = World()
+        self.calls: list[tuple[int, Any, Pending[Any]]] = []
+        self.follower = Follower()
+        self.epochs: list[int] = []
+        self.lifecycle = BrokerLifecycle(
+            config,
+            self,
+            self.follower,
+            clock=self.world.clock,
+            timers=self.world.timers,
+            on_epoch=self.epochs.append,
+        )
+
+    def call(self, request: Any, *, timeout_ms: int) -> Pending[Any]:
+        assert timeout_ms < CONFIG.session_timeout_ms
+        assert not self.waiting, "one request at a time"
+        answer: Pending[Any] = Pending()
+        self.calls.append((self.world.clock.elapsed_ms, request, answer))
+        return answer
+
+    @property
+    def waiting(self) -> Any:
+        """Return the request that is not answered yet."""
+        open_calls = [request for _, request, answer in self.calls if not answer.done]
+        return open_calls[0] if open_calls else None
+
+    def answer(self, response: Any) -> None:
+        self.calls[-1][2].complete(response)
+
+    def next_call(self, limit_ms: int = 60_000) -> tuple[int, Any]:
+        """Let time pass until a request is sent; return how long that took, and the request."""
+        begin = self.world.clock.elapsed_ms
+        while self.waiting is None and self.world.clock.elapsed_ms - begin < limit_ms:
+            self.world.advance(1)
+        assert self.waiting is not None, "no request came"
+        return self.calls[-1][0] - begin, self.waiting
+
+    def register(self, epoch: int = 30) -> None:
+        self.lifecycle.start()
+        self.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=epoch))
+
+    def beat(
+        self, *, caught_up: bool = True, fenced: bool = True, leave: bool = False, error: int = 0
+    ) -> BrokerHeartbeatRequest:
+        """Answer the next heartbeat; return it."""
+        _, request = self.next_call()
+        assert isinstance(request, BrokerHeartbeatRequest)
+        self.answer(
+            BrokerHeartbeatResponse(
+                error_code=error, is_caught_up=caught_up, is_fenced=fenced, should_shut_down=leave
+            )
+        )
+        return request
+
+    def run(self) -> None:
+        """Bring the broker to RUNNING."""
+        self.register()
+        self.follower.grow(30)
+        self.beat()
+        self.lifecycle.ready_to_unfence()
+        self.beat(fenced=False)
+        assert self.lifecycle.state is BrokerState.RUNNING
+
+
+# -- registration ------------------------------------------------------------------------------
+
+
+def test_the_registration_says_all_that_the_controller_asks() -> None:
+    desk = Desk()
+    desk.lifecycle.start()
+    request = desk.waiting
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert (request.broker_id, request.cluster_id) == (4, CLUSTER_ID)
+    assert (request.incarnation_id, request.previous_broker_epoch) == (INCARNATION, 17)
+    assert request.log_dirs == tuple(sorted(DIRECTORIES))
+    (listener,) = request.listeners
+    assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "here", 9092)
+    (feature,) = request.features
+    assert (feature.name, feature.min_supported_version, feature.max_supported_version) == (
+        "metadata.version",
+        25,
+        25,
+    )
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ApiError(Error.REQUEST_TIMED_OUT),
+        BrokerRegistrationResponse(error_code=Error.DUPLICATE_BROKER_REGISTRATION),
+        BrokerRegistrationResponse(error_code=9_999),
+    ],
+    ids=["no answer", "duplicate", "unknown"],
+)
+def test_a_failed_registration_is_tried_again_ever_more_slowly(failure: Any) -> None:
+    desk = Desk()
+    desk.lifecycle.start()
+    waits = []
+    for _ in range(9):
+        desk.answer(failure)
+        waits.append(desk.next_call()[0])
+    assert waits == [100, 200, 400, 800, 1_600, 3_200, 6_400, 9_000, 9_000]
+    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
+    assert desk.epochs == [3]
+    assert desk.next_call()[0] <= 1, "the first heartbeat comes at once"
+
+
+def test_the_start_ends_when_no_registration_succeeds_in_time() -> None:
+    desk = Desk()
+    desk.lifecycle.start()
+    desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
+    for _ in range(100):
+        desk.world.advance(1_000)
+        if desk.waiting:
+            desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
+    outcome = desk.lifecycle.milestones.registered.value
+    assert isinstance(outcome, ApiError)
+    assert "60000 ms" in outcome.message
+    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert desk.lifecycle.milestones.left.done
+    assert all(moment <= 60_000 for moment, _, _ in desk.calls)
+
+
+def test_the_time_limit_does_not_matter_once_registered() -> None:
+    desk = Desk()
+    desk.run()
+    for _ in range(100):
+        desk.beat(fenced=False)
+    assert desk.world.clock.elapsed_ms > 60_000
+    assert desk.lifecycle.state is BrokerState.RUNNING
+
+
+# -- catching up and unfencing -----------------------------------------------------------------
+
+
+def test_logs_may_load_only_when_the_own_image_has_the_registration() -> None:
+    desk = Desk()
+    desk.register(epoch=30)
+    assert desk.lifecycle.milestones.registered.value == 30
+    assert [offset for offset, _ in desk.follower.waiting] == [30]
+    # The controller may think so first; that is not enough.
+    desk.beat(caught_up=True)
+    assert not desk.lifecycle.milestones.caught_up.done
+    assert desk.lifecycle.state is BrokerState.STARTING
+    desk.follower.grow(30)
+    assert desk.lifecycle.milestones.caught_up.done
+    desk.beat(caught_up=True)
+    assert desk.lifecycle.state is BrokerState.RECOVERY
+
+
+def test_heartbeats_carry_offset_epoch_and_the_wish_to_stay_fenced() -> None:
+    desk = Desk()
+    desk.register(epoch=30)
+    desk.follower.grow(22)
+    request = desk.beat(caught_up=False)
+    assert (request.broker_epoch, request.current_metadata_offset) == (30, 22)
+    assert (request.want_fence, request.want_shut_down) == (True, False)
+    desk.follower.grow(31)
+    desk.lifecycle.ready_to_unfence()
+    request = desk.beat()
+    assert (request.current_metadata_offset, request.want_fence) == (31, False)
+
+
+def test_a_start_does_not_wait_out_heartbeat_intervals() -> None:
+    desk = Desk()
+    desk.run()
+    assert desk.world.clock.elapsed_ms < 100
+
+
+def test_loading_logs_for_long_keeps_the_usual_rhythm() -> None:
+    desk = Desk()
+    desk.register()
+    desk.follower.grow(30)
+    desk.beat()
+    assert desk.lifecycle.state is BrokerState.RECOVERY
+    desk.beat()
+    moments = []
+    for _ in range(3):
+        moments.append(desk.next_call()[0])
+        desk.answer(
+            BrokerHeartbeatResponse(error_code=0, is_caught_up=True, should_shut_down=False)
+        )
+    assert moments == [2_000] * 3
+    assert not desk.lifecycle.milestones.unfenced.done
+
+
+def test_what_comes_while_a_heartbeat_is_under_way_is_said_right_after_it() -> None:
+    desk = Desk()
+    desk.run()
+    desk.next_call()
+    desk.lifecycle.dir_failed(DIRECTORIES[0])
+    assert len(desk.calls) == len({id(request) for _, request, _ in desk.calls})
+    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    waited, request = desk.next_call()
+    assert waited <= 1
+    assert request.offline_log_dirs == (DIRECTORIES[0],)
+
+
+# -- running -----------------------------------------------------------------------------------
+
+
+def test_a_running_broker_reports_every_interval() -> None:
+    desk = Desk()
+    desk.run()
+    waits = []
+    for _ in range(4):
+        waits.append(desk.next_call()[0])
+        desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    assert waits == [2_000] * 4
+
+
+def test_lost_heartbeats_are_repeated_and_forgiven() -> None:
+    desk = Desk()
+    desk.run()
+    desk.next_call()
+    waits = []
+    for _ in range(3):
+        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
+        waits.append(desk.next_call()[0])
+    assert waits == [100, 200, 400]
+    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    desk.next_call()
+    desk.answer(ApiError(Error.NETWORK_EXCEPTION))
+    assert desk.next_call()[0] == 100
+
+
+@pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])
+def test_a_forgotten_broker_registers_again_and_takes_the_new_epoch(error: Error) -> None:
+    desk = Desk()
+    desk.run()
+    desk.beat(error=error)
+    _, request = desk.next_call()
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert request.incarnation_id == INCARNATION
+    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=90))
+    assert desk.epochs == [30, 90]
+    assert desk.beat(fenced=False).broker_epoch == 90
+    assert desk.lifecycle.state is BrokerState.RUNNING
+
+
+def test_other_refusals_do_not_lead_to_a_registration() -> None:
+    desk = Desk()
+    desk.run()
+    desk.beat(error=Error.UNKNOWN_SERVER_ERROR)
+    assert isinstance(desk.next_call()[1], BrokerHeartbeatRequest)
+
+
+def test_a_fenced_running_broker_asks_again_soon() -> None:
+    desk = Desk()
+    desk.run()
+    desk.beat(fenced=True)
+    assert desk.next_call()[0] == 100
+
+
+# -- leaving -----------------------------------------------------------------------------------
+
+
+def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
+    desk = Desk()
+    desk.run()
+    left = desk.lifecycle.begin_controlled_shutdown()
+    assert desk.beat(fenced=False).want_shut_down
+    waited, _ = desk.next_call()
+    assert waited == 50, "a broker that led little goes at once"
+    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+    assert desk.next_call()[0] == 2_000
+    assert not left.done
+    desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
+    assert left.done
+    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+    desk.world.advance(60_000)
+    assert desk.waiting is None
+
+
+def test_controlled_shutdown_ends_when_its_time_is_over() -> None:
+    desk = Desk()
+    desk.run()
+    left = desk.lifecycle.begin_controlled_shutdown()
+    for _ in range(200):
+        if desk.waiting is not None:
+            desk.answer(ApiError(Error.NETWORK_EXCEPTION))
+        desk.world.advance(2_000)
+        if left.done:
+            break
+    assert left.done
+    assert CONFIG.shutdown_timeout_ms <= desk.world.clock.elapsed_ms < 310_000
+
+
+def test_asking_twice_is_one_shutdown() -> None:
+    desk = Desk()
+    desk.run()
+    assert desk.lifecycle.begin_controlled_shutdown() is desk.lifecycle.begin_controlled_shutdown()
+
+
+@pytest.mark.parametrize("when", ["before", "starting", "recovery"])
+def test_a_broker_that_does_not_serve_yet_leaves_without_asking(when: str) -> None:
+    desk = Desk()
+    if when != "before":
+        desk.register()
+    if when == "recovery":
+        desk.follower.grow(30)
+        desk.beat()
+    assert desk.lifecycle.begin_controlled_shutdown().done
+    desk.world.advance(60_000)
+    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
+    desk = Desk()
+    desk.lifecycle.start()
+    desk.lifecycle.close()
+    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
+    assert desk.epochs == []
+    assert desk.lifecycle.epoch == -1
+
+
+# -- states ------------------------------------------------------------------------------------
+
+
+def test_states_only_go_forward_and_all_end_in_shutting_down() -> None:
+    for state, following in NEXT.items():
+        assert all(after > state for after in following)
+        assert not following or BrokerState.SHUTTING_DOWN in following
+
+
+def test_an_illegal_move_is_our_mistake() -> None:
+    desk = Desk()
+    desk.run()
+    start: Callable[[], None] = desk.lifecycle.start
+    with pytest.raises(AssertionError, match="RUNNING to STARTING"):
+        start()

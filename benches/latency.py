@@ -15,7 +15,8 @@ TARGET_P99_MS = 1.0
 
 def latencies_ms(server: Server) -> list[float]:
     """Return the sorted times from produce to acknowledgement."""
-    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": 1})
+    settings = {"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": 1, "log_level": 0}
+    producer = Producer(settings)
     topic = new_topic(server)
     times: list[float] = []
     for _ in range(MESSAGES):

@@ -52,7 +52,7 @@ def ottla_node(**config: str) -> Iterator[Server]:
         with Cluster(brokers=1, data_dir=Path(folder), config=options) as cluster:
             cluster.wait_ready(60)
             (node,) = cluster.nodes
-            yield Server("ottla", cluster.bootstrap, psutil.Process(node.pid))
+            yield Server("ottla", cluster.bootstrap, psutil.Process(cluster.pid(node.id)))
 
 
 @contextmanager

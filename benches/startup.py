@@ -52,7 +52,7 @@ def main(console: Console) -> None:
         Cluster(brokers=1, data_dir=Path(folder)) as cluster,
     ):
         cluster.wait_ready(60)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("first", 1, 1)])["first"].result(30)
         cluster.stop(1)
         starts = []
@@ -66,10 +66,10 @@ def main(console: Console) -> None:
         cluster.start(1)
         cluster.wait_ready(60)
         begun = time.perf_counter()
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("many", PARTITIONS, 1)])["many"].result(60)
         row(f"creating a topic of {PARTITIONS} partitions", time.perf_counter() - begun, "s")
-        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         for partition in range(PARTITIONS):
             producer.produce("many", b"x", partition=partition)
         assert producer.flush(60) == 0
@@ -80,7 +80,7 @@ def main(console: Console) -> None:
 def memory_mb(cluster: Cluster) -> float:
     """Return the resident memory of the only node in MB."""
     (node,) = cluster.nodes
-    return float(psutil.Process(node.pid).memory_info().rss) / 1e6
+    return float(psutil.Process(cluster.pid(node.id)).memory_info().rss) / 1e6
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+"""DeleteTopics translates the decision into every version.
+
+Method: the real decider on an image in memory; every answer passes the codec of its version.
+"""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.metadata.records import TopicRecord
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+from ..controller_world import Controller, versions_of
+
+ID = Uuid(b"topic-----------")
+NOBODY = Uuid(b"nobody----------")
+
+
+def world(**given: str) -> Controller:
+    controller = Controller({name.replace("_", "."): value for name, value in given.items()})
+    controller.write(TopicRecord(name="t", topic_id=ID))
+    return controller
+
+
+@pytest.mark.parametrize("version", versions_of(20))
+def test_every_version(version: int) -> None:
+    controller = world()
+    if version >= 6:
+        request = DeleteTopicsRequest(
+            topics=(
+                DeleteTopicState(name="t", topic_id=NO_UUID),
+                DeleteTopicState(name="nobody", topic_id=NO_UUID),
+            ),
+            timeout_ms=500,
+        )
+    else:
+        request = DeleteTopicsRequest(topic_names=("t", "nobody"), timeout_ms=500)
+    good, bad = controller.ask(request, version).responses
+    assert (good.name, good.error_code) == ("t", Error.NONE)
+    assert (bad.name, bad.error_code) == ("nobody", Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if version >= 5:
+        assert bad.error_message
+    if version >= 6:
+        assert good.topic_id == ID
+    assert "t" not in controller.image.topics
+    assert controller.deadlines == [1_500]
+
+
+def test_by_id() -> None:
+    controller = world()
+    request = DeleteTopicsRequest(
+        topics=(DeleteTopicState(topic_id=ID), DeleteTopicState(topic_id=NOBODY)), timeout_ms=0
+    )
+    good, bad = controller.ask(request, 6).responses
+    assert (good.name, good.topic_id, good.error_code) == ("t", ID, Error.NONE)
+    assert (bad.name, bad.topic_id, bad.error_code) == (None, NOBODY, Error.UNKNOWN_TOPIC_ID)
+
+
+@pytest.mark.parametrize("version", versions_of(20))
+def test_switched_off(version: int) -> None:
+    controller = world(delete_topic_enable="false")
+    if version >= 6:
+        request = DeleteTopicsRequest(topics=(DeleteTopicState(topic_id=ID),), timeout_ms=1)
+    else:
+        request = DeleteTopicsRequest(topic_names=("t",), timeout_ms=1)
+    [told] = controller.ask(request, version).responses
+    expected = Error.INVALID_REQUEST if version < 3 else Error.TOPIC_DELETION_DISABLED
+    assert told.error_code == expected
+    assert "t" in controller.image.topics

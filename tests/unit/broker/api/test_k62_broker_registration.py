@@ -1,0 +1,61 @@
+"""BrokerRegistration takes brokers in, in every version.
+
+Method: the real decider on an image in memory; every answer passes the codec of its version.
+"""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+from ..controller_world import CLUSTER_ID, Controller, versions_of
+
+
+def register(**changes: object) -> BrokerRegistrationRequest:
+    values: dict[str, object] = {
+        "broker_id": 2,
+        "cluster_id": CLUSTER_ID,
+        "incarnation_id": Uuid(b"another-process-"),
+        "listeners": (
+            Listener(name="PLAINTEXT", host="localhost", port=9094, security_protocol=0),
+        ),
+        "features": (
+            Feature(name="metadata.version", min_supported_version=1, max_supported_version=25),
+        ),
+        "rack": "r",
+        "log_dirs": (Uuid(b"another-folder--"),),
+        **changes,
+    }
+    return BrokerRegistrationRequest(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", [each for each in versions_of(62) if each >= 2])
+def test_every_version_with_folders(version: int) -> None:
+    controller = Controller()
+    answer = controller.ask(register(), version)
+    assert (answer.error_code, answer.broker_epoch) == (Error.NONE, 2)
+    broker = controller.image.brokers[2]
+    assert (broker.epoch, broker.fenced, broker.rack) == (2, True, "r")
+    endpoint = broker.endpoint("PLAINTEXT")
+    assert endpoint is not None
+    assert (endpoint.host, endpoint.port) == ("localhost", 9094)
+    assert controller.context.liveness.is_alive(2, 1_000)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_versions_without_folders_cannot_say_where_replicas_go(version: int) -> None:
+    answer = Controller().ask(register(), version)
+    assert (answer.error_code, answer.broker_epoch) == (Error.INVALID_REGISTRATION, -1)
+
+
+def test_refusals() -> None:
+    controller = Controller()
+    answer = controller.ask(register(cluster_id="another"), 4)
+    assert answer.error_code == Error.INCONSISTENT_CLUSTER_ID
+    answer = controller.ask(register(is_migrating_zk_broker=True), 4)
+    assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
+    controller.context.liveness.activate(controller.image, 1_000)
+    answer = controller.ask(register(broker_id=1), 4)
+    assert answer.error_code == Error.DUPLICATE_BROKER_REGISTRATION
+    assert 2 not in controller.image.brokers

@@ -197,7 +197,9 @@ def truncate_to(log: "PartitionLog", offset: int) -> bool:
     active = log.segments.active
     try:
         active.activate(log.config)
-        log.log_end_offset = active.truncate_to(offset)
+        # A batch may reach back below the log start, which never follows it.
+        end = active.truncate_to(offset)
+        log.log_end_offset = max(end, min(offset, log.log_start_offset))
     except RecordsError as error:
         raise api_error(error) from None
     _shortened(log)

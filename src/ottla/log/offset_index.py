@@ -76,12 +76,11 @@ class OffsetIndex:
         """Drop the entries at or above `offset`."""
         keep = bisect_right(self._offsets, offset - 1 - self.base_offset)
         del self._offsets[keep:], self._positions[keep:]
+        self._written = min(self._written, keep)
 
     def write(self, file: File) -> None:
         """Bring the file up to date. Raises: OSError, after which it can be tried again."""
         count = len(self._offsets)
-        if self._written > count:
-            self._written = count
         start = self._written * ENTRY_SIZE
         if start < count * ENTRY_SIZE:
             pairs = zip(

@@ -78,12 +78,11 @@ class TimeIndex:
         """Drop the entries at or above `offset`."""
         keep = bisect_right(self._offsets, offset - 1 - self.base_offset)
         del self._timestamps[keep:], self._offsets[keep:]
+        self._written = min(self._written, keep)
 
     def write(self, file: File) -> None:
         """Bring the file up to date. Raises: OSError, after which it can be tried again."""
         count = len(self._timestamps)
-        if self._written > count:
-            self._written = count
         start = self._written * ENTRY_SIZE
         if start < count * ENTRY_SIZE:
             pairs = zip(
@@ -100,7 +99,7 @@ class TimeIndex:
         if len(data) % ENTRY_SIZE:
             raise ValueError(f"a time index of {len(data)} bytes is not whole entries")
         index = TimeIndex(base_offset, size_max)
-        before = (NO_TIMESTAMP - 1, -1)
+        before = (NO_TIMESTAMP, 0)
         for entry in ENTRY.iter_unpack(data):
             if entry[0] <= before[0] or entry[1] < before[1]:
                 raise ValueError(f"time index entry {entry} follows {before}")

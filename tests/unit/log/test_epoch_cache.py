@@ -1,0 +1,118 @@
+"""Leader epochs: what is assigned, cut and answered.
+
+Method: the cases of KIP-101's and KIP-279's answers by hand; the file byte for byte; a plain model
+(the epoch of every offset) against any sequence of changes.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.log.checkpoints import MalformedFile
+from ottla.log.epoch_cache import EpochCache, EpochEntry
+
+CONTENT = b"0\n3\n1 0\n3 10\n7 25\n"
+
+
+def cache(*entries: tuple[int, int]) -> EpochCache:
+    return EpochCache(EpochEntry(*entry) for entry in entries)
+
+
+def test_file() -> None:
+    epochs = cache((1, 0), (3, 10), (7, 25))
+    assert not epochs.dirty
+    assert epochs.encode() == CONTENT
+    assert EpochCache.decode(CONTENT).entries == epochs.entries
+
+
+@pytest.mark.parametrize("data", [b"", b"1\n0\n", b"0\n1\n1\n", b"0\n1\n-1 0\n", b"0\n1\n1 x\n"])
+def test_damaged_file(data: bytes) -> None:
+    with pytest.raises(MalformedFile):
+        EpochCache.decode(data)
+
+
+def test_end_offsets() -> None:
+    epochs = cache((2, 5), (3, 10), (7, 25))
+    for asked, expected in {
+        -1: (-1, -1),  # The asker knows no epoch.
+        0: (0, 5),  # Older than all known: begin where the log does.
+        2: (2, 10),
+        3: (3, 25),
+        5: (3, 25),  # Unknown in between: the largest below it.
+        7: (7, 40),  # The current one goes on to the log's end.
+        8: (-1, -1),  # Newer than all known.
+    }.items():
+        assert epochs.end_offset(asked, 40) == expected
+    assert cache().end_offset(3, 40) == (-1, -1)
+
+
+def test_assigning_the_same_again_changes_nothing() -> None:
+    epochs = cache((1, 0))
+    epochs.assign(1, 0)
+    epochs.assign(1, 20)
+    assert epochs.entries == ((1, 0),)
+    assert not epochs.dirty
+
+
+def test_a_contradiction_drops_what_it_contradicts() -> None:
+    epochs = cache((1, 0), (3, 10), (7, 25))
+    epochs.assign(8, 10)
+    assert epochs.entries == ((1, 0), (8, 10))
+    epochs = cache((1, 0), (3, 10))
+    epochs.assign(2, 20)
+    assert epochs.entries == ((1, 0), (2, 20))
+    assert epochs.dirty
+    epochs = cache((3, 10))
+    epochs.assign(3, 4)
+    assert epochs.entries == ((3, 4),)
+
+
+def test_truncation_from_the_end() -> None:
+    epochs = cache((1, 0), (3, 10), (7, 25))
+    epochs.truncate_from_end(26)
+    assert not epochs.dirty
+    epochs.truncate_from_end(25)
+    assert epochs.entries == ((1, 0), (3, 10))
+    assert epochs.dirty
+    epochs.truncate_from_end(0)
+    assert epochs.latest_epoch == -1
+
+
+def test_truncation_from_the_start() -> None:
+    epochs = cache((1, 0), (3, 10), (7, 25))
+    epochs.truncate_from_start(0)
+    assert not epochs.dirty
+    epochs.truncate_from_start(12)
+    assert epochs.entries == ((3, 12), (7, 25))
+    epochs.truncate_from_start(25)
+    assert epochs.entries == ((7, 25),)
+    epochs.truncate_from_start(90)
+    assert epochs.entries == ((7, 90),)
+    epochs.clear()
+    assert epochs.entries == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=20))
+def test_the_epoch_of_each_offset_is_remembered(steps: list[tuple[int, int]]) -> None:
+    """Leaders write some records in growing epochs, logs are cut at both ends."""
+    epochs = EpochCache()
+    model: list[int] = []
+    start = 0
+    for kind, count in steps:
+        end = start + len(model)
+        if kind == 0:
+            epoch = (epochs.latest_epoch if epochs.latest_epoch >= 0 else 0) + count
+            epochs.assign(epoch, end)
+            model += [epoch] * count
+        elif kind == 1 and model:
+            del model[-min(count, len(model)) :]
+            epochs.truncate_from_end(start + len(model))
+        elif kind == 2 and len(model) > count:
+            del model[:count]
+            start += count
+            epochs.truncate_from_start(start)
+        assert [epochs.epoch_of(start + index) for index in range(len(model))] == model
+        for epoch in set(model):
+            last = len(model) - model[::-1].index(epoch)
+            assert epochs.end_offset(epoch, start + len(model)) == (epoch, start + last)
+    assert epochs.epoch_of(-1) == -1

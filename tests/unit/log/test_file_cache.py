@@ -1,0 +1,99 @@
+"""The bound on open files: least recently used goes first, pinned ones stay.
+
+Method: a disk in memory counts what is open.
+"""
+
+import pytest
+
+from ottla.log.file_cache import FileCache
+from ottla.log.slices import FileSlice
+from ottla.testing.disk import MemoryDisk
+
+
+def cache(capacity: int) -> tuple[MemoryDisk, FileCache]:
+    disk = MemoryDisk()
+    disk.mkdir("/d")
+    for name in "abcdef":
+        disk.write_atomic(f"/d/{name}", name.encode())
+    return disk, FileCache(disk, capacity)
+
+
+def test_files_open_once_and_the_oldest_closes() -> None:
+    disk, files = cache(2)
+    a, b, c = (files.handle(f"/d/{name}") for name in "abc")
+    first = a.file()
+    assert a.file() is first
+    b.file()
+    a.file()
+    c.file()
+    assert (a.is_open, b.is_open, c.is_open) == (True, False, True)
+    assert disk.open_files == len(files) == 2
+    assert b.file().read_at(0, 1) == b"b"
+    assert not a.is_open
+
+
+def test_pinned_files_outlive_the_bound() -> None:
+    disk, files = cache(2)
+    handles = [files.handle(f"/d/{name}") for name in "abcdef"]
+    for handle in handles[:3]:
+        handle.pin()
+    handles[3].file()
+    assert [handle.is_open for handle in handles] == [True, True, True, True, False, False]
+    handles[4].file()
+    assert not handles[3].is_open
+    for handle in handles[:3]:
+        handle.unpin()
+    handles[5].file()
+    assert disk.open_files <= 4
+
+
+def test_a_pinned_file_closes_with_its_last_pin() -> None:
+    _, files = cache(2)
+    a = files.handle("/d/a")
+    file = a.pin()
+    a.pin()
+    a.close()
+    assert a.is_open
+    a.unpin()
+    assert file.read_at(0, 1) == b"a"
+    a.unpin()
+    assert not a.is_open
+    assert a.file().read_at(0, 1) == b"a"
+    a.close()
+    a.close()
+    assert len(files) == 0
+
+
+def test_a_handle_follows_a_rename_open_or_not() -> None:
+    disk, files = cache(2)
+    a, b = files.handle("/d/a"), files.handle("/d/b")
+    a.file()
+    disk.rename("/d", "/e")
+    a.moved("/e/a")
+    b.moved("/e/b")
+    assert a.file().path == "/e/a"
+    assert b.file().read_at(0, 1) == b"b"
+
+
+def test_missing_files_leave_no_trace() -> None:
+    disk, files = cache(2)
+    with pytest.raises(FileNotFoundError):
+        files.handle("/d/none").file()
+    assert len(files) == 0
+    assert files.handle("/d/new").file(create=True).size() == 0
+    assert disk.open_files == 1
+
+
+def test_slices_pin_until_released() -> None:
+    disk, files = cache(1)
+    a, b = files.handle("/d/a"), files.handle("/d/b")
+    piece = FileSlice(a, 0, 1)
+    b.file()
+    assert a.is_open
+    assert len(piece) == piece.length == 1
+    disk.remove("/d/a")
+    a.close()
+    assert piece.read() == b"a"
+    piece.release()
+    piece.release()
+    assert not a.is_open

@@ -1,0 +1,65 @@
+"""Names of files and folders must be Kafka's, and reading them must be exact.
+
+Method: names written out by hand, and names that only look like ones of ours.
+"""
+
+import pytest
+
+from ottla.log import names
+from ottla.log.names import FolderKind, PartitionFolder
+
+TOKEN = "0123456789abcdef" * 2
+
+
+def test_segment_names() -> None:
+    assert names.segment_name(42, names.LOG) == "00000000000000000042.log"
+    assert names.parse_segment_name("00000000000000000042.timeindex") == (42, ".timeindex")
+    assert names.parse_segment_name("09223372036854775807.snapshot") == (2**63 - 1, ".snapshot")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "42.log",
+        "00000000000000000042",
+        "00000000000000000042.log.deleted",
+        "00000000000000000042.log.swap",
+        "00000000000000000042-0000000003.checkpoint",
+        "leader-epoch-checkpoint",
+    ],
+)
+def test_other_files_are_no_segments(name: str) -> None:
+    assert names.parse_segment_name(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", PartitionFolder("orders", 0, FolderKind.LIVE)),
+        ("a.b-c_d-12", PartitionFolder("a.b-c_d", 12, FolderKind.LIVE)),
+        ("t-1-2", PartitionFolder("t-1", 2, FolderKind.LIVE)),
+        (f"t-3.{TOKEN}-delete", PartitionFolder("t", 3, FolderKind.DELETE)),
+        (f"t-3.{TOKEN}-stray", PartitionFolder("t", 3, FolderKind.STRAY)),
+        (f"t-3.{TOKEN}-future", PartitionFolder("t", 3, FolderKind.FUTURE)),
+        ("lost+found", None),
+        ("t-x", None),
+        ("-0", None),
+        ("remote-log-index-cache", None),
+        (f"t.{TOKEN}-delete", None),
+        ("recovery-point-offset-checkpoint", None),
+    ],
+)
+def test_folder_names(name: str, expected: PartitionFolder | None) -> None:
+    assert names.parse_folder_name(name) == expected
+
+
+def test_marked_names_fit_a_file_system() -> None:
+    topic = "x" * 249
+    name = names.marked_folder_name(topic, 4096, TOKEN, FolderKind.DELETE)
+    assert len(name) == names.FOLDER_NAME_BYTES_MAX
+    found = names.parse_folder_name(name)
+    assert found is not None
+    assert found.partition == 4096
+    assert topic.startswith(found.topic)
+    assert names.marked_folder_name("t", 0, TOKEN, FolderKind.STRAY) == f"t-0.{TOKEN}-stray"
+    assert names.folder_name("t", 7) == "t-7"

@@ -1,0 +1,34 @@
+"""`partition.metadata`, byte for byte. Method: content by hand and damage of each kind."""
+
+import pytest
+
+from ottla.base.ids import parse_uuid
+from ottla.log.checkpoints import MalformedFile
+from ottla.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
+
+TOPIC_ID = parse_uuid("vPrf8GOdSvuGKTXo8bVbuQ")
+CONTENT = b"version: 0\ntopic_id: vPrf8GOdSvuGKTXo8bVbuQ"
+
+
+def test_content() -> None:
+    assert encode_partition_metadata(TOPIC_ID) == CONTENT
+    assert decode_partition_metadata(CONTENT) == TOPIC_ID
+    assert decode_partition_metadata(CONTENT + b"\n") == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"version: 0\n",
+        b"topic_id: vPrf8GOdSvuGKTXo8bVbuQ",
+        CONTENT[:-1],
+        CONTENT.replace(b"0", b"1"),
+        b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        b"version 0\ntopic_id vPrf8GOdSvuGKTXo8bVbuQ",
+        b"\xff",
+    ],
+)
+def test_damage(data: bytes) -> None:
+    with pytest.raises(MalformedFile):
+        decode_partition_metadata(data)

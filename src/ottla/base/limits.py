@@ -20,6 +20,9 @@ FRAMES_HELD_BYTES_MAX = 512 * 1024 * 1024
 """Unfinished and waiting frames of all connections of a server; the peer that would go over
 it is disconnected."""
 
+FRAME_BUFFERS_KEPT_BYTES_MAX = 8 * 1024 * 1024
+"""Buffers of large frames that a server keeps to use again."""
+
 FORWARD_TIMEOUT_MS = 30_000
 """How long a broker tries to reach the controller for a client before it gives up."""
 

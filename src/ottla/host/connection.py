@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.base import limits
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection
+from ottla.host.frame_buffers import FrameBuffers
 from ottla.host.outgoing import Outgoing, release
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, memoryview], "Outcome"]
+
+
+FIRST_LARGE_BYTES = 1024 * 1024
+"""What a large frame gets at first, before it has shown that it sends what it claims."""
 
 
 class FrameBudget:
@@ -60,6 +65,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         handler: Handler,
         lent: memoryview,
         budget: FrameBudget,
+        buffers: FrameBuffers,
         *,
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
@@ -69,6 +75,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._handler = handler
         self._lent = lent
         self._budget = budget
+        self._buffers = buffers
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
         self._on_close = on_close
@@ -141,7 +148,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Lend the shared buffer, or the rest of the large frame under way."""
         if self._wanted:
-            return memoryview(self._partial)[self._filled :]
+            end = min(self._wanted, len(self._partial))
+            return memoryview(self._partial)[self._filled : end]
         # The start of a frame left over from the last read goes before what comes now.
         self._lent[: self._filled] = self._partial
         return self._lent[self._filled :]
@@ -190,11 +198,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._filled = len(rest)
 
     def _begin_large(self, size: int, begun: memoryview) -> None:
-        room = min(size, 2 * limits.RECEIVE_BUFFER_BYTES)
-        if not self._budget.take(room):
+        buffer = self._buffers.take(min(size, FIRST_LARGE_BYTES))
+        if not self._budget.take(len(buffer)):
             self.close("the server holds too many unfinished requests")
             return
-        self._partial = bytearray(room)
+        self._partial = buffer
         self._partial[: len(begun)] = begun
         self._filled = len(begun)
         self._wanted = size
@@ -202,19 +210,21 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _grow_large(self, count: int) -> None:
         self._filled += count
         if self._filled == self._wanted:
-            frame, self._partial = self._partial, bytearray()
+            buffer, self._partial = self._partial, bytearray()
+            frame = memoryview(buffer)[: self._wanted]
             self._filled = self._wanted = 0
-            self._on_frame(memoryview(frame))
-            self._budget.give_back(len(frame))
+            self._on_frame(frame)
+            self._budget.give_back(len(buffer))
+            self._buffers.give_back(buffer)
         elif self._filled == len(self._partial):
             # Doubling keeps memory within twice of what was sent, whatever size was claimed.
-            more = min(self._wanted, 2 * self._filled) - self._filled
-            if not self._budget.take(more):
+            # A copy, not a resize: the transport still holds a view of the old buffer.
+            grown = self._buffers.take(min(self._wanted, 2 * self._filled))
+            if not self._budget.take(len(grown) - len(self._partial)):
                 self.close("the server holds too many unfinished requests")
                 return
-            # A copy, not a resize: the transport still holds a view of the old buffer.
-            grown = bytearray(len(self._partial) + more)
             grown[: self._filled] = self._partial
+            self._buffers.give_back(self._partial)
             self._partial = grown
 
     # -- handling ------------------------------------------------------------------------------

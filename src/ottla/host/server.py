@@ -8,6 +8,7 @@ from collections import Counter
 from ottla.base import limits
 from ottla.broker.api.base import Connection, Listener
 from ottla.host.connection import FrameBudget, Handler, ServerConnection
+from ottla.host.frame_buffers import FrameBuffers
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Server:
         self._idle_ms = idle_ms
         self._lent = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         self._budget = FrameBudget(limits.FRAMES_HELD_BYTES_MAX)
+        self._buffers = FrameBuffers()
         self._servers: list[asyncio.Server] = []
         self._sequence = 0
         self._by_ip: Counter[str] = Counter()
@@ -83,6 +85,7 @@ class Server:
             self._handler,
             self._lent,
             self._budget,
+            self._buffers,
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
             on_close=self._closed,

@@ -81,11 +81,11 @@ class QuorumServer:
         topic = request.topics[0]
         asked = topic.partitions[0]
         by_id = ctx.version >= TOPIC_IDS_FROM
-        if asked.partition != PARTITION or (
-            topic.topic_id != METADATA_TOPIC_ID if by_id else topic.topic != METADATA_TOPIC
-        ):
-            error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            return _fetch_answer(topic, _partition_refusal(asked.partition, error))
+        if by_id and topic.topic_id != METADATA_TOPIC_ID:
+            return _fetch_answer(topic, _partition_refusal(asked, Error.UNKNOWN_TOPIC_ID))
+        if asked.partition != PARTITION or (not by_id and topic.topic != METADATA_TOPIC):
+            unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
+            return _fetch_answer(topic, _partition_refusal(asked, unknown))
         if asked.last_fetched_epoch < 0 or asked.current_leader_epoch < 0:
             return _fetch_refusal(Error.INVALID_REQUEST)
         return self._ask_fetch(ctx, request, asked)
@@ -323,9 +323,9 @@ def _fetch_refusal(error: Error) -> fetch_wire.FetchResponse:
     return fetch_wire.FetchResponse(error_code=error, responses=())
 
 
-def _partition_refusal(partition: int, error: Error) -> fetch_wire.PartitionData:
+def _partition_refusal(asked: fetch_wire.FetchPartition, error: Error) -> fetch_wire.PartitionData:
     return fetch_wire.PartitionData(
-        partition_index=partition, error_code=error, high_watermark=-1, records=b""
+        partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
     )
 
 

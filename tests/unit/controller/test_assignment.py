@@ -1,0 +1,50 @@
+"""New partitions have a leader in sync, and hand-made ones are checked before they are believed.
+
+Method: lists of replicas against one image; the deciders' tests see the same rules from outside.
+"""
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.controller.assignment import assign, assign_manually
+
+from .world import CountingDice, broker, cluster, uuid
+
+IMAGE = cluster(broker(1), broker(2, fenced=True), broker(3))
+
+
+def test_placed_partitions_are_led_from_the_start() -> None:
+    found = assign(IMAGE, first=0, count=4, replication_factor=1, dice=CountingDice())
+    assert [part.leader for part in found] == [1, 3, 1, 3]
+    assert all(part.isr == part.replicas == (part.leader,) for part in found)
+    assert found[0].directories == (uuid("dir-1"),)
+
+
+def test_by_hand() -> None:
+    [found] = assign_manually(IMAGE, [[3]], first=7, replication_factor=1)
+    assert (found.replicas, found.leader) == ((3,), 3)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected", "error", "said"),
+    [
+        ([], None, Error.INVALID_REPLICA_ASSIGNMENT, "empty"),
+        ([4], None, Error.INVALID_REPLICA_ASSIGNMENT, "broker 4"),
+        ([1, 1], None, Error.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+        ([1, 3], 1, Error.INVALID_REPLICA_ASSIGNMENT, "others have 1"),
+        ([1, 3], None, Error.INVALID_REPLICATION_FACTOR, "above 1"),
+        ([2], None, Error.INVALID_REPLICA_ASSIGNMENT, "partition 7 are fenced"),
+    ],
+)
+def test_refusals(replicas: list[int], expected: int | None, error: Error, said: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        assign_manually(IMAGE, [replicas], first=7, replication_factor=expected)
+    assert caught.value.error is error
+    assert said in caught.value.message
+
+
+def test_more_replicas_than_ottla_can_fill() -> None:
+    with pytest.raises(ApiError) as caught:
+        assign(IMAGE, first=0, count=1, replication_factor=2, dice=CountingDice())
+    assert caught.value.error is Error.INVALID_REPLICATION_FACTOR
+    assert "does not replicate partitions between brokers yet" in caught.value.message

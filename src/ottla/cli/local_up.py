@@ -1,7 +1,7 @@
 """`ottla up`: starts a cluster on this machine and waits until it serves."""
 
 import signal
-import time
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -130,34 +130,30 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
     print(f"Ottla serves at {entry.bootstrap} ({noun}, cluster id {entry.cluster_id})", flush=True)
 
 
-class _Ended(Exception):
-    """SIGTERM came."""
-
-
 def _stay(engine: LocalCluster) -> int:
     """Watch the nodes until Ctrl-C or SIGTERM, then stop them."""
+    ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Ended
+        ended.set()
 
-    before = signal.signal(signal.SIGTERM, end)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, end) for number in numbers]
     print("Ctrl-C stops it.", flush=True)
     try:
-        _watch(engine)
-    except (KeyboardInterrupt, _Ended):
-        pass
+        _watch(engine, ended)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        # A second Ctrl-C ends the waiting for slow nodes as well.
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
     return stop_all(engine, STOP_SECONDS)
 
 
-def _watch(engine: LocalCluster) -> None:
-    """Say when a node's state changes; return once none lives any more (`ottla down`)."""
+def _watch(engine: LocalCluster, ended: threading.Event) -> None:
+    """Say when a node's state changes; return once all were stopped (`ottla down`)."""
     states = {node.plan.id: "running" for node in engine.entry().nodes}
-    while True:
-        time.sleep(WATCH_SECONDS)
-        nodes = engine.entry().nodes
-        for node in nodes:
+    while not ended.wait(WATCH_SECONDS):
+        for node in engine.entry().nodes:
             state = engine.state(node)
             if state != states[node.plan.id]:
                 print(f"node {node.plan.id} is {state}", flush=True)

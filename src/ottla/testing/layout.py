@@ -145,6 +145,8 @@ def node_properties(
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        # As in the sample properties that come with Kafka: nobody waits 3 s for a first member.
+        "group.initial.rebalance.delay.ms": "0",
     }
     if node.is_broker:
         properties["inter.broker.listener.name"] = "PLAINTEXT"

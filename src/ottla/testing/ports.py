@@ -11,6 +11,8 @@ LAST_PORT = 32_000
 """Below the range that Linux gives to outgoing connections, which could take a port away
 between the moment it is found free and the moment a node binds it."""
 
+COMMAND_LENGTH_MAX = 83
+
 _LISTENING = "0A"
 
 
@@ -48,7 +50,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def holder(port: int) -> str | None:
-    """Name the process that listens on a port, as `name (pid 1)`; None where it is not known.
+    """Name the process that listens on a port, as `command (pid 1)`; None = not known.
 
     Only Linux tells, and only of processes of the same user unless root asks.
     """
@@ -60,12 +62,22 @@ def holder(port: int) -> str | None:
             continue
         try:
             links = [descriptor.readlink().name for descriptor in (process / "fd").iterdir()]
-            name = (process / "comm").read_text().strip()
-        except OSError:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        except (OSError, UnicodeDecodeError):
             continue
         if any(f"socket:[{inode}]" in links for inode in inodes):
-            return f"{name} (pid {process.name})"
+            return f"{shorten(command)} (pid {process.name})"
     return None
+
+
+def shorten(command: str) -> str:
+    """Return a command without the path of its program, and without its middle if it is long."""
+    program, blank, arguments = command.partition(" ")
+    text = program.rpartition("/")[2] + blank + arguments
+    if len(text) <= COMMAND_LENGTH_MAX:
+        return text
+    half = (COMMAND_LENGTH_MAX - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"
 
 
 def _listening_inodes(port: int) -> set[str]:

@@ -1,0 +1,279 @@
+"""`ottla up` and its like: real nodes, started, frozen, killed and stopped from the command line.
+
+Method: each test has a folder and ports of its own, and stops what it started.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing.ports import free_ports, is_free
+from ottla.testing.processes import identify, wait_until_gone
+
+from .ottla_command import Ran, ottla, ottla_arguments
+
+pytestmark = pytest.mark.cluster
+
+Local = Callable[..., Ran]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Local]:
+    """Run a command about the cluster in the test's folder; it is stopped at the end."""
+    folder = tmp_path / "cluster"
+
+    def run(name: str, *arguments: str) -> Ran:
+        return ottla(name, "--data-dir", str(folder), *arguments, cwd=tmp_path)
+
+    yield run
+    if (folder / "cluster.json").exists():
+        run("down", "--timeout", "5")
+
+
+def first_port(count: int) -> int:
+    """Return a port that, with the following ones and the controller's, is free."""
+    while True:
+        (port,) = free_ports(1)
+        if all(is_free(port + step) for step in (*range(count), 100)):
+            return port
+
+
+def status(local: Local) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(local("status", "--json").out)
+    return facts
+
+
+def states(local: Local) -> dict[int, str]:
+    return {node["id"]: node["state"] for node in status(local)["nodes"]}
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition; fail where it does not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_one_broker_from_up_to_down_and_up_again(local: Local) -> None:
+    port = first_port(1)
+    up = local("up", "--port", str(port), "--detach", "--config", "log.retention.hours=5")
+    assert up.code == 0
+    assert f"Ottla serves at 127.0.0.1:{port} (1 broker, cluster id " in up.out
+    facts = status(local)
+    (node,) = facts.pop("nodes")
+    assert facts == {
+        "mode": "kraft",
+        "bootstrap": f"127.0.0.1:{port}",
+        "controller": 1,
+        "zookeeper": None,
+    }
+    assert identify(node.pop("pid"))
+    assert node == {
+        "id": 1,
+        "roles": ["broker", "controller"],
+        "port": port,
+        "metrics_port": None,
+        "state": "running",
+    }
+    bootstrap = ("--bootstrap-server", facts["bootstrap"])
+    assert ottla("topics", *bootstrap, "--create", "--topic", "kept").code == 0
+    shown = ottla("configs", *bootstrap, "--describe", "--broker", "1", "--all").out
+    assert "  log.retention.hours=5 " in shown
+
+    again = local("up", "--detach")
+    assert again.code == 1
+    assert "a cluster is running from " in again.err
+
+    assert local("down") == (0, "Stopped 1 node.\n", "waiting for node 1 to stop\n")
+    assert states(local) == {1: "stopped"}
+    assert local("down") == (0, "No node is running.\n", "")
+    assert local("up", "--detach").code == 0
+    assert status(local)["bootstrap"] == f"127.0.0.1:{port}"
+    assert "kept" in ottla("topics", *bootstrap, "--list").out.splitlines()
+    shown = ottla("configs", *bootstrap, "--describe", "--broker", "1", "--all").out
+    assert "  log.retention.hours=5 " in shown  # What was said once stays.
+
+
+def test_three_brokers_that_are_killed_started_paused_and_resumed(local: Local) -> None:
+    port = first_port(3)
+    assert local("up", "--brokers", "3", "--port", str(port), "--detach").code == 0
+    nodes = status(local)["nodes"]
+    assert [(node["id"], node["port"], node["roles"]) for node in nodes] == [
+        (1, port, ["broker"]),
+        (2, port + 1, ["broker"]),
+        (3, port + 2, ["broker"]),
+        (101, port + 100, ["controller"]),
+    ]
+    assert status(local)["controller"] == 101
+    assert local("kill", "2") == (0, "node 2 is dead\n", "")
+    assert local("pause", "3") == (0, "node 3 is paused\n", "")
+    assert states(local) == {1: "running", 2: "dead", 3: "paused", 101: "running"}
+    dead = local("kill", "2")
+    assert (dead.code, dead.err) == (1, "ottla kill: node 2 does not run: it is dead\n")
+    assert local("resume", "3") == (0, "node 3 goes on\n", "")
+    assert local("start", "2").out == "node 2 is running\n"
+    assert set(states(local).values()) == {"running"}
+    unknown = local("pause", "9")
+    assert unknown.err == "ottla pause: no node 9 in this cluster: expected one of 1, 2, 3, 101\n"
+    other = local("up", "--brokers", "2", "--detach")
+    assert other.code == 1
+    assert local("pause", "1").code == 0
+    assert local("down").out == "Stopped 4 nodes.\n"  # The paused one as well.
+    assert set(states(local).values()) == {"stopped"}
+
+
+def test_the_tools_find_the_cluster_of_the_working_folder(tmp_path: Path) -> None:
+    port = first_port(1)
+    assert ottla("up", "--port", str(port), "--detach", cwd=tmp_path).code == 0
+    try:
+        ran = ottla("topics", "--list", cwd=tmp_path)
+        assert ran.code == 0
+        assert ran.err == f"using the cluster of ./ottla-data at 127.0.0.1:{port}\n"
+    finally:
+        ottla("down", cwd=tmp_path)
+    ran = ottla("topics", "--list", cwd=tmp_path)
+    assert ran.code == 2
+    assert "no cluster runs from ./ottla-data" in ran.err
+
+
+def test_a_folder_without_a_cluster(local: Local) -> None:
+    for name, arguments in (("down", ()), ("status", ()), ("kill", ("1",)), ("start", ("1",))):
+        ran = local(name, *arguments)
+        assert ran.code == 1
+        assert ran.err.startswith(f"ottla {name}: no cluster in ")
+        assert ran.err.endswith("cluster.json\n")
+
+
+def test_a_port_in_use_is_named_with_its_holder(local: Local, tmp_path: Path) -> None:
+    port = first_port(1)
+    assert local("up", "--port", str(port), "--detach").code == 0
+    pid = status(local)["nodes"][0]["pid"]
+    other = tmp_path / "other"
+    ran = ottla("up", "--data-dir", str(other), "--port", str(port), "--detach")
+    assert ran.code == 1
+    assert f"ottla up: port {port} for node 1 is in use by " in ran.err
+    assert f"(pid {pid})" in ran.err
+    assert states(local) == {1: "running"}  # It was left alone.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--controllers", "3"], "quorums of several controllers are not supported yet: "
+         "expected 0 or 1"),
+        (["--brokers", "0"], "0 brokers: expected 1 to 100"),
+        (["--zookeeper"], "--zookeeper: clusters over ZooKeeper are not supported yet"),
+        (["--remote-storage", "file:///x"], "--remote-storage: tiered storage is not supported "
+         "yet"),
+        (["--config", "node.id=7"], "node.id=7 cannot be set for a whole cluster: it follows "
+         "from the number of nodes and the ports"),
+        (["--port", "65500"], "port 65500: expected 1 to 65435, since controllers listen from "
+         "port + 100"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_had_is_refused(local: Local, arguments: list[str], message: str) -> None:
+    assert local("up", *arguments, "--detach") == (1, "", f"ottla up: {message}\n")
+
+
+def test_a_property_that_no_node_takes_is_named(local: Local) -> None:
+    ran = local("up", "--config", "log.segment.bytes=many", "--detach")
+    assert ran.code == 1
+    assert "log.segment.bytes" in ran.err
+    assert "many" in ran.err
+
+
+def test_a_node_that_does_not_start_shows_the_end_of_its_log(local: Local, tmp_path: Path) -> None:
+    port = first_port(1)
+    assert local("up", "--port", str(port), "--detach").code == 0
+    assert local("down").code == 0
+    lock = tmp_path / "cluster" / "node-1" / "data" / ".lock"
+    lock.unlink()
+    lock.mkdir()  # Where the node wants a file.
+    ran = local("up", "--detach")
+    assert ran.code == 1
+    told = ran.err[ran.err.index("ottla up: ") :].splitlines()
+    assert told[0] == "ottla up: node 1 ended with exit code 1 while it started"
+    assert told[1] == f"the end of {tmp_path}/cluster/node-1/server.log:"
+    assert str(lock) in told[-1]
+    assert states(local) == {1: "stopped"}
+
+
+def foreground(tmp_path: Path) -> tuple["subprocess.Popen[str]", Path]:
+    """Start `ottla up` in the foreground; return it once it serves."""
+    folder = tmp_path / "cluster"
+    process = subprocess.Popen(
+        ottla_arguments("up", "--data-dir", str(folder), "--port", str(first_port(1))),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Ottla serves at ")
+    assert process.stdout.readline() == "Ctrl-C stops it.\n"
+    return process, folder
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_a_cluster_in_the_foreground(
+    local: Local, tmp_path: Path, number: signal.Signals
+) -> None:
+    process, _ = foreground(tmp_path)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "Stopped 1 node.\n")
+    assert states(local) == {1: "stopped"}
+
+
+def test_a_cluster_in_the_foreground_says_what_becomes_of_its_nodes(
+    local: Local, tmp_path: Path
+) -> None:
+    process, _ = foreground(tmp_path)
+    assert process.stdout is not None
+    assert local("kill", "1").code == 0
+    assert process.stdout.readline() == "node 1 is dead\n"
+    assert local("start", "1").code == 0
+    until(lambda: states(local) == {1: "running"})
+    assert local("down").code == 0
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out.splitlines()[-1] == "No node is running."
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_nodes_do_not_outlive_a_parent_that_is_killed(
+    local: Local, tmp_path: Path, is_paused: bool
+) -> None:
+    process, _ = foreground(tmp_path)
+    node = identify(status(local)["nodes"][0]["pid"])
+    if is_paused:
+        assert local("pause", "1").code == 0
+    process.kill()
+    process.communicate(timeout=30)
+    assert wait_until_gone(node, 20)
+
+
+def test_nodes_do_not_outlive_the_tests_that_started_them(tmp_path: Path) -> None:
+    program = (
+        "from ottla.testing import Cluster\n"
+        "import sys, time\n"
+        "with Cluster() as cluster:\n"
+        "    print(cluster.pid(1), flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert parent.stdout is not None
+    node = identify(int(parent.stdout.readline()))
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.communicate(timeout=30)
+    assert wait_until_gone(node, 20)

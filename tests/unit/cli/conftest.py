@@ -1,0 +1,44 @@
+"""Fixtures of the command line's tests: a fake broker, and running a command in this process."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from ottla.cli.main import main
+
+from .fake_broker import FakeBroker
+
+
+class Ran(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Run `ottla` with arguments."""
+
+    def run_ottla(*arguments: str) -> Ran:
+        try:
+            code = main(list(arguments))
+        except SystemExit as leaving:  # argparse, of `ottla server`
+            code = int(leaving.code or 0)
+        out, err = capfdbinary.readouterr()
+        return Ran(code, out.decode(), err.decode())
+
+    return run_ottla
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """A broker that knows no topic."""
+    fake = FakeBroker()
+    yield fake
+    fake.close()

@@ -1,0 +1,127 @@
+"""A broker of a few lines: it answers each request with what a test's function returns.
+
+It speaks the real protocol over a real socket, with this project's own declarations, so the
+commands under test run unchanged. It keeps no state; a test's functions may.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ottla.wire.codec import decode
+from ottla.wire.frames import decode_request_header, encode_response
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.registry import request_type
+from ottla.wire.schema import spec_of, versions_of
+
+Answer = Callable[[Any], Any]
+
+
+def topic(name: str, partitions: int = 1, **more: Any) -> MetadataResponseTopic:
+    """A topic whose partitions all live on broker 1."""
+    return MetadataResponseTopic(
+        error_code=0,
+        name=name,
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=0,
+                partition_index=index,
+                leader_id=1,
+                leader_epoch=0,
+                replica_nodes=(1,),
+                isr_nodes=(1,),
+            )
+            for index in range(partitions)
+        ),
+        **more,
+    )
+
+
+class FakeBroker:
+    """Broker 1 of a cluster of one. `topics` is what Metadata tells; `asked` all requests."""
+
+    def __init__(self) -> None:
+        self.topics: list[MetadataResponseTopic] = []
+        self.asked: list[Any] = []
+        self._answers: dict[type, Answer] = {
+            MetadataRequest: self._metadata,
+            FindCoordinatorRequest: self._coordinator,
+        }
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def answer(self, request: type, answer: Answer) -> None:
+        """Serve a request from now on."""
+        self._answers[request] = answer
+
+    def requests(self, kind: type) -> list[Any]:
+        """Return the requests of one kind that came, in order."""
+        return [each for each in self.asked if isinstance(each, kind)]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, client.makefile("rb") as stream:
+            while size := stream.read(4):
+                frame = stream.read(struct.unpack(">i", size)[0])
+                header, position = decode_request_header(frame)
+                version = header.api_version
+                kind = request_type(header.api_key)
+                response = self._respond(decode(kind, frame, version, position))
+                for chunk in encode_response(response, version, header.correlation_id):
+                    client.sendall(chunk)
+
+    def _respond(self, request: Any) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return self._versions()
+        self.asked.append(request)
+        return self._answers[type(request)](request)
+
+    def _versions(self) -> ApiVersionsResponse:
+        keys = []
+        for kind in (*self._answers, ApiVersionsRequest):
+            key = spec_of(kind).key
+            versions = versions_of(kind)
+            assert key is not None
+            keys.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1]))
+        return ApiVersionsResponse(error_code=0, api_keys=tuple(keys))
+
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        wanted = None if request.topics is None else {each.name for each in request.topics}
+        known = {each.name: each for each in self.topics}
+        if wanted is None:
+            told = list(self.topics)
+        else:
+            told = [
+                known.get(name) or MetadataResponseTopic(error_code=3, name=name, partitions=())
+                for name in sorted(name or "" for name in wanted)
+            ]
+        broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
+        return MetadataResponse(
+            brokers=(broker,), cluster_id="c", controller_id=1, topics=tuple(told)
+        )
+
+    def _coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=self.port)

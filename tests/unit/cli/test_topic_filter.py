@@ -1,0 +1,34 @@
+"""Topics are chosen by regular expressions that match whole names, as Kafka's tools do."""
+
+import pytest
+
+from ottla.cli.errors import UsageError
+from ottla.cli.topic_filter import choose
+
+NAMES = ["orders", "orders-eu", "__consumer_offsets", "a.b", "axb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        (None, ["__consumer_offsets", "a.b", "axb", "orders", "orders-eu"]),
+        ("orders", ["orders"]),
+        ("orders.*", ["orders", "orders-eu"]),
+        ("orders, axb", ["axb", "orders"]),
+        ("'orders'", ["orders"]),
+        ("a.b", ["a.b", "axb"]),
+        (r"a\.b", ["a.b"]),
+        ("rders", []),
+    ],
+)
+def test_choice(text: str | None, chosen: list[str]) -> None:
+    assert choose(NAMES, text, exclude_internal=False) == chosen
+
+
+def test_internal_topics_can_be_left_out() -> None:
+    assert "__consumer_offsets" not in choose(NAMES, None, exclude_internal=True)
+
+
+def test_what_is_no_expression_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="not a regular expression"):
+        choose(NAMES, "(", exclude_internal=False)

@@ -2,8 +2,8 @@
 
 Batches are taken in order. Of plain records only the last of each key in a chunk is decoded:
 compaction keeps no more than that either, and a partition not compacted for long is mostly
-commits of the same few keys. Records of transactions are taken one by one, since their
-producer's marker decides about them.
+commits of the same few keys. While a transaction is open every record is taken, since its
+producer's marker decides later, and a tombstone between drops what the transaction holds.
 
 Source: Kafka's CoordinatorLoaderImpl and the replay methods of its coordinators.
 """
@@ -60,6 +60,7 @@ class Loader:
         self.position = 0
         self.record_count = 0
         self._keys: dict[bytes, FactKey | None] = {}
+        self._open: set[int] = set()
 
     def decode(self, buffer: Buffer) -> list[Step]:
         """Return what whole batches say; those before `position` are passed over.
@@ -75,13 +76,16 @@ class Loader:
             records = read_records(buffer, at, header)
             self.record_count += len(records)
             self.position = header.next_offset
-            if header.is_control or header.is_transactional:
+            if header.is_control or header.is_transactional or self._open:
                 self._decode_records(latest.values(), NO_PRODUCER_ID, steps)
                 latest = {}
             if header.is_control:
-                steps += _markers(header.producer_id, records)
+                steps += self._markers(header.producer_id, records)
             elif header.is_transactional:
+                self._open.add(header.producer_id)
                 self._decode_records(records, header.producer_id, steps)
+            elif self._open:
+                self._decode_records(records, NO_PRODUCER_ID, steps)
             else:
                 for record in records:
                     key = record.key or b""
@@ -103,11 +107,11 @@ class Loader:
                 fact = decode_fact(key, record.value)
                 steps.append(Replayed(fact, record.offset, producer_id))
 
-
-def _markers(producer_id: int, records: Iterable[Record]) -> Iterator[Ended]:
-    for record in records:
-        if (marker := decode_marker(record)) is not None:
-            yield Ended(producer_id, marker.committed)
+    def _markers(self, producer_id: int, records: Iterable[Record]) -> Iterator[Ended]:
+        for record in records:
+            if (marker := decode_marker(record)) is not None:
+                self._open.discard(producer_id)
+                yield Ended(producer_id, marker.committed)
 
 
 def apply(shard: Shard, steps: Iterable[Step]) -> None:

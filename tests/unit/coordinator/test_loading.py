@@ -182,6 +182,15 @@ def test_a_tombstone_forgets_pending_offsets_too() -> None:
     assert number_of(world) is None
 
 
+def test_a_tombstone_and_a_commit_after_it_count_both_while_a_transaction_is_open() -> None:
+    # One chunk: keeping only the key's last record would leave the offset pending.
+    world = load(
+        batch(0, offset(1), producer_id=9) + batch(1, offset(0, gone=True)) + batch(2, offset(5))
+    )
+    assert number_of(world) == 5
+    assert not world.shard.offsets.is_pending(P, "t", 0)
+
+
 # --- any log --------------------------------------------------------------------------------
 
 FACTS = st.one_of(

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
-from ottla.coordinator.leaving import Leaver, leave
+from ottla.coordinator.leaving import Leaver, heartbeat, leave
 from ottla.coordinator.values import JoinAnswer, SyncAnswer
 
 from .world import GROUP, World
@@ -29,6 +29,16 @@ def completing(count: int = 2) -> tuple[World, list[JoinAnswer]]:
 
 def assign(world: World, leader: JoinAnswer) -> Pending[SyncAnswer]:
     return world.sync(leader, [(each.member_id, b"a") for each in leader.members])
+
+
+def beat(world: World, told: JoinAnswer) -> Error:
+    return heartbeat(
+        world.shard,
+        group_id=GROUP,
+        member_id=told.member_id,
+        instance_id=None,
+        generation=told.generation,
+    )
 
 
 def test_followers_wait_for_the_leader() -> None:
@@ -53,6 +63,19 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     waiting = world.sync(follower)
     world.sync(leader, [(leader.member_id, b"all"), ("nobody", b"none")])
     assert waiting.value == SyncAnswer(protocol_type="consumer", protocol_name="range")
+
+
+def test_a_parked_sync_stands_for_heartbeats_and_its_answer_begins_a_new_session() -> None:
+    world, (leader, follower) = completing()  # Sessions of 10 seconds.
+    waiting = world.sync(follower)
+    for _ in range(5):
+        world.advance(3_000)
+        assert not beat(world, leader)
+    assert not waiting.done
+    assert not assign(world, leader).value.error
+    for silent_ms, is_member in ((9_999, True), (1, False)):
+        world.advance(silent_ms)
+        assert (follower.member_id in world.group.members) is is_member
 
 
 def test_nobody_is_told_before_the_assignment_is_replicated() -> None:

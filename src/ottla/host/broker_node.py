@@ -21,6 +21,7 @@ from ottla.host.folders import Folders, StartError
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.quorum_peers import ControllerEndpoints
+from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.waiting import outcome_of
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.features import SUPPORTED
@@ -85,6 +86,7 @@ class BrokerNode:
                 on_image=self._changed,
                 on_failure=on_failure,
                 on_leader=led_by,
+                snapshot_limits=SnapshotLimits.of(config.values),
             )
         self._lifecycle = BrokerLifecycle(
             self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16))),

@@ -18,6 +18,7 @@ from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.quorum_server import Listeners
+from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -71,6 +72,8 @@ class ControllerNode:
             workers=workers,
             on_failure=on_failure,
             on_active=self._activated,
+            idle_interval_ms=config["metadata.max.idle.interval.ms"],
+            snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: {config.node_id: listeners},
         )
 

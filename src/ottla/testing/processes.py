@@ -30,6 +30,16 @@ class Facts:
     started: str
     state: str
     """The letter that `ps` shows: R, S, D run; T is stopped by a signal; Z has ended."""
+    threads: int = 1
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether nothing of the process runs any more.
+
+        A first thread that has ended shows as Z while others still do: until they are gone too,
+        the process holds its ports and locks, and its parent cannot collect its exit code.
+        """
+        return self.state in "ZX" and self.threads <= 1
 
 
 def look(pid: int) -> Facts | None:
@@ -50,7 +60,7 @@ def identify(pid: int) -> Identity:
 def is_alive(identity: Identity) -> bool:
     """Tell whether this very process still runs (or is paused)."""
     facts = look(identity.pid)
-    return facts is not None and facts.started == identity.started and facts.state not in "ZX"
+    return facts is not None and facts.started == identity.started and not facts.has_ended
 
 
 def is_paused(identity: Identity) -> bool:
@@ -106,7 +116,7 @@ def _look_in_proc(pid: int) -> Facts | None:
     # The command's name is in parentheses and may hold spaces and parentheses itself.
     fields = text[text.rindex(")") + 1 :].split()
     # Start times count from the boot, so a marker of an earlier boot must not fit by chance.
-    return Facts(started=f"{_boot_id()}:{fields[19]}", state=fields[0])
+    return Facts(started=f"{_boot_id()}:{fields[19]}", state=fields[0], threads=int(fields[17]))
 
 
 def _boot_id() -> str:

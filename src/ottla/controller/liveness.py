@@ -5,7 +5,7 @@ a failover costs a dead broker one session more, and never fences a live one.
 Source: BrokerHeartbeatManager, Kafka 4.0; KIP-631.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ottla.base.ids import NO_OFFSET
@@ -34,9 +34,18 @@ class BrokerLiveness:
         self.session_timeout_ms = session_timeout_ms
         self._contacts: dict[int, Contact] = {}
 
-    def activate(self, image: ClusterImage, now_ms: int) -> None:
-        """Begin anew, as the controller that just became active."""
-        self._contacts = {broker_id: Contact(now_ms) for broker_id in image.broker_ids()}
+    def activate(self, image: ClusterImage, now_ms: int, dead: Collection[int] = ()) -> None:
+        """Begin anew, as the controller that just became active.
+
+        `dead`: brokers that certainly do not run, whose sessions are over at once. The broker
+        of a combined node is one until it has registered: it died with the process before this
+        one, and a restart after a crash must not wait for a session that nobody holds.
+        """
+        over_ms = now_ms - self.session_timeout_ms
+        self._contacts = {
+            broker_id: Contact(over_ms if broker_id in dead else now_ms)
+            for broker_id in image.broker_ids()
+        }
 
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int = NO_OFFSET) -> None:
         """Note a sign of life; an offset never goes back within a registration."""

@@ -101,7 +101,9 @@ class ControllerNode:
 
     def _activated(self) -> None:
         log.info("node %d is the active controller", self.context.config.node_id)
-        self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms())
+        # The only voter leads from its start on, so its own broker cannot have registered yet.
+        own = (self.context.config.node_id,) if self.context.config.is_broker else ()
+        self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
         self._check_sessions()
         self.ready.complete(None)
 

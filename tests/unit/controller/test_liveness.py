@@ -28,6 +28,15 @@ def test_a_new_controller_takes_everybody_as_heard_of_just_now() -> None:
     assert [each for each in (1, 2, 3, 9) if liveness.is_alive(each, 100)] == [1, 2, 3]
 
 
+def test_a_broker_that_is_known_to_be_dead_has_no_session() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    liveness.activate(IMAGE, 100, dead=(2,))
+    assert [each for each in (1, 2) if liveness.is_alive(each, 100)] == [1]
+    assert liveness.stalest(IMAGE) == (100, 2)
+    liveness.register(2, 100)
+    assert liveness.is_alive(2, 100)
+
+
 def test_the_stalest_is_the_one_silent_longest_fenced_ones_aside() -> None:
     liveness = BrokerLiveness(SESSION_MS)
     assert liveness.stalest(IMAGE) is None

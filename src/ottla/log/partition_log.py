@@ -378,9 +378,10 @@ class PartitionLog:
     def close(self) -> None:
         """Let go of the files, flushing nothing."""
         self.failed = True
-        for segment in self.segments:
+        for item in (*self.segments, *self.unsynced_handles):
             with contextlib.suppress(OSError):
-                segment.close()
+                item.close()
+        self.unsynced_handles.clear()
 
     def fail(self) -> None:
         """Take the log offline: the disk failed beneath it, or beneath its neighbours."""

@@ -1,0 +1,163 @@
+"""Flushes: what is durable when, who is told, what a failure costs.
+
+Method: workers that wait for the test to let them run, and a disk that forgets what is unsynced.
+"""
+
+import errno
+
+from ottla.log.config import LogConfig
+from tests.unit.log.support import (
+    DIRECTORY,
+    QueuedWorkers,
+    World,
+    append,
+    batch,
+    values,
+)
+
+
+def queued() -> tuple[World, QueuedWorkers]:
+    workers = QueuedWorkers()
+    return World(workers=workers), workers
+
+
+def test_a_flush_makes_what_was_appended_durable() -> None:
+    world, workers = queued()
+    log = world.open()
+    append(log, batch(3))
+    flushed = log.flush()
+    append(log, batch(2))
+    assert not flushed.done
+    assert log.recovery_point == 0
+    workers.run()
+    assert flushed.value is None
+    assert log.recovery_point == 3
+    world.disk.crash()
+    reopened = world.open()
+    assert reopened.log_end_offset >= 3
+    assert reopened.epochs.entries == ((0, 0),)
+
+
+def test_requests_during_a_flush_share_the_next_one() -> None:
+    world, workers = queued()
+    log = world.open()
+    append(log, batch())
+    first = log.flush()
+    append(log, batch())
+    others = [log.flush() for _ in range(5)]
+    assert len(workers.queue) == 1
+    workers.run(1)
+    assert first.value is None
+    assert log.recovery_point == 1
+    assert len(workers.queue) == 1
+    workers.run()
+    assert [other.value for other in others] == [None] * 5
+    assert log.recovery_point == 2
+
+
+def test_a_roll_flushes_what_it_seals() -> None:
+    world, workers = queued()
+    log = world.open(LogConfig(segment_bytes=140))
+    for _ in range(3):
+        append(log, batch(size=60))
+    workers.run()
+    assert log.recovery_point == 2
+    world.disk.crash()
+    assert world.open(LogConfig(segment_bytes=140), recovery_point=2).log_end_offset == 2
+
+
+def test_a_new_logs_folder_and_topic_id_are_durable_with_the_first_flush() -> None:
+    world, workers = queued()
+    log = world.open()
+    append(log, batch())
+    log.flush()
+    workers.run()
+    world.disk.crash()
+    assert "partition.metadata" in world.names()
+    assert world.disk.read_bytes(f"{DIRECTORY}/partition.metadata").startswith(b"version: 0")
+
+
+def test_a_failed_fsync_takes_the_log_offline() -> None:
+    world, workers = queued()
+    log = world.open()
+    append(log, batch())
+    world.disk.fail("sync", errno.EIO)
+    first, second = log.flush(), log.flush()
+    workers.run()
+    assert isinstance(first.value, OSError)
+    assert isinstance(second.value, OSError)
+    assert log.failed
+    assert [failed for failed, _ in world.failures] == [log]
+    assert log.recovery_point == 0
+    assert world.disk.open_files == 0
+
+
+def test_a_failure_to_prepare_is_a_failure_too() -> None:
+    world, _ = queued()
+    log = world.open()
+    append(log, batch())
+    world.disk.fail("open", errno.EMFILE, path="leader-epoch")
+    assert isinstance(log.flush().value, OSError)
+    assert log.failed
+    assert world.disk.open_files == 0
+
+
+def test_a_folder_renamed_meanwhile_does_no_harm() -> None:
+    """KAFKA-15391, KAFKA-13403, KAFKA-5099: and nothing is written into a new folder's files."""
+    world, workers = queued()
+    log = world.open()
+    append(log, batch(), epoch=3)
+    flushed = log.flush()
+    world.disk.rename(DIRECTORY, "/data/gone-delete")
+    log.moved("/data/gone-delete")
+    successor = world.open()
+    workers.run()
+    assert flushed.value is None
+    assert not log.failed
+    assert "leader-epoch-checkpoint" not in world.names()
+    assert successor.epochs.entries == ()
+
+
+def test_a_deleted_folder_does_no_harm_either() -> None:
+    world, workers = queued()
+    log = world.open()
+    append(log, batch())
+    flushed = log.flush()
+    world.disk.rmtree(DIRECTORY)
+    workers.run()
+    assert flushed.value is None
+
+
+def test_flush_messages_and_flush_ms_say_when() -> None:
+    world, workers = queued()
+    log = world.open(LogConfig(flush_messages=3, flush_ms=100))
+    infos = [log.append_as_leader(batch(), leader_epoch=0, now_ms=world.clock.ms) for _ in range(4)]
+    assert [info.flush_due for info in infos] == [False, False, True, True]
+    assert not log.needs_flush(world.clock.ms + 99)
+    assert log.needs_flush(world.clock.ms + 100)
+    log.flush()
+    workers.run()
+    assert not log.needs_flush(world.clock.ms + 1_000)
+    assert not log.append_as_leader(batch(), leader_epoch=0, now_ms=0).flush_due
+
+
+def test_flushing_on_the_callers_thread() -> None:
+    world, _ = queued()
+    log = world.open()
+    append(log, batch(4))
+    log.flush_now()
+    assert log.recovery_point == 4
+    world.disk.crash()
+    assert len(values(world.open())) == 4
+
+
+def test_files_are_closed_again_after_a_flush() -> None:
+    world, workers = queued()
+    world.open_files_max = 1
+    log = world.open(LogConfig(segment_bytes=140))
+    for _ in range(5):
+        append(log, batch(size=60))
+        log.flush()
+        workers.run()
+    log.close()
+    assert world.disk.open_files == 0

@@ -1,0 +1,189 @@
+"""What a leader refuses, and what it changes, before a batch gets its offsets.
+
+Method: one batch per rule; the hot path for plain topics must judge as the general one does, on
+the same batches.
+"""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.log.config import LogConfig
+from ottla.log.validation import check_batches, check_plain
+from ottla.records.batch import CRC_AT, check_crc, parse_header
+from ottla.records.builder import seal
+from ottla.records.compression import Codec
+from ottla.records.control import build_marker
+from ottla.records.record import read_records
+from tests.unit.log.support import batch, produced
+
+NOW_MS = 1_000_000
+
+
+def checked(data: bytes | bytearray, origin: Any = "client", **settings: Any) -> Any:
+    config = LogConfig(**settings)
+    return check_batches(data, config, now_ms=NOW_MS, origin=origin, where="t-0")
+
+
+def changed(data: bytearray, **fields: Any) -> bytes:
+    """The batch with other header fields and a right CRC."""
+    header = parse_header(data)._replace(**fields)
+    return seal(header, bytes(data[61:]))
+
+
+def damaged() -> bytes:
+    data = batch()
+    data[-1] ^= 1
+    return bytes(data)
+
+
+OLD_MAGIC = bytes(8) + b"\0\0\0\x20" + bytes(4) + b"\x01" + bytes(60)
+MARKER = build_marker(
+    committed=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=NOW_MS
+)
+REFUSED: dict[str, tuple[bytes | bytearray, dict[str, Any], Error]] = {
+    "nothing": (b"", {}, Error.CORRUPT_MESSAGE),
+    "cut": (batch()[:-1], {}, Error.CORRUPT_MESSAGE),
+    "damaged": (damaged(), {}, Error.CORRUPT_MESSAGE),
+    "old format": (OLD_MAGIC, {}, Error.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "two batches": (batch() + batch(), {}, Error.INVALID_RECORD),
+    "large": (batch(size=500), {"max_message_bytes": 500}, Error.MESSAGE_TOO_LARGE),
+    "larger than a segment": (batch(size=99), {"segment_bytes": 100}, Error.RECORD_LIST_TOO_LARGE),
+    "base offset": (changed(batch(), base_offset=1), {}, Error.INVALID_RECORD),
+    "count": (changed(batch(3), last_offset_delta=1), {}, Error.INVALID_RECORD),
+    "control": (MARKER, {}, Error.INVALID_RECORD),
+    "no sequence": (changed(produced(1, 0, 0), base_sequence=-1), {}, Error.INVALID_RECORD),
+    "transaction without producer": (batch(transactional=True), {}, Error.INVALID_RECORD),
+    "append time of its own": (batch(timestamp_type=1), {}, Error.INVALID_TIMESTAMP),
+    "future": (
+        batch(timestamp=NOW_MS + 11),
+        {"timestamp_after_max_ms": 10},
+        Error.INVALID_TIMESTAMP,
+    ),
+    "default future": (batch(timestamp=NOW_MS + 3_600_001), {}, Error.INVALID_TIMESTAMP),
+    "past, within a batch": (
+        batch(2, timestamps=[NOW_MS, NOW_MS - 11]),
+        {"timestamp_before_max_ms": 10},
+        Error.INVALID_TIMESTAMP,
+    ),
+    "null key": (batch(key=None), {"compacts": True}, Error.INVALID_RECORD),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(case: str) -> None:
+    data, settings, error = REFUSED[case]
+    with pytest.raises(ApiError) as caught:
+        checked(data, **settings)
+    assert caught.value.error is error
+    config = LogConfig(**settings)
+    if config.is_plain and case != "two batches":
+        with pytest.raises(ApiError) as again:
+            check_plain(data, config, NOW_MS, "t-0")
+        assert (again.value.error, again.value.message) == (error, caught.value.message)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (batch(3), {}),
+        (batch(timestamp=-1), {"timestamp_after_max_ms": 0}),
+        (batch(timestamp=-1), {"timestamp_before_max_ms": 0}),
+        (batch(timestamp=NOW_MS + 10), {"timestamp_after_max_ms": 10}),
+        (batch(timestamp=NOW_MS - 10), {"timestamp_before_max_ms": 10}),
+        (batch(size=300), {"max_message_bytes": 500}),
+        (batch(key=b""), {"compacts": True}),
+        (produced(1, 0, 5, 3), {}),
+        (batch(codec=Codec.ZSTD), {}),
+    ],
+)
+def test_what_passes_is_not_changed(data: bytearray, settings: dict[str, Any]) -> None:
+    before = bytes(data)
+    (found,) = checked(data, **settings)
+    assert found.data is data
+    assert bytes(data) == before
+    assert found.header == parse_header(before)
+    config = LogConfig(**settings)
+    if config.is_plain:
+        assert check_plain(data, config, NOW_MS, "t-0") == found.header
+
+
+def test_bytes_that_cannot_be_written_are_copied() -> None:
+    data = bytes(batch())
+    for given in (data, memoryview(data)):
+        (found,) = checked(given)
+        assert isinstance(found.data, bytearray)
+        assert found.data == data
+    view = memoryview(bytearray(data))
+    assert checked(view)[0].data is view
+
+
+def test_a_cut_second_batch_is_left_out() -> None:
+    data = batch()
+    (found,) = checked(data + batch()[:-5])
+    assert bytes(found.data) == data
+    assert check_plain(data + batch()[:-5], LogConfig(), NOW_MS, "t-0") is None
+
+
+def test_coordinators_may_send_several_batches_and_markers() -> None:
+    found = checked(batch() + bytearray(MARKER) + batch(2), "coordinator")
+    assert [item.header.record_count for item in found] == [1, 1, 2]
+    assert [item.marker is not None for item in found] == [False, True, False]
+
+
+def test_recompression_to_the_topics_codec() -> None:
+    for source in Codec:
+        for target in Codec:
+            data = batch([b"x" * 100, b"y" * 100], codec=source)
+            (found,) = checked(data, codec=target)
+            assert found.header.compression is target
+            check_crc(found.data, 0, found.header)
+            values = [record.value for record in read_records(found.data, 0, found.header)]
+            assert values == [b"x" * 100, b"y" * 100]
+            assert (found.data is data) == (source is target)
+
+
+def test_a_batch_may_become_too_large_by_recompression() -> None:
+    data = batch(1, size=5_000, codec=Codec.GZIP)
+    assert len(data) < 1_000
+    with pytest.raises(ApiError) as caught:
+        checked(data, codec=Codec.NONE, max_message_bytes=1_000)
+    assert caught.value.error is Error.MESSAGE_TOO_LARGE
+
+
+def test_damage_within_the_compressed_records_is_corruption() -> None:
+    data = batch(5, codec=Codec.GZIP)
+    data[70:75] = b"abcde"
+    crc_right = changed(data)
+    with pytest.raises(ApiError) as caught:
+        checked(crc_right, codec=Codec.NONE)
+    assert caught.value.error in (Error.CORRUPT_MESSAGE, Error.INVALID_RECORD)
+
+
+def test_the_topics_append_time() -> None:
+    data = batch(2, timestamps=[5, 6])
+    before = bytes(data[CRC_AT : CRC_AT + 4])
+    (found,) = checked(data, log_append_time=True)
+    assert found.header.max_timestamp == NOW_MS
+    assert found.header.timestamp_type == 1
+    assert bytes(data[CRC_AT : CRC_AT + 4]) != before
+    check_crc(data, 0, found.header)
+    assert [item.timestamp for item in read_records(data, 0, found.header)] == [NOW_MS, NOW_MS]
+
+
+def test_null_keys_are_found_among_others() -> None:
+    from ottla.records.builder import encode_batch
+
+    rows = [(b"k", b"v", (), NOW_MS), (None, b"v", (), NOW_MS)]
+    with pytest.raises(ApiError) as caught:
+        checked(bytearray(encode_batch(rows, codec=Codec.LZ4)), compacts=True)
+    assert caught.value.error is Error.INVALID_RECORD
+    assert "without key" in caught.value.message
+
+
+def test_plain_is_decided_by_the_settings_alone() -> None:
+    plain = LogConfig()
+    assert plain.is_plain
+    assert not dataclasses.replace(plain, codec=Codec.ZSTD).is_plain

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -60,7 +61,7 @@ def check(console: Console, what: str, found: Any, expected: Any) -> None:
     """Print a check that held; raise DemoError where it does not."""
     if found != expected:
         raise DemoError(f"{what}: found {found}, expected {expected}")
-    shown = f"{found:,}" if isinstance(found, int) else found
+    shown = f"{found:,}" if isinstance(found, int) else f"the same in all {len(found)} partitions"
     console.print(f"  [green]✓[/green] {what}: {shown}")
 
 
@@ -192,7 +193,7 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
     for node in cluster.nodes:
         cluster.stop(node.id)
     console.print("  all nodes are down")
-    for node in cluster.nodes:
+    for node in reversed(cluster.nodes):  # The controller first: the brokers wait for it.
         cluster.start(node.id)
     cluster.wait_ready(60)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP})
@@ -249,15 +250,19 @@ def ask_spark(console: Console, bootstrap: str, written: Written) -> None:
 
 def totals_table(flights: dict[tuple[str, int], int]) -> Table:
     """Lay out flights by carrier (rows) and month (columns)."""
-    table = Table(title="Flights from New York City in 2013, counted by Spark")
+    table = Table(
+        title="Flights from New York City in 2013, counted by Spark",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
+    )
     table.add_column("carrier")
     for month in range(1, 13):
         table.add_column(str(month), justify="right")
     table.add_column("total", justify="right", style="bold")
     for carrier in sorted({carrier for carrier, _ in flights}):
         months = [flights.get((carrier, month), 0) for month in range(1, 13)]
-        cells = [f"{count:,}" if count else "" for count in months]
-        table.add_row(carrier, *cells, f"{sum(months):,}")
+        cells = [str(count or "") for count in months]
+        table.add_row(carrier, *cells, str(sum(months)))
     return table
 
 

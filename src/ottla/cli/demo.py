@@ -253,7 +253,9 @@ def totals_table(flights: dict[tuple[str, int], int]) -> Table:
     table = Table(
         title="Flights from New York City in 2013, counted by Spark",
         box=box.SIMPLE_HEAD,
-        padding=(0, 0, 0, 1),
+        show_edge=False,
+        pad_edge=False,
+        padding=0,
     )
     table.add_column("carrier")
     for month in range(1, 13):

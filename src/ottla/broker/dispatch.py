@@ -80,7 +80,9 @@ class Dispatcher:
             forwarded = ctx.broker.forwarder.forward(ctx, frame)
             return forwarded.map(_framed)
         try:
-            request = decode(endpoint.request, frame, header.api_version, body_at, lenient=True)
+            request: Message = decode(
+                endpoint.request, frame, header.api_version, body_at, lenient=True
+            )
         except WireError as error:
             raise CloseConnection(f"malformed {endpoint.name} request: {error}") from None
         return self._answered(ctx, endpoint.handle(ctx, request))

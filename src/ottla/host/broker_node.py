@@ -66,28 +66,9 @@ class BrokerNode:
         fetching, forwarding, beating = self._channels
         self._forwarder = ControllerForwarder(forwarding, clock=clock, timers=timers)
         self._heartbeats = ControllerForwarder(beating, clock=clock, timers=timers)
-        self._follower: LocalFollower | MetadataFollower
-        if controller is not None:
-            self._follower = LocalFollower(controller.runtime, on_image=self._changed)
-        else:
-
-            def led_by(leader_id: int, _epoch: int) -> None:
-                endpoints.leader_id = leader_id
-
-            self._follower = MetadataFollower(
-                fetching,
-                node_id=config.node_id,
-                cluster_id=cluster_id,
-                voters=tuple(voter.id for voter in config.quorum_voters),
-                storage=folders.quorum,
-                clock=clock,
-                timers=timers,
-                workers=workers,
-                on_image=self._changed,
-                on_failure=on_failure,
-                on_leader=led_by,
-                snapshot_limits=SnapshotLimits.of(config.values),
-            )
+        self._follower = self._make_follower(
+            cluster_id, controller, fetching, endpoints, clock, timers, workers, on_failure
+        )
         self._lifecycle = BrokerLifecycle(
             self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16))),
             self._heartbeats,
@@ -105,6 +86,37 @@ class BrokerNode:
             timers=timers,
             log_dirs=folders.log_dirs,
             forwarder=self._forwarder,
+        )
+
+    def _make_follower(
+        self,
+        cluster_id: str,
+        controller: ControllerNode | None,
+        fetching: Channel,
+        endpoints: ControllerEndpoints,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+        on_failure: Callable[[str], None],
+    ) -> LocalFollower | MetadataFollower:
+        if controller is not None:
+            return LocalFollower(controller.runtime, on_image=self._changed)
+
+        def led_by(leader_id: int, _epoch: int) -> None:
+            endpoints.leader_id = leader_id
+
+        return MetadataFollower(
+            fetching,
+            node_id=self._config.node_id,
+            cluster_id=cluster_id,
+            voters=tuple(voter.id for voter in self._config.quorum_voters),
+            storage=self._folders.quorum,
+            clock=clock,
+            timers=timers,
+            workers=workers,
+            on_image=self._changed,
+            on_failure=on_failure,
+            on_leader=led_by,
         )
 
     def _lifecycle_config(self, cluster_id: str, incarnation_id: Uuid) -> LifecycleConfig:

@@ -82,8 +82,9 @@ def decode(
     """Return the message that fills `buffer` from `offset` to its end.
 
     `lenient` lets bytes follow the message, as Kafka's brokers do with requests: librdkafka's
-    Metadata v13 for all topics has three too many. RECORDS values are views of `buffer`, so it must stay unchanged while they are used; all else
-    is copied. Raises WireError whatever is wrong with the bytes.
+    Metadata v13 for all topics has three too many. RECORDS values are views of `buffer`, so it
+    must stay unchanged while they are used; all else is copied. Raises WireError whatever is
+    wrong with the bytes.
     """
     known = _DECODERS.get((cls, version))
     if known is None:

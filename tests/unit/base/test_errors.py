@@ -4,7 +4,6 @@ import kafka.errors
 
 from ottla.base.errors import ApiError, Error, error_name
 
-
 THEIR_NAMES = {
     Error.UNKNOWN_SERVER_ERROR: "UNKNOWN",
     Error.NONE: "NO_ERROR",

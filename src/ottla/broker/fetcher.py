@@ -6,7 +6,7 @@ counted, and once that is enough the whole fetch is read again.
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, Error
@@ -51,22 +51,18 @@ class Fetcher:
         self.parked = ParkingLot(timers)
 
     def fetch(
-        self,
-        fetching: Fetching,
-        limits: FetchLimits,
-        *,
-        is_gone: Callable[[], bool] = lambda: False,
+        self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
     ) -> Reads | Pending[Reads]:
         """Read what is there, or wait for `min_bytes` of it until `max_wait_ms` have passed.
 
-        An error or a diverging log in any partition is answered at once. `is_gone` tells that
+        An error or a diverging log in any partition is answered at once. `gone` is kept when
         nobody waits for the answer any more: then nothing more is read for it.
         """
         reads, size, urgent = self.read(fetching, limits)
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
             return reads
         _release(reads)
-        return _WaitingFetch(self, fetching, limits, is_gone).park(
+        return _WaitingFetch(self, fetching, limits, gone).park(
             self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size
         )
 
@@ -77,23 +73,28 @@ class Fetcher:
         returned whatever its size (KIP-74), or a consumer could never get past a large one.
         """
         reads: Reads = []
-        total = 0
-        urgent = False
-        left = limits.max_bytes
+        try:
+            return self._read(fetching, limits, reads)
+        except BaseException:
+            _release(reads)
+            raise
+
+    def _read(
+        self, fetching: Fetching, limits: FetchLimits, reads: Reads
+    ) -> tuple[Reads, int, bool]:
+        total, left, urgent = 0, limits.max_bytes, False
         committed_only = limits.committed_only
-        skip_idle = fetching.incremental
+        asked_for, skip_idle = self._hosts.asked_for, fetching.incremental
         for asked in fetching.partitions.values():
             try:
-                partition = self._hosts.asked_for(asked)
+                partition = asked_for(asked)
                 if limits.replica_id >= 0:
                     _refuse_replica(partition, asked)
                 if skip_idle and _is_idle(partition, asked, committed_only):
                     continue
+                room = asked.max_bytes
                 found = partition.read(
-                    asked,
-                    max_bytes=min(asked.max_bytes, left),
-                    at_least_one=total == 0,
-                    committed_only=committed_only,
+                    asked, room if room < left else left, total == 0, committed_only
                 )
             except ApiError as refusal:
                 found = PartitionRead(refusal.error)
@@ -103,9 +104,12 @@ class Fetcher:
                 found = PartitionRead(Error.KAFKA_STORAGE_ERROR)
                 urgent = True
             reads.append((asked, found))
-            total += found.size
-            left = max(0, left - found.size)
-            urgent = urgent or found.diverging is not None
+            size = found.size
+            if size:
+                total += size
+                left = left - size if left > size else 0
+            elif found.diverging is not None:
+                urgent = True
         return reads, total, urgent
 
     def _keys(self, fetching: Fetching) -> list[Partition]:
@@ -115,19 +119,19 @@ class Fetcher:
 class _WaitingFetch:
     """A parked fetch: reads again when woken, and takes what there is when its time is up."""
 
-    __slots__ = ("_fetcher", "_fetching", "_is_gone", "_limits", "_parked", "pending")
+    __slots__ = ("_fetcher", "_fetching", "_gone", "_limits", "_parked", "pending")
 
     def __init__(
         self,
         fetcher: Fetcher,
         fetching: Fetching,
         limits: FetchLimits,
-        is_gone: Callable[[], bool],
+        gone: Pending[None],
     ) -> None:
         self._fetcher = fetcher
         self._fetching = fetching
         self._limits = limits
-        self._is_gone = is_gone
+        self._gone = gone
         self._parked: Parked | None = None
         self.pending: Pending[Reads] = Pending()
 
@@ -142,7 +146,7 @@ class _WaitingFetch:
         return self.pending
 
     def _attempt(self) -> bool:
-        if self._is_gone():
+        if self._gone.done:
             return True
         reads, size, urgent = self._fetcher.read(self._fetching, self._limits)
         if size >= self._limits.min_bytes or urgent:
@@ -154,7 +158,7 @@ class _WaitingFetch:
         return False
 
     def _expire(self) -> None:
-        if not self._is_gone():
+        if not self._gone.done:
             self.pending.complete(self._fetcher.read(self._fetching, self._limits)[0])
 
 

@@ -63,12 +63,12 @@ class Parked:
 
 
 class ParkingLot:
-    """The parked requests of one kind, by key."""
+    """The parked requests of one kind, by key. `count`: how many there are."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._by_key: dict[Hashable, dict[Parked, None]] = {}
-        self._count = 0
+        self.count = 0
 
     def park(
         self,
@@ -87,7 +87,7 @@ class ParkingLot:
         for key in parked._keys:
             self._by_key.setdefault(key, {})[parked] = None
         parked._timer = self._timers.at(deadline_ms, parked._time_out)
-        self._count += 1
+        self.count += 1
         return parked
 
     def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:
@@ -113,11 +113,8 @@ class ParkingLot:
         """Tell whether any request would be woken by `key`."""
         return key in self._by_key
 
-    def __len__(self) -> int:
-        return self._count
-
     def _remove(self, parked: Parked, keys: tuple[Hashable, ...]) -> None:
-        self._count -= 1
+        self.count -= 1
         for key in keys:
             waiting = self._by_key.get(key)
             if waiting is not None:

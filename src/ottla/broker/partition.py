@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Origin = Literal["client", "coordinator"]
 
+_new = tuple.__new__
+_NONE = Error.NONE
+
 ACKS_ALL = -1
 
 
@@ -50,10 +53,12 @@ class Partition:
 
     Fields: `log`: None while its log folder is offline. `followers`: log end offset of each
             other replica, as far as it has told this leader; empty on becoming leader.
-            `epoch_start_offset`: the log end when this leader's epoch began.
+            `epoch_start_offset`: the log end when this leader's epoch began. `alone`: this
+            broker holds the only replica, so that what it appends is committed.
     """
 
     __slots__ = (
+        "alone",
         "deleted",
         "epoch_start_offset",
         "followers",
@@ -83,6 +88,7 @@ class Partition:
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.alone = False
         self.followers: dict[int, int] = {}
         self.epoch_start_offset = NO_OFFSET
         self.deleted = False
@@ -108,6 +114,7 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
         self.isr = tuple(state.isr)
+        self.alone = self.replicas == self.isr == (self.node_id,)
         if begins:
             self.followers = {}
             if self.log is not None:
@@ -139,11 +146,13 @@ class Partition:
     # -- Appending --
 
     def append(
-        self, data: "Buffer", *, acks: int, now_ms: int, origin: Origin = "client"
+        self, data: "Buffer", acks: int, now_ms: int, origin: Origin = "client"
     ) -> "AppendInfo":
         """Append produced batches; raise ApiError where they or the replicas are not fit."""
-        log = self.leader_log()
-        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
+        log = self.log
+        if log is None or self.leader != self.node_id:
+            log = self.leader_log()
+        if acks == ACKS_ALL and not self.alone and len(self.isr) < self.min_isr:
             raise ApiError(
                 Error.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas are in sync, min.insync.replicas is {self.min_isr}",
@@ -151,8 +160,15 @@ class Partition:
         info = log.append_as_leader(
             data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
-        self.advance_high_watermark()
+        if self.alone:
+            log.advance_high_watermark(log.log_end_offset)
+        else:
+            self.advance_high_watermark()
         return info
+
+    def lags(self, last_offset: int) -> bool:
+        """Tell whether some in-sync replica does not have that offset yet."""
+        return self.log is None or self.log.high_watermark <= last_offset
 
     def advance_high_watermark(self) -> bool:
         """Commit what all in-sync replicas have; return whether that moved.
@@ -163,15 +179,13 @@ class Partition:
         log = self.log
         assert log is not None
         end = log.log_end_offset
-        if len(self.isr) != 1 or self.isr[0] != self.node_id:
+        if not self.alone:
             if len(self.isr) < self.min_isr:
                 return False
-            behind = (self.followers.get(node, 0) for node in self.isr if node != self.node_id)
-            end = min(end, *behind)
-        if end <= log.high_watermark:
-            return False
-        log.advance_high_watermark(end)
-        return True
+            for node in self.isr:
+                if node != self.node_id:
+                    end = min(end, self.followers.get(node, 0))
+        return log.advance_high_watermark(end)
 
     def committed(self, next_offset: int) -> Error | None:
         """Return how acks=all for all before `next_offset` ends, or None while it must wait."""
@@ -190,13 +204,15 @@ class Partition:
     # -- Reading --
 
     def read(
-        self, asked: "FetchPartition", *, max_bytes: int, at_least_one: bool, committed_only: bool
+        self, asked: "FetchPartition", max_bytes: int, at_least_one: bool, committed_only: bool
     ) -> PartitionRead:
         """Read from the offset asked for, up to the high watermark or the last stable offset.
 
         Raises: ApiError where leadership, epoch or offset do not allow it.
         """
-        log = self.leader_log(asked.current_leader_epoch)
+        log, epoch = self.log, asked.current_leader_epoch
+        if log is None or self.leader != self.node_id or epoch not in (NO_EPOCH, self.leader_epoch):
+            log = self.leader_log(epoch)
         high_watermark, stable = log.high_watermark, log.last_stable_offset
         start, offset = log.log_start_offset, asked.fetch_offset
         if asked.last_fetched_epoch >= 0:
@@ -207,7 +223,7 @@ class Partition:
         nothing = max_bytes <= 0 and not at_least_one and start <= offset
         if (nothing or offset >= bound) and start <= offset <= log.log_end_offset:
             none = () if committed_only else None
-            return PartitionRead(Error.NONE, high_watermark, stable, start, (), 0, none)
+            return _new(PartitionRead, (_NONE, high_watermark, stable, start, (), 0, none, None))
         found = log.read(offset, max_bytes=max_bytes, upper_bound=bound, at_least_one=at_least_one)
         aborted = None
         if committed_only:
@@ -216,8 +232,9 @@ class Partition:
                 (one.producer_id, one.first_offset)
                 for one in log.aborted_transactions(offset, bound)
             )
-        return PartitionRead(
-            Error.NONE, high_watermark, stable, start, found.slices, found.size, aborted
+        return _new(
+            PartitionRead,
+            (_NONE, high_watermark, stable, start, found.slices, found.size, aborted, None),
         )
 
     def _divergence(self, asked: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:

@@ -17,8 +17,8 @@ from ottla.base.ids import NO_OFFSET, NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
-from ottla.broker.fetch_sessions import Fetching, FetchPartition
-from ottla.broker.fetcher import Fetcher, FetchLimits, Reads
+from ottla.broker.fetch_sessions import FetchPartition, Key
+from ottla.broker.fetcher import Fetcher
 from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import ClusterDelta
 
 logger = logging.getLogger(__name__)
+
+_new = tuple.__new__
+_NONE = Error.NONE
 
 ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """What the metadata says where the broker may choose a partition's folder."""
@@ -51,7 +54,6 @@ class AppendResult(NamedTuple):
     log_start_offset: int = NO_OFFSET
     record_errors: tuple[tuple[int, str | None], ...] = ()
     """(index in the batch, what is wrong with it) of the records that spoilt the batch."""
-    flush_due: bool = False
 
 
 class Wait(NamedTuple):
@@ -103,13 +105,14 @@ class ReplicaManager:
         log_dirs.on_offline = self._dir_failed
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
+        self._by_key: dict[Key, Partition] = {}
+        """Each partition twice, by id and by name: what requests look up."""
 
     # -- Finding --
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a hosted partition; raise ApiError with the code that clients expect."""
-        hosted = self._by_name.get(topic)
-        found = None if hosted is None else hosted.get(index)
+        found = self._by_key.get((topic, index))
         if found is not None:
             return found
         known = self.image.topics.by_name(topic)
@@ -119,18 +122,26 @@ class ReplicaManager:
 
     def partition_by_id(self, topic_id: Uuid, index: int) -> Partition:
         """Return a hosted partition; raise ApiError with the code that clients expect."""
-        hosted = self._by_id.get(topic_id)
-        found = None if hosted is None else hosted.get(index)
+        found = self._by_key.get((topic_id, index))
         if found is not None:
             return found
         known = self.image.topics.by_id(topic_id)
         if known is None:
             raise ApiError(Error.UNKNOWN_TOPIC_ID)
-        if index in self._by_name.get(known.name, {}):
+        if (known.name, index) in self._by_key:
             raise ApiError(Error.INCONSISTENT_TOPIC_ID)
         if index in known.partitions:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def asked_for(self, asked: FetchPartition) -> Partition:
+        """Return the partition that a fetch names; raise ApiError as the other two do."""
+        found = self._by_key.get(asked.key)
+        if found is not None:
+            return found
+        if asked.topic_id == NO_UUID:
+            return self.partition(asked.topic, asked.index)
+        return self.partition_by_id(asked.topic_id, asked.index)
 
     def hosted(self) -> Iterator[Partition]:
         """Yield all hosted partitions, in order of topic and index."""
@@ -178,48 +189,32 @@ class ReplicaManager:
         results: list[AppendResult] = []
         waits: list[Wait] = []
         for partition, data in batches:
-            result = self._append(partition, data, acks, now_ms, origin)
-            results.append(result)
-            if result.error is Error.NONE:
-                flushed = None
-                if result.flush_due and partition.log is not None:
-                    flushed = partition.log.flush()
-                next_offset = result.last_offset + 1
-                lags = acks == ACKS_ALL and partition.committed(next_offset) is None
-                if acks != 0 and (lags or flushed is not None):
-                    waits.append(Wait(len(results) - 1, partition, next_offset, flushed))
-        if len(self.fetcher.parked):
+            try:
+                info = partition.append(data, acks, now_ms, origin)
+            except ApiError as refusal:
+                results.append(_refused(partition, refusal))
+                continue
+            except OSError as error:
+                self.storage_failed(partition, error)
+                results.append(AppendResult(Error.KAFKA_STORAGE_ERROR))
+                continue
+            flushed = None
+            if info.flush_due and partition.log is not None:
+                flushed = partition.log.flush()
+            lags = acks == ACKS_ALL and partition.lags(info.last_offset)
+            if lags or (flushed is not None and acks != 0):
+                waits.append(Wait(len(results), partition, info.last_offset + 1, flushed))
+            results.append(
+                _new(AppendResult, (_NONE, None, info[0], info[1], info[2], info[3], ()))
+            )
+        parked = self.fetcher.parked
+        if parked.count:
             for (partition, data), result in zip(batches, results, strict=True):
-                if result.error is Error.NONE:
-                    self.fetcher.parked.wake(partition, len(data))
+                if result.error is _NONE:
+                    parked.wake(partition, len(data))
         if not waits:
             return results
         return self._park_append(results, waits, acks, timeout_ms)
-
-    def _append(
-        self, partition: Partition, data: Buffer, acks: int, now_ms: int, origin: Origin
-    ) -> AppendResult:
-        try:
-            info = partition.append(data, acks=acks, now_ms=now_ms, origin=origin)
-        except ApiError as refusal:
-            return AppendResult(
-                refusal.error,
-                refusal.message,
-                log_start_offset=NO_OFFSET if partition.log is None else _start_of(partition),
-                record_errors=getattr(refusal, "record_errors", ()),
-            )
-        except OSError as error:
-            self.storage_failed(partition, error)
-            return AppendResult(Error.KAFKA_STORAGE_ERROR)
-        return AppendResult(
-            Error.NONE,
-            None,
-            info.first_offset,
-            info.last_offset,
-            info.log_append_time_ms,
-            info.log_start_offset,
-            flush_due=info.flush_due,
-        )
 
     def _park_append(
         self, results: list[AppendResult], waits: list[Wait], acks: int, timeout_ms: int
@@ -255,22 +250,6 @@ class ReplicaManager:
             if wait.flushed is not None:
                 wait.flushed.then(lambda _: _try_now(parked))
         return pending
-
-    def asked_for(self, asked: FetchPartition) -> Partition:
-        """Return the partition that a fetch names; raise ApiError as the other two do."""
-        if asked.topic_id == NO_UUID:
-            return self.partition(asked.topic, asked.index)
-        return self.partition_by_id(asked.topic_id, asked.index)
-
-    def fetch(
-        self,
-        fetching: Fetching,
-        limits: FetchLimits,
-        *,
-        is_gone: Callable[[], bool] = lambda: False,
-    ) -> Reads | Pending[Reads]:
-        """Read what is there, or wait for enough of it: `Fetcher.fetch`."""
-        return self.fetcher.fetch(fetching, limits, is_gone=is_gone)
 
     # -- What the metadata says --
 
@@ -343,12 +322,16 @@ class ReplicaManager:
         partition.min_insync_replicas = settings.min_insync_replicas
         self._by_id.setdefault(topic.id, {})[index] = partition
         self._by_name[topic.name] = self._by_id[topic.id]
+        self._by_key[topic.id, index] = self._by_key[topic.name, index] = partition
         return partition
 
     def _drop(self, topic_id: Uuid, index: int) -> Partition:
         """Stop hosting and delete the log; parked requests are answered at once."""
         hosted = self._by_id[topic_id]
         partition = hosted.pop(index)
+        del self._by_key[topic_id, index]
+        if self._by_key.get((partition.topic, index)) is partition:
+            del self._by_key[partition.topic, index]
         if not hosted:
             del self._by_id[topic_id]
             if self._by_name.get(partition.topic) is hosted:
@@ -394,13 +377,18 @@ class ReplicaManager:
             self.on_no_storage()
 
 
+def _refused(partition: Partition, refusal: ApiError) -> AppendResult:
+    log = partition.log
+    return AppendResult(
+        refusal.error,
+        refusal.message,
+        log_start_offset=NO_OFFSET if log is None else log.log_start_offset,
+        record_errors=getattr(refusal, "record_errors", ()),
+    )
+
+
 def _try_now(parked: Parked) -> None:
     parked.try_now()
-
-
-def _start_of(partition: Partition) -> int:
-    assert partition.log is not None
-    return partition.log.log_start_offset
 
 
 def _first(results: list[AppendResult]) -> AppendResult:

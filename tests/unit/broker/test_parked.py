@@ -43,7 +43,7 @@ def test_a_key_wakes_its_requests_in_order_of_parking() -> None:
         )
     assert lot.wake("a") == 3
     assert order == [0, 1, 2]
-    assert len(lot) == 0
+    assert lot.count == 0
     assert len(timers) == 0  # Their deadlines are cancelled, too.
 
 
@@ -76,7 +76,7 @@ def test_the_deadline_ends_a_request_once() -> None:
     timers.run_due(50)
     request.ready = True
     assert (request.expired, lot.wake("a"), request.attempts) == (1, 0, 0)
-    assert len(lot) == 0
+    assert lot.count == 0
 
 
 def test_few_bytes_do_not_cost_an_attempt() -> None:
@@ -118,4 +118,4 @@ def test_a_request_may_park_another_while_it_is_answered() -> None:
     assert lot.wake("a") == 1
     # The new one was not there when the wake began.
     assert later[0].attempts == 0
-    assert len(lot) == 1
+    assert lot.count == 1

@@ -22,16 +22,16 @@ from ottla.broker.api.base import Answer, Api, CloseConnection, Context
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.replica_manager import AppendResult
+from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
+from ottla.records.compression import Codec
 from ottla.wire.messages import produce as wire
 
 API = Api(key=0, versions=range(3, 14), advertised=range(14), acl="topic:write")
 
 ADMIN_CLIENT_ID = "__admin_client"
 
-LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT = 8, 16, 21
-LOG_OVERHEAD, HEADER_SIZE, MAGIC = 12, 61, 2
-ZSTD, CODEC_MASK, TRANSACTIONAL_BIT = 4, 0x07, 0x10
-_LENGTH = struct.Struct(">i")
+_peek = struct.Struct(">8xi4xb4xh").unpack_from
+"""Length, magic and attributes of a record batch."""
 
 Shape = list[tuple[str, Uuid, list[int]]]
 """(name, id, indexes) of each topic of the request: all that a late answer needs of it. The
@@ -68,22 +68,19 @@ def _sort(
 ) -> tuple[list[AppendResult | None], list[tuple[Partition, Buffer]]]:
     """Return a result for each partition, None where its batch goes to the log, and those."""
     replicas, version = ctx.broker.replicas, ctx.version
-    internal_allowed = ctx.header.client_id == ADMIN_CLIENT_ID
     results: list[AppendResult | None] = []
     batches: list[tuple[Partition, Buffer]] = []
     for topic in request.topic_data:
+        name, topic_id = topic.name, topic.topic_id
         for each in topic.partition_data:
+            data = each.records
             try:
                 if version >= 13:
-                    partition = replicas.partition_by_id(topic.topic_id, each.index)
+                    partition = replicas.partition_by_id(topic_id, each.index)
                 else:
-                    partition = replicas.partition(topic.name, each.index)
-                if partition.topic in INTERNAL_TOPICS and not internal_allowed:
-                    raise ApiError(
-                        Error.INVALID_TOPIC_EXCEPTION,
-                        f"clients do not write to the internal topic {partition.topic}",
-                    )
-                data = each.records
+                    partition = replicas.partition(name, each.index)
+                if partition.topic in INTERNAL_TOPICS:
+                    _check_internal(ctx, partition.topic)
                 _check(data, version)
             except ApiError as refusal:
                 results.append(AppendResult(refusal.error, refusal.message))
@@ -93,6 +90,14 @@ def _sort(
     return results, batches
 
 
+def _check_internal(ctx: Context, topic: str) -> None:
+    if ctx.header.client_id != ADMIN_CLIENT_ID:
+        raise ApiError(
+            Error.INVALID_TOPIC_EXCEPTION,
+            f"clients do not write to the internal topic {topic}",
+        )
+
+
 def _check(data: object, version: int) -> None:
     """Raise ApiError unless this is one batch that this version may carry.
 
@@ -100,16 +105,16 @@ def _check(data: object, version: int) -> None:
     """
     if not isinstance(data, memoryview | bytes | bytearray) or len(data) < HEADER_SIZE:
         raise ApiError(Error.INVALID_RECORD, "there must be one record batch for each partition")
-    if data[MAGIC_AT] != MAGIC:
-        raise ApiError(Error.INVALID_RECORD, f"message format {data[MAGIC_AT]} is not supported")
-    if _LENGTH.unpack_from(data, LENGTH_AT)[0] + LOG_OVERHEAD != len(data):
+    length, magic, attributes = _peek(data)
+    if magic != MAGIC:
+        raise ApiError(Error.INVALID_RECORD, f"message format {magic} is not supported")
+    if length + LOG_OVERHEAD != len(data):
         raise ApiError(
             Error.INVALID_RECORD, "there must be exactly one record batch for each partition"
         )
-    attributes = data[ATTRIBUTES_AT + 1]
     if attributes & TRANSACTIONAL_BIT:
         raise ApiError(Error.INVALID_TXN_STATE, NO_TRANSACTIONS)
-    if version < 7 and attributes & CODEC_MASK == ZSTD:
+    if version < 7 and attributes & CODEC_MASK == Codec.ZSTD:
         raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE)
 
 
@@ -122,7 +127,6 @@ def _merge(results: list[AppendResult | None], appended: list[AppendResult]) -> 
 
 
 def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.ProduceResponse:
-    version = ctx.version
     in_order = iter(results)
     endpoints: dict[int, wire.NodeEndpoint] = {}
     topics: list[wire.TopicProduceResponse] = []
@@ -130,7 +134,7 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
         partitions: list[wire.PartitionProduceResponse] = []
         for index in indexes:
             result = next(in_order)
-            if result.error is Error.NONE:
+            if result.error is _NONE:
                 partitions.append(
                     wire.PartitionProduceResponse(
                         index=index,
@@ -140,22 +144,25 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
                         log_start_offset=result.log_start_offset,
                     )
                 )
-            else:
-                leader = NO_NEWS
-                if version >= 10 and result.error is Error.NOT_LEADER_OR_FOLLOWER:
-                    leader = _leader(ctx, name, topic_id, index, endpoints)
-                partitions.append(_refusal(ctx, topic_id, index, result, leader))
+                continue
+            leader = NO_NEWS
+            if ctx.version >= 10 and result.error is Error.NOT_LEADER_OR_FOLLOWER:
+                leader = _leader(ctx, name, topic_id, index, endpoints)
+            partitions.append(_refusal(ctx, topic_id, index, result, leader))
         topics.append(
             wire.TopicProduceResponse(
                 name=name, topic_id=topic_id, partition_responses=tuple(partitions)
             )
         )
-    return wire.ProduceResponse(
-        responses=tuple(topics), node_endpoints=tuple(endpoints.values()) if endpoints else ()
-    )
+    if endpoints:
+        nodes = tuple(endpoints.values())
+        return wire.ProduceResponse(responses=tuple(topics), node_endpoints=nodes)
+    return wire.ProduceResponse(responses=tuple(topics))
 
 
-NO_NEWS = wire.LeaderIdAndEpoch()
+_NONE = Error.NONE
+NO_NEWS = wire.PartitionProduceResponse(index=0, error_code=0, base_offset=0).current_leader
+"""The default itself, which the encoder knows at once."""
 
 
 def _refusal(

@@ -31,16 +31,17 @@ Asked = dict[Key, FetchPartition]
 
 def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
     """Answer with what is there, or later with what came."""
-    if ctx.connection.listener is Listener.CONTROLLER:
+    connection = ctx.connection
+    if connection.listener is Listener.CONTROLLER:
         return ctx.quorum.fetch(ctx, request)
-    broker = ctx.broker
-    replica_id = request.replica_id if ctx.version < 15 else request.replica_state.replica_id
+    broker, version = ctx.broker, ctx.version
+    replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
     fetching = broker.sessions.open(
         _asked(request),
         _forgotten(request) if request.forgotten_topics_data else (),
         session_id=request.session_id,
         epoch=request.session_epoch,
-        uses_topic_ids=ctx.version >= 13,
+        uses_topic_ids=version >= 13,
         privileged=replica_id >= 0,
         now_ms=ctx.now_ms,
     )
@@ -54,8 +55,7 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
         request.isolation_level == READ_COMMITTED and replica_id < 0,
         replica_id,
     )
-    closed = ctx.connection.closed
-    reads = broker.replicas.fetch(fetching, limits, is_gone=lambda: closed.done)
+    reads = broker.replicas.fetcher.fetch(fetching, limits, connection.closed)
     if isinstance(reads, Pending):
         return reads.map(lambda late: _answer(ctx, fetching, late))
     return _answer(ctx, fetching, reads)
@@ -96,45 +96,71 @@ def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> wire.FetchRespons
         _release_untold(reads, told)
     endpoints: dict[int, wire.NodeEndpoint] = {}
     responses: list[wire.FetchableTopicResponse] = []
-    at, count = 0, len(told)
-    while at < count:
+    partitions: list[wire.PartitionData] = []
+    topic: FetchPartition | None = None
+    for asked, found in told:
         # Neighbours of one topic share an entry; the order of partitions stays.
-        asked = told[at][0]
-        name, topic_id = asked.topic, asked.topic_id
-        partitions: list[wire.PartitionData] = []
-        while at < count and (told[at][0].topic_id, told[at][0].topic) == (topic_id, name):
-            partitions.append(_partition(ctx, *told[at], endpoints))
-            at += 1
-        responses.append(
-            wire.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=tuple(partitions))
+        if topic is None or asked.topic_id != topic.topic_id or asked.topic != topic.topic:
+            if topic is not None:
+                responses.append(_topic(topic, partitions))
+            topic, partitions = asked, []
+        if found.error is _NONE and found.diverging is None and not found.aborted:
+            partitions.append(
+                wire.PartitionData(
+                    partition_index=asked.index,
+                    error_code=0,
+                    high_watermark=found.high_watermark,
+                    last_stable_offset=found.last_stable_offset,
+                    log_start_offset=found.log_start_offset,
+                    aborted_transactions=found.aborted,  # type: ignore[arg-type]
+                    records=found.slices,
+                )
+            )
+        else:
+            partitions.append(_special(ctx, asked, found, endpoints))
+    if topic is not None:
+        responses.append(_topic(topic, partitions))
+    if not endpoints:
+        return wire.FetchResponse(
+            error_code=error, session_id=session_id, responses=tuple(responses)
         )
     return wire.FetchResponse(
         error_code=error,
         session_id=session_id,
         responses=tuple(responses),
-        node_endpoints=tuple(endpoints.values()) if endpoints else (),
+        node_endpoints=tuple(endpoints.values()),
     )
 
 
-NO_DIVERGENCE = wire.EpochEndOffset()
-NO_NEWS = wire.LeaderIdAndEpoch()
+_NONE = Error.NONE
 
 
-def _partition(
+def _topic(
+    topic: FetchPartition, partitions: list[wire.PartitionData]
+) -> wire.FetchableTopicResponse:
+    return wire.FetchableTopicResponse(
+        topic=topic.topic, topic_id=topic.topic_id, partitions=tuple(partitions)
+    )
+
+
+PLAIN = wire.PartitionData(partition_index=0, error_code=0, high_watermark=0, records=None)
+"""Gives the defaults of the tagged fields: the encoder knows these very objects at once."""
+
+
+def _special(
     ctx: Context,
     asked: FetchPartition,
     found: PartitionRead,
     endpoints: dict[int, wire.NodeEndpoint],
 ) -> wire.PartitionData:
-    aborted = found.aborted
-    diverging, error, leader = NO_DIVERGENCE, found.error, NO_NEWS
-    if error is not Error.NONE:
-        if error is Error.KAFKA_STORAGE_ERROR and ctx.version <= 5:
-            # Clients of that time do not know the code, and retry this one.
-            error = Error.NOT_LEADER_OR_FOLLOWER
-        if ctx.version >= 16 and error in LEADER_ERRORS:
-            leader = _leader(ctx, asked, endpoints)
-    elif found.diverging is not None:
+    """Tell of an error, a diverging log or aborted transactions."""
+    diverging, error, leader = PLAIN.diverging_epoch, found.error, PLAIN.current_leader
+    if error is Error.KAFKA_STORAGE_ERROR and ctx.version <= 5:
+        # Clients of that time do not know the code, and retry this one.
+        error = Error.NOT_LEADER_OR_FOLLOWER
+    if ctx.version >= 16 and error in LEADER_ERRORS:
+        leader = _leader(ctx, asked, endpoints)
+    if found.diverging is not None:
         epoch, end_offset = found.diverging
         diverging = wire.EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return wire.PartitionData(
@@ -143,7 +169,7 @@ def _partition(
         high_watermark=found.high_watermark,
         last_stable_offset=found.last_stable_offset,
         log_start_offset=found.log_start_offset,
-        aborted_transactions=None if aborted is None else _aborted(aborted),
+        aborted_transactions=None if found.aborted is None else _aborted(found.aborted),
         records=found.slices,
         diverging_epoch=diverging,
         current_leader=leader,
@@ -167,7 +193,7 @@ def _leader(
     image = ctx.broker.image
     state = partition_state(image, asked.topic, asked.topic_id, asked.index)
     if state is None:
-        return NO_NEWS
+        return PLAIN.current_leader
     node = node_of(image, state.leader, ctx.connection.listener_name)
     if node is not None:
         endpoints[node.id] = wire.NodeEndpoint(

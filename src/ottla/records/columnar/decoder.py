@@ -75,6 +75,7 @@ def decode(
     timestamp: TimestampUnit = "us",
     aborted: AbortedTransactions | Iterable[tuple[int, int]] = (),
     allow_partial: bool = False,
+    verify_crc: bool = True,
     chunk_bytes: int = CHUNK_BYTES,
     limit: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Any]:
@@ -85,10 +86,12 @@ def decode(
             `aborted`: pairs (producer id, first offset), left out as read_committed does; an
             `AbortedTransactions` where one reader goes through several buffers.
             `allow_partial`: end silently at a batch cut by the buffer's end, as fetches have.
+            `verify_crc`: False = trust the bytes, where something else has checked them.
             `chunk_bytes`: about how many bytes of records make one RecordBatch.
             `limit`: bytes that one batch's records may take, decompressed.
     Order:  offsets ascend as in the log. Control batches never show; every batch that is
-            decoded has its checksum verified. Yielded arrays do not refer to `buffer`.
+            decoded has its checksum verified, unless told not to. Yielded arrays do not refer
+            to `buffer`.
     Raises: CorruptBatch, UnsupportedMagic; ValueError for unknown columns. A timestamp that
             microseconds cannot express is an InvalidRecord, so ask for "ms" to read it.
     """
@@ -97,7 +100,7 @@ def decode(
         aborted = AbortedTransactions(aborted)
     low = 0 if lo is None else lo
     high = 2**63 - 1 if hi is None else hi
-    selected = _select(buffer, low, high, aborted, allow_partial, limit)
+    selected = _select(buffer, low, high, aborted, allow_partial, verify_crc, limit)
     for chunk in _chunks(buffer, selected, chunk_bytes, limit):
         batch, offsets = _decode_chunk(chunk, schema)
         clipped = _clip(batch, offsets, low, high)
@@ -111,19 +114,22 @@ def _select(
     hi: int,
     aborted: AbortedTransactions,
     allow_partial: bool,
+    verify_crc: bool,
     limit: int,
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches that have records to show, their checksums verified."""
+    """Yield the batches that have records to show, their checksums verified if so wished."""
     for position, header in iter_headers(buffer, allow_partial=allow_partial):
         if header.base_offset >= hi:
             return
         if header.is_control:
-            check_crc(buffer, position, header)
+            if verify_crc:
+                check_crc(buffer, position, header)
             aborted.drops(buffer, position, header)  # A marker may end a transaction.
             continue
         if aborted.drops(buffer, position, header) or header.next_offset <= lo:
             continue
-        check_crc(buffer, position, header)
+        if verify_crc:
+            check_crc(buffer, position, header)
         if header.record_count:
             yield position, header
         else:

@@ -239,6 +239,9 @@ def test_checksums_are_verified() -> None:
     log[100] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
         read(log)
+    assert len(read(bytes(log[:17]) + b"\0\0\0\0" + LOGS[0][21:], verify_crc=False)) == len(
+        read(LOGS[0])
+    )
 
 
 def test_old_formats_are_named() -> None:

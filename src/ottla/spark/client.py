@@ -1,0 +1,269 @@
+"""A blocking client for raw record batches: finds leaders, asks them, retries what may pass.
+
+Records stay bytes here. One object serves one thread at a time; each of Spark's tasks has its own.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ottla.base.errors import RETRIABLE, Error, error_name
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.client.connection import Connection, NoSuchVersionError
+from ottla.spark.cluster_options import Address, ClusterOptions
+from ottla.spark.errors import ClusterError
+from ottla.spark.options import TopicPartition
+from ottla.wire.errors import WireError
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 5.0
+BOOTSTRAP_SECONDS: Final = 15.0
+"""How long a cluster of which no broker answers is tried: a wrong address should show soon."""
+BACKOFF_SECONDS_MAX: Final = 1.0
+SETTLE_SECONDS: Final = 5.0
+"""Brokers learn of a new topic at different moments; a topic that is still not there after this
+time is not just news that travels."""
+
+_SETTLING: Final = frozenset(
+    {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.INCONSISTENT_TOPIC_ID}
+)
+
+
+class Refused(Exception):
+    """A broker answered with an error code."""
+
+    def __init__(self, subject: str, code: int, message: str | None = None) -> None:
+        self.code = code
+        try:
+            words = message or Error(code).message
+        except ValueError:
+            words = message or ""
+        super().__init__(f"{subject}: {words} ({error_name(code)})")
+
+    @property
+    def is_retriable(self) -> bool:
+        return self.code in RETRIABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The broker that leads a partition."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic's id and leaders; None = a partition without a leader for now."""
+
+    name: str
+    id: Uuid
+    is_internal: bool
+    leaders: Mapping[int, Leader | None]
+
+
+class ClusterClient:
+    """Connections to a cluster's brokers, opened when first needed.
+
+    Raises: ClusterError where the cluster does not answer or refuses for good.
+    """
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self.options = options
+        self._open: dict[Address, Connection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, Topic] = {}
+
+    def __enter__(self) -> "ClusterClient":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; idempotent."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        request: object,
+        response: type[R],
+        *,
+        node: int | None = None,
+        at_most: int | None = None,
+    ) -> R:
+        """Ask any broker, or the one with id `node`, once.
+
+        Raises: OSError and WireError, after which the connection is gone; NoSuchVersionError.
+        """
+        connection = self.any_connection() if node is None else self.connection(node)
+        try:
+            version = connection.version_for(type(request), at_most=at_most)
+            timeout = self.options.request_timeout_ms / 1000
+            return connection.ask(request, response, timeout=timeout, version=version)
+        except (OSError, WireError):
+            self.forget(connection)
+            raise
+
+    def patiently(self, what: str, act: Callable[[], T], *, attempts_min: int = 1) -> T:
+        """Repeat an act that the network or a moving leader defeats, until the API timeout.
+
+        Leaders are looked up anew before each repetition.
+        """
+        begun = time.monotonic()
+        backoff = self.options.retry_backoff_ms / 1000
+        attempts = 0
+        while True:
+            try:
+                return act()
+            except NoSuchVersionError as error:
+                raise ClusterError(f"{what}: {error}") from None
+            except (OSError, WireError, Refused) as error:
+                attempts += 1
+                late = time.monotonic() - begun >= self._patience_s(error)
+                if late and attempts >= attempts_min:
+                    code = error.code if isinstance(error, Refused) else 0
+                    raise ClusterError(f"{what}: {_reason(error)}", code) from error
+            self.refresh()
+            time.sleep(backoff)
+            backoff = min(2 * backoff, BACKOFF_SECONDS_MAX)
+
+    def _patience_s(self, error: Exception) -> float:
+        patience_s = self.options.api_timeout_ms / 1000
+        if isinstance(error, Refused):
+            if not error.is_retriable:
+                return 0.0
+            if error.code in _SETTLING:
+                return min(SETTLE_SECONDS, patience_s)
+        return patience_s
+
+    # -- metadata ------------------------------------------------------------------------------
+
+    def topics(
+        self, names: Collection[str] | None = None, *, create: bool = False
+    ) -> dict[str, Topic]:
+        """Return topics by name (all where not named); unknown ones are left out.
+
+        `create`: ask the cluster to create named topics that it lacks, where it does that.
+        """
+        wanted = None
+        if names is not None:
+            wanted = tuple(MetadataRequestTopic(name=name) for name in sorted(names))
+        answer = self.ask(
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=create), MetadataResponse
+        )
+        self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        found = {}
+        for each in answer.topics:
+            if each.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION or each.name is None:
+                continue
+            if each.error_code not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
+                raise Refused(f"topic {each.name}", each.error_code)
+            found[each.name] = _topic(each.name, each)
+        self._topics.update(found)
+        return found
+
+    def leader(self, key: TopicPartition, *, topic_id: Uuid = NO_UUID) -> Leader:
+        """Return the leader of a partition, from what is known or asked now.
+
+        Raises: Refused where there is none; UNKNOWN_TOPIC_ID where the topic has another id now.
+        """
+        name, partition = key
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self.topics([name]).get(name)
+        subject = f"{name}-{partition}"
+        if topic is None:
+            raise Refused(subject, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        if NO_UUID not in (topic_id, topic.id) and topic_id != topic.id:
+            raise Refused(subject, Error.UNKNOWN_TOPIC_ID)
+        if partition not in topic.leaders:
+            raise Refused(subject, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        leader = topic.leaders[partition]
+        if leader is None:
+            raise Refused(subject, Error.LEADER_NOT_AVAILABLE)
+        return leader
+
+    def by_leader(self, keys: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Group partitions by the broker that leads them."""
+        wanted = sorted(keys)
+        unknown = {topic for topic, _ in wanted} - set(self._topics)
+        if unknown:
+            self.topics(unknown)
+        grouped: dict[int, list[TopicPartition]] = {}
+        for key in wanted:
+            grouped.setdefault(self.leader(key).node, []).append(key)
+        return grouped
+
+    def refresh(self) -> None:
+        """Forget who leads what: it is looked up when next needed."""
+        self._topics.clear()
+
+    def broker_ids(self) -> list[int]:
+        """Return the ids of the brokers that the last metadata named, sorted."""
+        return sorted(self._brokers)
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def any_connection(self) -> Connection:
+        """Return a connection to some broker."""
+        for connection in self._open.values():
+            return connection
+        seconds = min(BOOTSTRAP_SECONDS, self.options.api_timeout_ms / 1000)
+        deadline = time.monotonic() + seconds
+        while True:
+            for address in (*self.options.bootstrap, *sorted(self._brokers.values())):
+                try:
+                    return self._connect(address)
+                except (OSError, WireError) as error:
+                    reason = f"{address[0]}:{address[1]}: {_reason(error)}"
+            if time.monotonic() >= deadline:
+                shown = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap)
+                raise ClusterError(f"no broker answers at {shown} within {seconds:g} s; {reason}")
+            time.sleep(self.options.retry_backoff_ms / 1000)
+
+    def connection(self, node: int) -> Connection:
+        """Return a connection to one broker."""
+        address = self._brokers.get(node)
+        if address is None:
+            raise Refused(f"broker {node}", Error.LEADER_NOT_AVAILABLE)
+        return self._open.get(address) or self._connect(address)
+
+    def forget(self, connection: Connection) -> None:
+        """Close a connection that failed."""
+        connection.close()
+        self._open = {key: each for key, each in self._open.items() if each is not connection}
+
+    def _connect(self, address: Address) -> Connection:
+        connection = Connection(*address, client_id=self.options.client_id, timeout=CONNECT_SECONDS)
+        self._open[address] = connection
+        return connection
+
+
+def _topic(name: str, answer: MetadataResponseTopic) -> Topic:
+    leaders = {
+        each.partition_index: Leader(each.leader_id, each.leader_epoch)
+        if each.leader_id >= 0
+        else None
+        for each in answer.partitions
+    }
+    return Topic(name, answer.topic_id, answer.is_internal, leaders)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error)

@@ -1,0 +1,188 @@
+"""Options as Spark hands them over: all text, names in any case.
+
+Sources: Spark's KafkaSourceProvider for the names and rules of its Kafka connector, Kafka's
+ConsumerConfig and ProducerConfig for what follows `kafka.`.
+"""
+
+import difflib
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.spark.errors import OptionError
+
+log = logging.getLogger("ottla.spark")
+
+KAFKA: Final = "kafka."
+
+READ_NAMES: Final = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "endingOffsets",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "isolation",
+    "verifyCrc",
+)
+WRITE_NAMES: Final = ("topic",)
+BOTH_NAMES: Final = ("includeHeaders",)
+STREAM_NAMES: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
+"""Mean nothing in a batch query; Spark's connector warns and goes on."""
+
+_REFUSED: Final = {
+    "kafka.auto.offset.reset": "use startingOffsets instead",
+    "kafka.key.deserializer": "keys are always read as binary; cast the column instead",
+    "kafka.value.deserializer": "values are always read as binary; cast the column instead",
+    "kafka.key.serializer": "keys are written as they are; cast the column instead",
+    "kafka.value.serializer": "values are written as they are; cast the column instead",
+    "kafka.enable.auto.commit": "nothing is ever committed to the cluster",
+    "kafka.interceptor.classes": "records never become objects that a class could intercept",
+    "kafka.partitioner.class": "write a partition column instead",
+    "kafka.transactional.id": "writing is at-least-once and does not use transactions",
+}
+_SECURITY: Final = ("kafka.sasl.", "kafka.ssl.")
+
+_HONOURED: Final = frozenset(
+    {
+        "kafka.acks",
+        "kafka.batch.size",
+        "kafka.bootstrap.servers",
+        "kafka.check.crcs",
+        "kafka.client.id",
+        "kafka.compression.gzip.level",
+        "kafka.compression.lz4.level",
+        "kafka.compression.type",
+        "kafka.compression.zstd.level",
+        "kafka.default.api.timeout.ms",
+        "kafka.delivery.timeout.ms",
+        "kafka.enable.idempotence",
+        "kafka.fetch.max.bytes",
+        "kafka.isolation.level",
+        "kafka.max.partition.fetch.bytes",
+        "kafka.max.request.size",
+        "kafka.request.timeout.ms",
+        "kafka.retry.backoff.ms",
+        "kafka.security.protocol",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options of one query, by lower-case name."""
+
+    options: Mapping[str, str]
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> "Given":
+        """Take the options; raise OptionError for what can be meant in no query."""
+        given = Given({name.lower(): value for name, value in options.items()})
+        for name in sorted(given.options):
+            given._check_name(name)
+        return given
+
+    def _check_name(self, name: str) -> None:
+        if name.startswith(KAFKA):
+            self._check_kafka_name(name)
+            return
+        known = {each.lower(): each for each in READ_NAMES + WRITE_NAMES + BOTH_NAMES}
+        streaming = {each.lower(): each for each in STREAM_NAMES}
+        if name in streaming:
+            log.warning("option %s has no effect in a batch query", streaming[name])
+        elif name == "path":
+            raise OptionError(
+                f"a path was given ({self.options[name]!r}): expected the topic in the option "
+                "subscribe to read, in the option topic to write"
+            )
+        elif name not in known:
+            raise OptionError(f"option {name} is not known{_suggestion(name, known)}")
+
+    def _check_kafka_name(self, name: str) -> None:
+        if name in _REFUSED:
+            raise OptionError(f"option {name} is not supported: {_REFUSED[name]}")
+        protocol = self.options[name].strip().upper()
+        if name == "kafka.security.protocol" and protocol != "PLAINTEXT":
+            raise OptionError(f"option {name}={self.options[name]}: expected PLAINTEXT")
+        if name.startswith(_SECURITY):
+            raise OptionError(f"option {name} is not supported: connections are PLAINTEXT only")
+        if name == "kafka.group.id":
+            log.warning("option %s has no effect: no consumer group is joined", name)
+        elif name not in _HONOURED:
+            log.warning("option %s has no effect%s", name, _suggestion(name, _HONOURED))
+
+    def refuse(self, names: Iterable[str], purpose: str) -> None:
+        """Raise OptionError for options that only serve the other direction."""
+        for name in names:
+            if name.lower() in self.options:
+                raise OptionError(f"option {name} is only for {purpose}")
+
+    def has(self, name: str) -> bool:
+        """Tell whether the option was given."""
+        return name.lower() in self.options
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """Return the option without surrounding blanks."""
+        value = self.options.get(name.lower())
+        return default if value is None else value.strip()
+
+    def number(self, name: str, default: int | None, least: int) -> int | None:
+        """Return the option as an integer of `least` or more."""
+        text = self.text(name)
+        if text is None:
+            return default
+        value = as_integer(text)
+        if value is None or value < least:
+            raise OptionError(f"option {name}={text}: expected an integer from {least}")
+        return value
+
+    def count(self, name: str, default: int, least: int) -> int:
+        """Return the option as an integer of `least` or more, which has a default."""
+        value = self.number(name, default, least)
+        assert value is not None
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return the option as a boolean."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise OptionError(f"option {name}={text}: expected true or false")
+        return text.lower() == "true"
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        """Return the option as one of some words, in lower case."""
+        text = self.text(name, default)
+        assert text is not None
+        if text.lower() not in choices:
+            raise OptionError(f"option {name}={text}: expected {' or '.join(choices)}")
+        return text.lower()
+
+
+def as_integer(text: str) -> int | None:
+    """Return the number that plain decimal digits say, else None."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdecimal() else None
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    names = {each.lower(): each for each in known} if not isinstance(known, dict) else known
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {names[close[0]]}?" if close else ""

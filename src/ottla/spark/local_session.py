@@ -1,0 +1,73 @@
+"""A local SparkSession that is set up for `format("ottla")`."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from ottla.spark.java import find_java_home
+from ottla.spark.source import OttlaDataSource
+
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_DEFAULTS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Topics have few partitions compared to Spark's default of 200 for joins and groups.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(
+    app_name: str = "ottla",
+    *,
+    master: str = "local[*]",
+    config: Mapping[str, str] | None = None,
+    log_level: str = "ERROR",
+) -> SparkSession:
+    """Return a SparkSession on this machine in which `format("ottla")` works.
+
+    Fields: `config`: Spark's settings, over those that suit a laptop: UTC, no web pages, a driver
+            that listens on 127.0.0.1 only, 1 GB of memory.
+            `log_level`: what Spark itself logs from.
+    Raises: NoJavaError where there is no Java 17 or newer.
+    Order:  sets JAVA_HOME and PYSPARK_PYTHON in the environment where they are not set; returns
+            the running session, where there is one, with the settings that can still change.
+    """
+    settings = {**_DEFAULTS, **(config or {})}
+    if SparkSession.getActiveSession() is None:
+        os.environ["JAVA_HOME"] = str(find_java_home())
+        # Workers must be this very Python, also where the environment is not activated.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        settings = _with_logging(settings, log_level)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(log_level)
+    register(spark)
+    return spark
+
+
+def register(spark: Any) -> None:
+    """Make `format("ottla")` known to a session; harmless where it is already."""
+    spark.dataSource.register(OttlaDataSource)
+
+
+def _with_logging(settings: dict[str, str], level: str) -> dict[str, str]:
+    """Add a logging configuration, since what Spark says while it starts ignores its own level."""
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "log4j" in options:
+        return settings
+    quiet = (
+        f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Dottla.spark.log.level={level.lower()}"
+    )
+    return {**settings, "spark.driver.extraJavaOptions": f"{quiet} {options}".strip()}

@@ -1,0 +1,248 @@
+"""What a query reads: the options of Spark's Kafka source, parsed and checked.
+
+Source: Spark's KafkaSourceProvider, KafkaOffsetRangeLimit and ConsumerStrategy.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from ottla.spark.cluster_options import ClusterOptions
+from ottla.spark.errors import OptionError
+from ottla.spark.given import WRITE_NAMES, Given, as_integer
+
+TopicPartition = tuple[str, int]
+ByPartition = Mapping[TopicPartition, int]
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""Offsets that JSON may say instead of a number, as in Kafka's ListOffsets."""
+
+FETCH_BYTES: Final = 8 * 1024 * 1024
+FETCH_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Below the largest response that a connection takes, with room for one oversized batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """All partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """All partitions of the topics whose whole name matches, internal ones aside."""
+
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """These partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+class Edge(Enum):
+    """The ends of each partition's log."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each partition; -2 = earliest, -1 = latest."""
+
+    by_partition: ByPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The first record of each partition that has this timestamp (ms) or a later one."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinceEach:
+    """As `Since`, with a timestamp for each partition."""
+
+    by_partition: ByPartition
+
+
+Subscription = Subscribe | Pattern | Assign
+Limit = Edge | Offsets | Since | SinceEach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """One batch query.
+
+    Fields: `latest_where_none_since`: what starts where no record is that new, instead of an error.
+            `poll_timeout_ms`: how long a task may see no progress.
+            `fetch_bytes`: about how much one request fetches.
+    """
+
+    cluster: ClusterOptions
+    subscription: Subscription
+    starting: Limit
+    ending: Limit
+    latest_where_none_since: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+    offset_retries: int
+    offset_retry_ms: int
+    read_committed: bool
+    verify_crc: bool
+    fetch_bytes: int
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> "ReadOptions":
+        """Parse the options; raise OptionError where one is missing or wrong."""
+        given = Given.of(options)
+        given.refuse(WRITE_NAMES, "writing; to read a topic, use subscribe")
+        subscription = _subscription(given)
+        strategy = given.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
+        return ReadOptions(
+            cluster=ClusterOptions.of(given),
+            subscription=subscription,
+            starting=_limit(given, "starting", Edge.EARLIEST),
+            ending=_limit(given, "ending", Edge.LATEST),
+            latest_where_none_since=strategy == "latest",
+            include_headers=given.flag("includeHeaders", False),
+            min_partitions=given.number("minPartitions", None, 1),
+            max_records_per_partition=given.number("maxRecordsPerPartition", None, 1),
+            fail_on_data_loss=given.flag("failOnDataLoss", True),
+            poll_timeout_ms=given.count("kafkaConsumer.pollTimeoutMs", 120_000, 1),
+            offset_retries=given.count("fetchOffset.numRetries", 3, 0),
+            offset_retry_ms=given.count("fetchOffset.retryIntervalMs", 10, 0),
+            read_committed=_isolation(given) == "read_committed",
+            verify_crc=given.flag("verifyCrc", given.flag("kafka.check.crcs", True)),
+            fetch_bytes=_fetch_bytes(given),
+        )
+
+
+def _isolation(given: Given) -> str:
+    choices = ("read_uncommitted", "read_committed")
+    kafka = given.choice("kafka.isolation.level", "read_uncommitted", choices)
+    return given.choice("isolation", kafka, choices)
+
+
+def _fetch_bytes(given: Given) -> int:
+    partition = given.count("kafka.max.partition.fetch.bytes", FETCH_BYTES, 1)
+    return min(partition, given.count("kafka.fetch.max.bytes", FETCH_BYTES_MAX, 1), FETCH_BYTES_MAX)
+
+
+def _subscription(given: Given) -> Subscription:
+    names = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
+    if len(names) != 1:
+        found = "none" if not names else " and ".join(names)
+        raise OptionError(
+            f"options say {found} of what to read: expected exactly one of subscribe, "
+            "subscribePattern and assign"
+        )
+    name = names[0]
+    text = given.text(name) or ""
+    if name == "assign":
+        return Assign(_assigned(text))
+    if name == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(
+                f"option {name}={text}: expected a regular expression ({error})"
+            ) from None
+        if not text:
+            raise OptionError(f"option {name} is empty: expected a regular expression")
+        return Pattern(text)
+    topics = sorted({topic.strip() for topic in text.split(",") if topic.strip()})
+    if not topics:
+        raise OptionError(f"option {name}={text}: expected topics, separated by commas")
+    return Subscribe(tuple(topics))
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    shape = '{"topic":[0,1]}'
+    document = _json("assign", text, shape)
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in document.items():
+        if not isinstance(numbers, list) or not all(_is_number(each, 0) for each in numbers):
+            raise OptionError(f"option assign={text}: expected JSON such as {shape}")
+        partitions |= {(topic, number) for number in numbers}
+    if not partitions:
+        raise OptionError(f"option assign={text}: expected at least one partition")
+    return tuple(sorted(partitions))
+
+
+def _limit(given: Given, side: str, default: Edge) -> Limit:
+    """Return where a query starts or ends: the finest option wins, as in Spark's connector."""
+    name = f"{side}Timestamp"
+    if given.has(name):
+        return Since(given.count(name, 0, 0))
+    name = f"{side}OffsetsByTimestamp"
+    if given.has(name):
+        return SinceEach(_by_partition(name, given.text(name) or "", 0, '{"topic":{"0":1000}}'))
+    name = f"{side}Offsets"
+    text = given.text(name)
+    if text is None:
+        return default
+    other = Edge.LATEST if default is Edge.EARLIEST else Edge.EARLIEST
+    word = text.lower()
+    if word == default.value:
+        return default
+    if word == other.value:
+        raise OptionError(
+            f"option {name}={text}: a batch query cannot "
+            f"{'start' if default is Edge.EARLIEST else 'end'} there; "
+            f"expected {default.value} or JSON"
+        )
+    shape = f'{default.value} or JSON such as {{"topic":{{"0":23}}}}'
+    offsets = _by_partition(name, text, EARLIEST, shape)
+    banned = LATEST if default is Edge.EARLIEST else EARLIEST
+    for (topic, partition), offset in sorted(offsets.items()):
+        if offset == banned:
+            raise OptionError(
+                f"option {name} says {banned} ({other.value}) for {topic}-{partition}: a batch "
+                f"query cannot {'start' if default is Edge.EARLIEST else 'end'} there"
+            )
+    return Offsets(offsets)
+
+
+def _by_partition(name: str, text: str, least: int, shape: str) -> ByPartition:
+    numbers: dict[TopicPartition, int] = {}
+    for topic, partitions in _json(name, text, shape).items():
+        if not isinstance(partitions, dict):
+            raise OptionError(f"option {name}={text}: expected {shape}")
+        for partition, number in partitions.items():
+            index = as_integer(partition)
+            if index is None or index < 0 or not _is_number(number, least):
+                raise OptionError(
+                    f"option {name} says {partition}: {number} for {topic}: expected {shape}"
+                )
+            numbers[topic, index] = number
+    if not numbers:
+        raise OptionError(f"option {name}={text}: expected {shape}")
+    return numbers
+
+
+def _json(name: str, text: str, shape: str) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise OptionError(f"option {name}={text}: expected {shape} ({error})") from None
+    if not isinstance(document, dict):
+        raise OptionError(f"option {name}={text}: expected {shape}")
+    return document
+
+
+def _is_number(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

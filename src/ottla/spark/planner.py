@@ -1,0 +1,120 @@
+"""From options to splits: asks the cluster, then leaves the decisions to `planning`."""
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from ottla.base.ids import Uuid
+from ottla.spark import lookup
+from ottla.spark.client import ClusterClient
+from ottla.spark.errors import DataLossError
+from ottla.spark.given import log
+from ottla.spark.options import ReadOptions, TopicPartition
+from ottla.spark.planning import (
+    PartitionFacts,
+    Range,
+    check_named,
+    cut,
+    resolve,
+    timestamps_of,
+)
+
+
+@dataclass(frozen=True)
+class Split(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked.
+    """What one task reads: offsets [start, end) of one partition of one incarnation of a topic.
+
+    `contiguous`: every offset has a record or a marker, so one that is missing is lost.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    start: int
+    end: int
+    contiguous: bool
+
+
+def plan(options: ReadOptions) -> list[Split]:
+    """Return the splits of a query.
+
+    Raises: OptionError, ClusterError; DataLossError where records asked for are gone and the
+            options say that this fails the query.
+    """
+    with ClusterClient(options.cluster) as client:
+        topics = lookup.subscribed(client, options.subscription)
+        keys = sorted(topics)
+        check_named(options.starting, keys, "startingOffsets")
+        check_named(options.ending, keys, "endingOffsets")
+        facts = _facts(client, options, {key: topics[key].id for key in keys})
+        ranges = _ranges(client, options, facts)
+    pieces = cut(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    return [_split(each) for each in pieces]
+
+
+def _facts(
+    client: ClusterClient, options: ReadOptions, ids: dict[TopicPartition, Uuid]
+) -> list[PartitionFacts]:
+    if not ids:
+        return []
+    edges = lookup.edges_of(
+        client,
+        list(ids),
+        read_committed=options.read_committed,
+        attempts_min=1 + options.offset_retries,
+    )
+    sizes = lookup.sizes_of(client, list(ids))
+    plain = lookup.never_compacted(client, {topic for topic, _ in ids})
+    return [
+        PartitionFacts(
+            topic=topic,
+            topic_id=ids[topic, partition],
+            partition=partition,
+            earliest=earliest,
+            latest=latest,
+            size_bytes=sizes.get((topic, partition)),
+            contiguous=topic in plain,
+        )
+        for (topic, partition), (earliest, latest) in edges.items()
+    ]
+
+
+def _ranges(
+    client: ClusterClient, options: ReadOptions, facts: list[PartitionFacts]
+) -> list[Range]:
+    keys = {each.key for each in facts}
+    found = []
+    for limit in (options.starting, options.ending):
+        wanted = timestamps_of(limit, keys)
+        found.append(lookup.offsets_at(client, wanted) if wanted else {})
+    ranges, losses = resolve(
+        facts,
+        starting=options.starting,
+        starting_found=found[0],
+        latest_where_none_since=options.latest_where_none_since,
+        ending=options.ending,
+        ending_found=found[1],
+    )
+    report_losses(losses, fail=options.fail_on_data_loss)
+    return ranges
+
+
+def report_losses(losses: list[str], *, fail: bool) -> None:
+    """Fail because of records that are gone, or say so and go on."""
+    if losses and fail:
+        raise DataLossError(
+            f"{'; '.join(losses)}. With failOnDataLoss=false the query goes on without them."
+        )
+    for each in losses:
+        log.warning("data loss: %s", each)
+
+
+def _split(piece: Range) -> Split:
+    facts = piece.facts
+    return Split(
+        facts.topic, facts.topic_id, facts.partition, piece.start, piece.end, facts.contiguous
+    )

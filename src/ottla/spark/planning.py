@@ -1,0 +1,208 @@
+"""Which offsets a batch query reads, and how they are cut into tasks. Pure.
+
+Every range is half-open; the splits of a range are disjoint and their union is the range, so each
+offset is read by exactly one task. Source for limits and cutting: Spark's KafkaOffsetReaderAdmin
+and KafkaOffsetRangeCalculator; cutting by bytes is ours.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ottla.base.ids import Uuid
+from ottla.spark.errors import OptionError
+from ottla.spark.options import (
+    EARLIEST,
+    LATEST,
+    ByPartition,
+    Edge,
+    Limit,
+    Offsets,
+    Since,
+    SinceEach,
+    TopicPartition,
+)
+
+SPLIT_BYTES: Final = 128 * 1024 * 1024
+"""An empty task costs about 80 ms of CPU: much smaller splits would be mostly overhead."""
+
+Found = Mapping[TopicPartition, int | None]
+"""What a search by timestamp found: the offset, or None where no record is that new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """What the cluster says of a partition at planning.
+
+    Fields: `latest`: the offset after the last readable record: high watermark, or last stable
+            offset where only committed records are read.
+            `size_bytes`: of the whole log; None = not known.
+            `contiguous`: the topic is not compacted, so an offset that is missing is lost.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    earliest: int
+    latest: int
+    size_bytes: int | None = None
+    contiguous: bool = False
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Offsets [start, end) of one partition."""
+
+    facts: PartitionFacts
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of log it covers; 0 = not known."""
+        span = self.facts.latest - self.facts.earliest
+        if self.facts.size_bytes is None or span <= 0:
+            return 0
+        return self.facts.size_bytes * len(self) // span
+
+
+def timestamps_of(limit: Limit, keys: Iterable[TopicPartition]) -> ByPartition:
+    """Return the timestamp to search for in each partition; empty where the limit has none."""
+    if isinstance(limit, Since):
+        return dict.fromkeys(keys, limit.timestamp_ms)
+    if isinstance(limit, SinceEach):
+        return limit.by_partition
+    return {}
+
+
+def check_named(limit: Limit, keys: Sequence[TopicPartition], option: str) -> None:
+    """Raise OptionError unless a limit for each partition names exactly those that are read."""
+    if not isinstance(limit, Offsets | SinceEach):
+        return
+    known = set(keys)
+    missing = sorted(known - set(limit.by_partition))
+    extra = sorted(set(limit.by_partition) - known)
+    if missing:
+        raise OptionError(
+            f"option {option} does not name {_listed(missing)}: expected every partition; "
+            "-2 means earliest, -1 latest"
+        )
+    if extra:
+        raise OptionError(f"option {option} names {_listed(extra)}: not among what is read")
+
+
+def resolve(
+    facts: Sequence[PartitionFacts],
+    *,
+    starting: Limit,
+    starting_found: Found,
+    latest_where_none_since: bool,
+    ending: Limit,
+    ending_found: Found,
+) -> tuple[list[Range], list[str]]:
+    """Return the ranges that can be read, and a sentence for each stretch that is gone.
+
+    Raises: OptionError where no record is as new as a start asks for, unless that means latest.
+    """
+    ranges: list[Range] = []
+    losses: list[str] = []
+    for each in sorted(facts, key=lambda facts: facts.key):
+        start = _start(each, starting, starting_found, latest_where_none_since, losses)
+        end = _end(each, ending, ending_found, losses)
+        if start < end:
+            ranges.append(Range(facts=each, start=start, end=end))
+    return ranges, losses
+
+
+def _start(
+    facts: PartitionFacts,
+    limit: Limit,
+    found: Found,
+    latest_where_none_since: bool,
+    losses: list[str],
+) -> int:
+    if isinstance(limit, Since | SinceEach):
+        offset = found[facts.key]
+        if offset is None and not latest_where_none_since:
+            raise OptionError(
+                f"no record of {facts.topic}-{facts.partition} is as new as the start asks for; "
+                "startingOffsetsByTimestampStrategy=latest starts at the end there"
+            )
+        return facts.latest if offset is None else max(facts.earliest, offset)
+    if isinstance(limit, Offsets):
+        offset = limit.by_partition[facts.key]
+        if offset == EARLIEST:
+            return facts.earliest
+        if offset < facts.earliest:
+            losses.append(
+                f"{facts.topic}-{facts.partition}: offsets {offset} to {facts.earliest - 1} are "
+                "no longer there"
+            )
+            return facts.earliest
+        if offset > facts.latest:
+            losses.append(
+                f"{facts.topic}-{facts.partition}: the query starts at {offset}, the log ends at "
+                f"{facts.latest}"
+            )
+        return offset
+    return facts.earliest if limit is Edge.EARLIEST else facts.latest
+
+
+def _end(facts: PartitionFacts, limit: Limit, found: Found, losses: list[str]) -> int:
+    if isinstance(limit, Since | SinceEach):
+        offset = found[facts.key]
+        return facts.latest if offset is None else min(facts.latest, offset)
+    if isinstance(limit, Offsets):
+        offset = limit.by_partition[facts.key]
+        if offset == LATEST:
+            return facts.latest
+        if offset > facts.latest:
+            losses.append(
+                f"{facts.topic}-{facts.partition}: the query ends at {offset}, the log at "
+                f"{facts.latest}"
+            )
+        return min(offset, facts.latest)
+    return facts.latest if limit is Edge.LATEST else facts.earliest
+
+
+def cut(
+    ranges: Sequence[Range],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+) -> list[Range]:
+    """Cut ranges into about equal pieces for tasks, in order.
+
+    `min_partitions`: a hint: large ranges get more pieces; never more pieces than offsets.
+    `max_records`:    offsets in a piece, at most.
+    `split_bytes`:    bytes in a piece, about; ranges of unknown size are not cut by it.
+    """
+    total = sum(len(each) for each in ranges)
+    pieces: list[Range] = []
+    for each in ranges:
+        size = len(each)
+        wanted = max(1, -(-each.size_bytes // split_bytes))
+        if max_records is not None:
+            wanted = max(wanted, -(-size // max_records))
+        if min_partitions is not None and len(ranges) < min_partitions:
+            wanted = max(wanted, -(-size * min_partitions // total))
+        wanted = min(wanted, size)
+        bounds = [each.start + size * number // wanted for number in range(wanted + 1)]
+        pieces.extend(
+            replace(each, start=bounds[number], end=bounds[number + 1]) for number in range(wanted)
+        )
+    return pieces
+
+
+def _listed(partitions: Sequence[TopicPartition]) -> str:
+    shown = [f"{topic}-{partition}" for topic, partition in partitions[:5]]
+    more = len(partitions) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

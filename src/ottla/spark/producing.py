@@ -1,0 +1,279 @@
+"""Writes encoded batches to the leaders of their partitions; retries without writing twice.
+
+An idempotent producer numbers its batches per partition. A batch whose answer was lost is sent
+again with its number, and the broker answers what it knows: the rows are there once.
+Sources: KIP-98; Kafka's Sender, which also splits batches that a topic does not take.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
+from ottla.client.connection import NoSuchVersionError
+from ottla.records.columnar import encode
+from ottla.spark.client import BACKOFF_SECONDS_MAX, ClusterClient, Refused
+from ottla.spark.errors import ClusterError, WriteError
+from ottla.spark.options import TopicPartition
+from ottla.spark.write_options import WriteOptions
+from ottla.wire.errors import WireError
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+_LAST_WITH_NAMES: Final = 12
+_SEQUENCES: Final = 2**31
+_TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
+_NO_TRANSACTION_MS: Final = 2**31 - 1
+"""Sent with a producer id that is for no transaction, as Kafka's producer does."""
+REQUEST_BYTES: Final = 32 * 1024 * 1024
+"""One request takes about that much, whatever the number of partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One record batch to be, and the rows it was made of."""
+
+    data: bytes
+    rows: Any
+    sequence: int
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What one partition is still to get, in order."""
+
+    key: TopicPartition
+    waiting: deque[_Batch] = field(default_factory=deque)
+
+
+class RawProducer:
+    """Writes rows of one task. `written`: rows that the cluster has acknowledged.
+
+    Raises: WriteError where the cluster refuses rows or does not take them in time.
+    """
+
+    def __init__(self, client: ClusterClient, options: WriteOptions) -> None:
+        self._client = client
+        self._options = options
+        self._producer: tuple[int, int] | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self.written = 0
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; the cluster may create it now."""
+
+        def look() -> int:
+            found = self._client.topics([topic], create=True).get(topic)
+            if found is None or not found.leaders:
+                raise Refused(f"topic {topic}", Error.UNKNOWN_TOPIC_OR_PARTITION)
+            return len(found.leaders)
+
+        try:
+            return self._client.patiently("looking up where to write", look)
+        except ClusterError as error:
+            raise WriteError(str(error)) from error
+
+    def write(self, rows_by_partition: dict[TopicPartition, Any]) -> None:
+        """Encode rows and return once the cluster has acknowledged all of them."""
+        now_ms = time.time_ns() // 1_000_000
+        queues = [
+            _Queue(key, deque(self._encode(key, rows, now_ms, self._options.batch_bytes)))
+            for key, rows in sorted(rows_by_partition.items())
+        ]
+        while queues:
+            self._send_round(queues)
+            queues = [queue for queue in queues if queue.waiting]
+
+    # -- encoding ------------------------------------------------------------------------------
+
+    def _encode(
+        self,
+        key: TopicPartition,
+        rows: Any,
+        now_ms: int,
+        batch_bytes: int,
+        sequence: int | None = None,
+    ) -> list[_Batch]:
+        producer_id, epoch = self._identity()
+        idempotent = producer_id >= 0
+        first = self._sequences.get(key, 0) if sequence is None else sequence
+        encoded = encode(
+            rows,
+            timestamp_ms=now_ms,
+            codec=self._options.codec,
+            level=self._options.level,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=first if idempotent else -1,
+            batch_bytes=batch_bytes,
+        )
+        batches: list[_Batch] = []
+        start = 0
+        for data in encoded:
+            count = int.from_bytes(data[57:61])
+            at = (first + start) % _SEQUENCES
+            batches.append(_Batch(data, rows.slice(start, count), at))
+            start += count
+        assert start == rows.num_rows
+        if sequence is None:
+            self._sequences[key] = (first + start) % _SEQUENCES
+        return batches
+
+    def _identity(self) -> tuple[int, int]:
+        """Return producer id and epoch, asked for once a task; -1 where not idempotent."""
+        if not self._options.idempotent:
+            return -1, -1
+        if self._producer is None:
+
+            def ask() -> tuple[int, int]:
+                request = InitProducerIdRequest(
+                    transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
+                )
+                answer = self._client.ask(request, InitProducerIdResponse)
+                if answer.error_code:
+                    raise Refused("a producer id", answer.error_code)
+                return answer.producer_id, answer.producer_epoch
+
+            try:
+                self._producer = self._client.patiently("getting a producer id", ask)
+            except ClusterError as error:
+                raise WriteError(str(error)) from error
+        return self._producer
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def _send_round(self, queues: Sequence[_Queue]) -> None:
+        """Send the first batch of each queue, and again what failed for the moment."""
+        left = list(queues)
+        deadline = time.monotonic() + self._options.delivery_timeout_ms / 1000
+        backoff = self._options.cluster.retry_backoff_ms / 1000
+        while True:
+            left, error = self._try_round(left)
+            if not left:
+                return
+            if error is None:
+                continue  # Batches were split: that is progress.
+            if time.monotonic() >= deadline:
+                raise WriteError(
+                    f"{error}; not written within {self._options.delivery_timeout_ms} ms "
+                    "(kafka.delivery.timeout.ms)"
+                ) from error
+            self._client.refresh()
+            time.sleep(backoff)
+            backoff = min(2 * backoff, BACKOFF_SECONDS_MAX)
+
+    def _try_round(self, queues: list[_Queue]) -> tuple[list[_Queue], Exception | None]:
+        """Return the queues whose first batch must be sent, and the last failure, if any."""
+        again: list[_Queue] = []
+        reason: Exception | None = None
+        by_node: dict[int, list[_Queue]] = {}
+        for queue in queues:
+            try:
+                by_node.setdefault(self._client.leader(queue.key).node, []).append(queue)
+            except (OSError, WireError, Refused, ClusterError) as error:
+                _check_passing(error)
+                again.append(queue)
+                reason = error
+        for node, led in sorted(by_node.items()):
+            for group in _groups(led):
+                try:
+                    answers = self._produce(node, group)
+                except NoSuchVersionError as error:
+                    raise WriteError(str(error)) from error
+                except (OSError, WireError, Refused, ClusterError) as error:
+                    again.extend(group)
+                    reason = error
+                    continue
+                for queue in group:
+                    batch = queue.waiting[0]
+                    reason = self._settle(queue, answers.get(queue.key)) or reason
+                    if queue.waiting and queue.waiting[0].sequence == batch.sequence:
+                        again.append(queue)
+        return again, reason
+
+    def _produce(self, node: int, queues: list[_Queue]) -> dict[TopicPartition, Refused | None]:
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for queue in queues:
+            topic, partition = queue.key
+            by_topic.setdefault(topic, []).append(
+                PartitionProduceData(index=partition, records=queue.waiting[0].data)
+            )
+        request = ProduceRequest(
+            acks=self._options.acks,
+            timeout_ms=self._options.cluster.request_timeout_ms,
+            topic_data=tuple(
+                TopicProduceData(name=name, topic_id=NO_UUID, partition_data=tuple(data))
+                for name, data in sorted(by_topic.items())
+            ),
+        )
+        answer = self._client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
+        return {
+            (topic.name, each.index): Refused(
+                f"{topic.name}-{each.index}", each.error_code, each.error_message
+            )
+            if each.error_code
+            else None
+            for topic in answer.responses
+            for each in topic.partition_responses
+        }
+
+    def _settle(self, queue: _Queue, refusal: Refused | None) -> Refused | None:
+        """Take what was acknowledged off the queue; return a failure that may pass."""
+        batch = queue.waiting[0]
+        # The broker has the batch already: an earlier answer was lost.
+        if refusal is None or refusal.code == Error.DUPLICATE_SEQUENCE_NUMBER:
+            queue.waiting.popleft()
+            self.written += batch.rows.num_rows
+            return None
+        if refusal.code in _TOO_LARGE and batch.rows.num_rows > 1:
+            self._split(queue)
+            return None
+        if refusal.code in _TOO_LARGE:
+            raise WriteError(
+                f"{refusal}; a row of {len(batch.data)} bytes does not fit: raise the topic's "
+                "max.message.bytes"
+            )
+        if not refusal.is_retriable:
+            raise WriteError(str(refusal))
+        return refusal
+
+    def _split(self, queue: _Queue) -> None:
+        """Make two or more batches of the first one, with the same sequence numbers in all."""
+        batch = queue.waiting.popleft()
+        half = batch.rows.num_rows // 2
+        parts: list[_Batch] = []
+        for rows, sequence in (
+            (batch.rows.slice(0, half), batch.sequence),
+            (batch.rows.slice(half), (batch.sequence + half) % _SEQUENCES),
+        ):
+            now_ms = time.time_ns() // 1_000_000
+            parts += self._encode(queue.key, rows, now_ms, self._options.batch_bytes, sequence)
+        queue.waiting.extendleft(reversed(parts))
+
+
+def _check_passing(error: Exception) -> None:
+    """Raise WriteError for a refusal that no retry cures."""
+    if isinstance(error, Refused) and not error.is_retriable:
+        raise WriteError(str(error)) from error
+
+
+def _groups(queues: list[_Queue]) -> list[list[_Queue]]:
+    """Cut what one broker gets into requests of bounded size."""
+    groups: list[list[_Queue]] = [[]]
+    size = 0
+    for queue in queues:
+        length = len(queue.waiting[0].data)
+        if groups[-1] and size + length > REQUEST_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(queue)
+        size += length
+    return groups

@@ -1,0 +1,195 @@
+"""One task: every offset of its split exactly once, as Arrow batches; holes do not pass unseen.
+
+While one answer is decoded a thread fetches the next. Order: offsets ascend.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.base.errors import Error
+from ottla.records.batch import iter_headers
+from ottla.records.columnar import decode
+from ottla.records.errors import CorruptBatch
+from ottla.spark import lookup
+from ottla.spark.client import ClusterClient
+from ottla.spark.errors import ClusterError, DataLossError
+from ottla.spark.fetching import Fetched, OutOfRange, PartitionFetcher
+from ottla.spark.options import ReadOptions
+from ottla.spark.planner import Split, report_losses
+from ottla.spark.schema import arrow_schema, record_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What some batches cover of a split.
+
+    Fields: `size`: bytes of the batches that hold something of it.
+            `next_offset`: up to where they cover it; the split's end at most.
+            `epoch`: leader epoch of the last batch.
+            `holes`: offsets [from, to) for which a topic that is not compacted has no records.
+    """
+
+    size: int
+    next_offset: int
+    epoch: int
+    holes: tuple[tuple[int, int], ...]
+
+
+def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool) -> Stretch:
+    """Look through the batches that were fetched for [offset, end).
+
+    Raises: CorruptBatch where offsets or leader epochs go back.
+    """
+    holes: list[tuple[int, int]] = []
+    size = 0
+    reached = offset
+    for position, header in iter_headers(records, allow_partial=True):
+        if header.base_offset >= end:
+            reached = _note(holes, reached, end, contiguous)
+            break
+        if header.partition_leader_epoch < epoch:
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} has the leader epoch "
+                f"{header.partition_leader_epoch}, the one before it {epoch}"
+            )
+        if size and header.base_offset < reached:
+            raise CorruptBatch(f"offset {header.base_offset} comes after {reached - 1}")
+        epoch = header.partition_leader_epoch
+        size = position + header.size_in_bytes
+        if header.next_offset <= reached:
+            continue
+        if header.base_offset > reached:
+            reached = _note(holes, reached, header.base_offset, contiguous)
+        if contiguous and header.record_count <= header.last_offset_delta:
+            holes.append((reached, min(header.next_offset, end)))
+        reached = min(header.next_offset, end)
+        if reached == end:
+            break
+    return Stretch(size, reached, epoch, tuple(holes))
+
+
+def _note(holes: list[tuple[int, int]], start: int, end: int, contiguous: bool) -> int:
+    if contiguous:
+        holes.append((start, end))
+    return end
+
+
+def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the records of a split as batches of `columns`.
+
+    Raises: DataLossError where records are gone, unless the options say to go on; ClusterError;
+            CorruptBatch.
+    """
+    place = _Place(split, columns)
+    offset, epoch = split.start, -1
+    with ClusterClient(options.cluster) as client, ThreadPoolExecutor(1) as pool:
+        fetcher = PartitionFetcher(
+            client,
+            split,
+            read_committed=options.read_committed,
+            fetch_bytes=options.fetch_bytes,
+            timeout_ms=options.poll_timeout_ms,
+        )
+        pending = pool.submit(fetcher.fetch, offset)
+        while offset < split.end:
+            try:
+                fetched = pending.result()
+            except (OutOfRange, ClusterError) as error:
+                offset = _skip_lost(client, split, offset, error, options)
+                if offset < split.end:
+                    pending = pool.submit(fetcher.fetch, offset)
+                continue
+            stretch = measure(
+                fetched.records, offset, split.end, epoch=epoch, contiguous=split.contiguous
+            )
+            if stretch.next_offset < split.end:
+                pending = pool.submit(fetcher.fetch, stretch.next_offset)
+            report_losses(_losses(split, stretch), fail=options.fail_on_data_loss)
+            for batch in _decode(fetched, stretch, offset, options, columns):
+                yield place.add_to(batch)
+            offset, epoch = stretch.next_offset, stretch.epoch
+
+
+def _decode(
+    fetched: Fetched,
+    stretch: Stretch,
+    offset: int,
+    options: ReadOptions,
+    columns: tuple[str, ...],
+) -> Iterator[Any]:
+    return decode(
+        fetched.records[: stretch.size],
+        lo=offset,
+        hi=stretch.next_offset,
+        columns=record_columns(columns),
+        aborted=fetched.aborted,
+        verify_crc=options.verify_crc,
+    )
+
+
+def _losses(split: Split, stretch: Stretch) -> list[str]:
+    return [
+        f"{split.topic}-{split.partition}: records are missing among offsets {start} to {end - 1} "
+        "of a topic that is not compacted (expected where it was compacted in the past)"
+        for start, end in stretch.holes
+    ]
+
+
+def _skip_lost(
+    client: ClusterClient, split: Split, offset: int, error: Exception, options: ReadOptions
+) -> int:
+    """Return where to go on after a fetch that failed; raise unless what failed is lost data."""
+    key = (split.topic, split.partition)
+    subject = f"{split.topic}-{split.partition}"
+    if isinstance(error, ClusterError):
+        if error.code not in (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION):
+            raise error
+        loss = (
+            f"{subject}: the topic was deleted, or deleted and created anew, since the query was "
+            f"planned; offsets {offset} to {split.end - 1} of the former one are gone"
+        )
+        report_losses([loss], fail=options.fail_on_data_loss)
+        return split.end
+    earliest, latest = lookup.edges_of(
+        client, [key], read_committed=options.read_committed, attempts_min=1
+    )[key]
+    if offset < earliest:
+        reached = min(earliest, split.end)
+        loss = f"{subject}: offsets {offset} to {reached - 1} are no longer there"
+    elif offset >= latest:
+        reached = split.end
+        loss = f"{subject}: offsets {offset} to {reached - 1} are gone; the log ends at {latest}"
+    else:
+        raise DataLossError(f"{subject}: offset {offset} is refused, yet within the log") from error
+    report_losses([loss], fail=options.fail_on_data_loss)
+    return reached
+
+
+class _Place:
+    """Adds the columns that say where records come from: one value for all rows."""
+
+    def __init__(self, split: Split, columns: tuple[str, ...]) -> None:
+        self._schema = arrow_schema(columns)
+        self._scalars: dict[str, Any] = {
+            "topic": pa.scalar(split.topic, pa.string()),
+            "partition": pa.scalar(split.partition, pa.int32()),
+        }
+        self._constant: dict[str, Any] = {}
+
+    def add_to(self, batch: Any) -> Any:
+        """Return the batch with the columns of the schema, in its order."""
+        arrays = [
+            self._repeat(name, batch.num_rows) if name in self._scalars else batch.column(name)
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _repeat(self, name: str, count: int) -> Any:
+        constant = self._constant.get(name)
+        if constant is None or len(constant) < count:
+            constant = self._constant[name] = pa.repeat(self._scalars[name], count)
+        return constant.slice(0, count)

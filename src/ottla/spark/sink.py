@@ -1,0 +1,217 @@
+"""`df.write.format("ottla")`: rows to topics, as Arrow batches.
+
+Columns, as in Spark's Kafka sink: `value` (string or binary), and where there, `key` (string or
+binary), `headers`, `topic`, `partition`; besides, `timestamp`, which Spark's cannot write. Others
+are ignored, as Spark's sink does.
+
+At-least-once, as there: within a task retries never write a row twice, but a task that Spark runs
+again writes its rows again, and nothing is rolled back.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ottla.spark.client import ClusterClient
+from ottla.spark.errors import OptionError, WriteError
+from ottla.spark.given import log
+from ottla.spark.options import TopicPartition
+from ottla.spark.partitioner import by_key, in_runs
+from ottla.spark.producing import RawProducer
+from ottla.spark.schema import HEADERS
+from ottla.spark.write_options import WriteOptions
+
+# pyspark is not type-checked, hence its classes are Any to mypy.
+# mypy: disable-error-code="misc"
+
+BUFFER_BYTES: Final = 16 * 1024 * 1024
+"""Rows gathered before they are sent, so that each partition gets a batch of a good size."""
+RUN_BYTES: Final = 256 * 1024
+"""Rows without a key go to partitions in runs of about that size."""
+
+_BYTES: Final = (StringType, BinaryType)
+_COLUMNS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "key": (_BYTES, "string or binary"),
+    "value": (_BYTES, "string or binary"),
+    "topic": ((StringType,), "string"),
+    "partition": ((IntegerType,), "int"),
+    "timestamp": ((TimestampType, TimestampNTZType), "timestamp"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(WriterCommitMessage):
+    """What one task wrote."""
+
+    rows: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes the rows of one query; a task each for Spark's partitions."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> Committed:
+        """Write one task's rows; return once the cluster has acknowledged all of them."""
+        with ClusterClient(self.options.cluster) as client:
+            producer = RawProducer(client, self.options)
+            router = _Router(producer, self.options.topic)
+            for table in _gathered(iterator):
+                producer.write(router.route(table))
+            return Committed(producer.written)
+
+    def commit(self, messages: list[Committed | None]) -> None:
+        """Say what was written: it is there already, since tasks wait for acknowledgements."""
+        tasks = [each for each in messages if each is not None]
+        log.info("%d rows written by %d tasks", sum(each.rows for each in tasks), len(tasks))
+
+    def abort(self, messages: list[Committed | None]) -> None:
+        """Say what stays: a log takes nothing back."""
+        rows = sum(each.rows for each in messages if each is not None)
+        log.warning(
+            "the write failed; %d rows of tasks that had finished, and some of tasks that had not, "
+            "stay in the topics: writing is at-least-once",
+            rows,
+        )
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Raise OptionError unless rows of this schema can be written."""
+    types = {field.name: field.dataType for field in schema}
+    if "value" not in types:
+        raise OptionError(f"no column value among {', '.join(types)}: expected string or binary")
+    if topic is None and "topic" not in types:
+        raise OptionError("no topic: expected the option topic or a column topic")
+    for name, (kinds, expected) in _COLUMNS.items():
+        found = types.get(name)
+        if name == "topic" and topic is not None:
+            continue  # The option wins, so the column does not matter.
+        if found is not None and not isinstance(found, kinds):
+            raise OptionError(f"column {name} is {found.simpleString()}: expected {expected}")
+    headers = types.get("headers")
+    if headers is not None and headers.simpleString() != HEADERS.simpleString():
+        raise OptionError(
+            f"column headers is {headers.simpleString()}: expected {HEADERS.simpleString()}"
+        )
+
+
+def _gathered(iterator: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches of a good size, joined from those that Spark hands over."""
+    waiting: list[Any] = []
+    size = 0
+    for batch in iterator:
+        if batch.num_rows:
+            waiting.append(batch)
+            size += batch.nbytes
+        if size >= BUFFER_BYTES:
+            yield _joined(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return whole
+
+
+class _Router:
+    """Decides where rows go. Keeps its place among partitions from one call to the next."""
+
+    def __init__(self, producer: RawProducer, topic: str | None) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._counts: dict[str, int] = {}
+        self._next: dict[str, int] = {}
+
+    def route(self, batch: Any) -> dict[TopicPartition, Any]:
+        """Return the rows of each partition, in the order in which they came."""
+        routed: dict[TopicPartition, Any] = {}
+        for topic, rows in self._by_topic(batch):
+            targets = self._targets(topic, rows)
+            order = np.argsort(targets, kind="stable")
+            sorted_targets = targets[order]
+            partitions, firsts = np.unique(sorted_targets, return_index=True)
+            ordered = rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
+            bounds = [*firsts.tolist(), len(order)]
+            for index, partition in enumerate(partitions.tolist()):
+                count = bounds[index + 1] - bounds[index]
+                routed[topic, partition] = ordered.slice(bounds[index], count)
+        return routed
+
+    def _by_topic(self, batch: Any) -> Iterator[tuple[str, Any]]:
+        if self._topic is not None:
+            yield self._topic, batch
+            return
+        column = batch.column("topic")
+        if column.null_count:
+            raise WriteError(
+                "a row has a null topic: expected the option topic, or a topic in every row"
+            )
+        for topic in sorted(column.unique().to_pylist()):
+            yield topic, batch.filter(pc.equal(column, topic))
+
+    def _targets(self, topic: str, rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+        count = self._count(topic)
+        names = rows.schema.names
+        absent = pa.nulls(rows.num_rows, pa.binary())
+        keys = rows.column("key") if "key" in names else absent
+        keyed = keys.is_valid().to_numpy(zero_copy_only=False)
+        targets = np.zeros(rows.num_rows, np.int64)
+        if keyed.any():
+            targets[keyed] = by_key(keys.filter(pa.array(keyed)), count)
+        told = np.zeros(rows.num_rows, np.bool_)
+        if "partition" in names:
+            column = rows.column("partition")
+            told = column.is_valid().to_numpy(zero_copy_only=False)
+            numbers = column.drop_null().to_numpy()
+            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+                raise WriteError(
+                    f"a row names partition {numbers.min() if numbers.min() < 0 else numbers.max()}"
+                    f" of topic {topic}: expected 0 to {count - 1}"
+                )
+            targets[told] = numbers
+        free = ~keyed & ~told
+        if free.any():
+            targets[free] = self._spread(topic, int(free.sum()), rows.nbytes, count)
+        return targets
+
+    def _spread(
+        self, topic: str, rows: int, size: int, count: int
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        first = self._next.get(topic)
+        if first is None:
+            first = _task_number()  # So that tasks begin on different partitions.
+        targets = in_runs(rows, count, first=first % count, runs=1 + size // RUN_BYTES)
+        self._next[topic] = int(targets[-1]) + 1
+        return targets
+
+    def _count(self, topic: str) -> int:
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._counts[topic] = self._producer.partition_count(topic)
+        return count
+
+
+def _task_number() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())

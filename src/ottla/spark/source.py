@@ -1,0 +1,96 @@
+"""`format("ottla")`: topics as Spark tables, in batch.
+
+Columns, options and their defaults are those of Spark's own Kafka connector, so that a job moves
+over by changing the format's name. Differences: a schema given by the user may leave columns out;
+options that are not known are refused; records go from the broker's batches to Arrow without
+becoming Python objects; topics are told apart by id.
+
+Offsets are fixed by the first action on a DataFrame that was loaded, because Spark plans a Python
+source once for each `load`: load again to see newer records.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ottla.spark.errors import OptionError
+from ottla.spark.given import Given
+from ottla.spark.options import ReadOptions
+from ottla.spark.planner import Split, plan
+from ottla.spark.reading import read_split
+from ottla.spark.schema import columns_of, source_schema
+from ottla.spark.sink import BatchWriter
+from ottla.spark.write_options import WriteOptions
+
+# pyspark is not type-checked, hence its classes are Any to mypy.
+# mypy: disable-error-code="misc"
+
+
+class BatchReader(DataSourceReader):
+    """Plans and reads what was loaded; opens nothing before it is asked to.
+
+    It takes no filters, on purpose. Spark 4.3 keeps the plan of a source for all queries on the
+    same loaded DataFrame, so after `df.where("offset < 5").count()` a source that had taken the
+    filter would give five rows to `df.count()` too.
+    """
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the splits, one a task."""
+        return list(plan(self.options))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield Arrow batches of one split; depends on nothing but the split and the log."""
+        if isinstance(partition, Split):
+            yield from read_split(partition, self.options, self.columns)
+        # Else Spark stands in for an empty plan with one partition of no value.
+
+
+class OttlaDataSource(DataSource):
+    """Topics of an Ottla or Kafka cluster.
+
+    spark.read.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option(
+        "subscribe", "orders").load()
+    df.write.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option(
+        "topic", "orders").mode("append").save()
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        Given.of(dict(options))  # So that a misspelt option fails where it is written.
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "ottla"
+
+    def schema(self) -> StructType:
+        """Return the columns, after a check of all options."""
+        return source_schema(ReadOptions.of(dict(self.options)).include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a batch reader of the full or a narrower schema."""
+        options = ReadOptions.of(dict(self.options))
+        columns = columns_of(schema, options.include_headers)
+        return BatchReader(options, columns)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return a batch writer for rows of this schema."""
+        if overwrite:
+            raise OptionError('save mode overwrite is not supported: expected mode("append")')
+        return BatchWriter(WriteOptions.of(dict(self.options)), schema)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
+        """Refuse: batch only."""
+        raise OptionError('readStream is not supported by format("ottla") yet; use read')
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        """Refuse: batch only."""
+        raise OptionError(
+            'writeStream is not supported by format("ottla") yet; use foreachBatch with write'
+        )

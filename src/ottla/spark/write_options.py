@@ -1,0 +1,88 @@
+"""How a query writes: the options of Spark's Kafka sink and of Kafka's producer.
+
+Source: Spark's KafkaSourceProvider; Kafka's ProducerConfig.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.records.columnar.encoder import BATCH_BYTES
+from ottla.records.compression import Codec
+from ottla.spark.cluster_options import ClusterOptions
+from ottla.spark.errors import OptionError
+from ottla.spark.given import READ_NAMES, Given
+
+_CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+_LEVELS: Final = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (1, 22)}
+ALL: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """One write.
+
+    Fields: `topic`: of all rows; None = each row's own column says it.
+            `acks`: -1 = all in-sync replicas, 1 = the leader.
+            `idempotent`: a retry within a task never writes a row twice.
+            `batch_bytes`: bytes of a record batch before compression, at most.
+            `delivery_timeout_ms`: how long a batch is retried.
+    """
+
+    cluster: ClusterOptions
+    topic: str | None
+    codec: Codec
+    level: int | None
+    acks: int
+    idempotent: bool
+    batch_bytes: int
+    delivery_timeout_ms: int
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> "WriteOptions":
+        """Parse the options; raise OptionError where one is missing or wrong."""
+        given = Given.of(options)
+        given.refuse(READ_NAMES, "reading; to write to a topic, use topic")
+        topic = given.text("topic")
+        if topic == "":
+            raise OptionError("option topic is empty: expected a topic's name")
+        codec = _CODECS[given.choice("kafka.compression.type", "none", tuple(_CODECS))]
+        acks = _acks(given)
+        idempotent = given.flag("kafka.enable.idempotence", acks == ALL)
+        if idempotent and acks != ALL:
+            raise OptionError("option kafka.acks=1: expected all with kafka.enable.idempotence")
+        return WriteOptions(
+            cluster=ClusterOptions.of(given),
+            topic=topic,
+            codec=codec,
+            level=_level(given, codec),
+            acks=acks,
+            idempotent=idempotent,
+            batch_bytes=min(
+                given.count("kafka.batch.size", BATCH_BYTES, 1),
+                given.count("kafka.max.request.size", BATCH_BYTES, 1),
+            ),
+            delivery_timeout_ms=given.count("kafka.delivery.timeout.ms", 120_000, 1),
+        )
+
+
+def _acks(given: Given) -> int:
+    text = given.text("kafka.acks", "all")
+    if text in ("all", "-1"):
+        return ALL
+    if text == "1":
+        return 1
+    raise OptionError(
+        f"option kafka.acks={text}: expected all, -1 or 1; a task must know that its rows arrived"
+    )
+
+
+def _level(given: Given, codec: Codec) -> int | None:
+    if codec not in _LEVELS:
+        return None
+    least, most = _LEVELS[codec]
+    name = f"kafka.compression.{codec.name.lower()}.level"
+    level = given.number(name, None, least)
+    if level is not None and level > most:
+        raise OptionError(f"option {name}={level}: expected {least} to {most}")
+    return level

@@ -33,7 +33,7 @@ from ottla.records.record import Record, read_records
 
 
 class Replayed(NamedTuple):
-    """A fact of the log, in the order of offsets."""
+    """A fact of the log; of one key, in the order of offsets."""
 
     fact: Fact
     offset: int
@@ -87,10 +87,8 @@ class Loader:
             elif self._open:
                 self._decode_records(records, NO_PRODUCER_ID, steps)
             else:
-                for record in records:
-                    key = record.key or b""
-                    latest.pop(key, None)  # The order is that of the last record of each key.
-                    latest[key] = record
+                # Facts of different keys do not depend on each other: their order is free.
+                latest |= {record.key or b"": record for record in records}
         self._decode_records(latest.values(), NO_PRODUCER_ID, steps)
         return steps
 

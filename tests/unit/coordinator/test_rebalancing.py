@@ -263,6 +263,21 @@ def test_whoever_never_asks_for_its_assignment_is_dropped() -> None:
     assert world.group.state is State.PREPARING
 
 
+def test_a_static_member_replaced_before_it_synced_is_waited_for_under_its_new_id() -> None:
+    world = World()
+    answers = [world.join(instance_id=name, rebalance_timeout_ms=20_000) for name in ("a", "b")]
+    world.advance(2 * DELAY_MS)
+    leader = next(answer.value for answer in answers if answer.value.members)
+    world.sync(leader, [], instance_id=leader.members[0].instance_id)
+    (late,) = world.group.unsynced
+    instance_id = world.group.members[late].instance_id
+    taken_over = world.join(instance_id=instance_id, rebalance_timeout_ms=20_000).value
+    assert world.group.unsynced == {taken_over.member_id}
+    assert not world.sync(taken_over, instance_id=instance_id).value.error
+    assert not world.group.unsynced
+    assert world.group.sync_timer is None
+
+
 def test_a_generation_whose_members_all_sync_has_no_timer_but_sessions() -> None:
     world = World()
     world.stable_group(2)

@@ -100,6 +100,15 @@ def test_a_refused_assignment_begins_the_rebalance_anew() -> None:
     assert world.group.state is State.PREPARING
 
 
+def test_a_refused_assignment_voids_the_one_before() -> None:
+    world = World()
+    leader, follower = world.stable_group(2)
+    again = [world.join(each.member_id) for each in (leader, follower)]
+    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    assert assign(world, again[0].value).value.assignment == b""
+    assert not any(member.assignment for member in world.group.members.values())
+
+
 def test_an_assignment_not_replicated_in_time_is_given_up() -> None:
     world, (leader, follower) = completing()
     waiting = world.sync(follower)

@@ -3,6 +3,10 @@
 A broker's epoch is the offset of its registration's record, so a later process of the same id
 always has the larger one. It starts fenced; it is unfenced once it has replayed the log up to
 its own registration, because only then does it know what it hosts.
+
+Steps that move leaders are splittable: a broker may lead more partitions than one batch takes,
+and must be fenced all the same. They put the leaders first and the broker's own state last, so
+a controller that dies in between leaves a broker whose fencing its successor starts again.
 Source: ClusterControlManager.registerBroker, BrokerHeartbeatManager.calculateNextBrokerState,
 ReplicationControlManager.processBrokerHeartbeat, Kafka 4.0; KIP-631, KIP-858.
 """
@@ -115,7 +119,7 @@ def register_broker(
         record_of(replace(broker, epoch=epoch, fenced=True, in_controlled_shutdown=False))
     )
     context.liveness.register(broker.id, now_ms)
-    return Decision(Step(tuple(records)), epoch)
+    return Decision(Step(tuple(records), atomic=False), epoch)
 
 
 def _check_directories(image: ClusterImage, broker: BrokerImage) -> None:
@@ -202,7 +206,7 @@ def heartbeat(
         is_fenced=after in (State.FENCED, State.SHUTDOWN_NOW),
         should_shut_down=after is State.SHUTDOWN_NOW,
     )
-    return Decision(Step(tuple(records)), reply)
+    return Decision(Step(tuple(records), atomic=False), reply)
 
 
 def _next_state(
@@ -240,12 +244,12 @@ def _transition(image: ClusterImage, broker: BrokerImage, after: State) -> list[
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE
         )
-        return [change, *come_back(image, broker.id)]
+        return [*come_back(image, broker.id), change]
     if after is State.CONTROLLED_SHUTDOWN:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-        return [change, *leave(image, broker.id)]
+        return [*leave(image, broker.id), change]
     return fencing_records(image, broker)
 
 
@@ -282,4 +286,4 @@ def fence_stalest(image: ClusterImage, context: DecisionContext, now_ms: int) ->
     stalest = context.liveness.stalest(image)
     if stalest is None or stalest[0] > now_ms:
         return Step()
-    return Step(tuple(fencing_records(image, image.brokers[stalest[1]])))
+    return Step(tuple(fencing_records(image, image.brokers[stalest[1]])), atomic=False)

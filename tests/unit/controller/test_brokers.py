@@ -275,7 +275,7 @@ def test_a_controlled_shutdown_waits_until_the_others_have_heard() -> None:
     assert image.brokers[1].in_controlled_shutdown
     assert leader_of(image, "t") == NO_LEADER
     waiting = beat(image, stop=True, around=around)
-    assert waiting == Decision(Step(), HeartbeatReply(True, False, False))
+    assert (waiting.step.records, waiting.reply) == ((), HeartbeatReply(True, False, False))
     beat(image, 2, around=around, offset=image.position[0])
     done = beat(image, stop=True, around=around)
     assert done.reply == HeartbeatReply(True, True, True)
@@ -317,6 +317,19 @@ def test_a_fenced_broker_is_not_given_what_lies_in_a_failed_folder() -> None:
 def test_a_broker_without_any_folder_is_left_to_stop_by_itself() -> None:
     image = with_topic(cluster(broker(1)), "t", 1)
     assert beat(image, offline=(uuid("dir-1"),)).step.records == ()
+
+
+def test_steps_that_move_leaders_may_be_cut_with_the_broker_s_own_state_last() -> None:
+    image = with_topic(cluster(broker(1)), "t", 1)
+    fenced = beat(image, fence=True)
+    back = beat(after(image, fenced))
+    leaving = beat(image, stop=True)
+    for step in (fenced.step, back.step, leaving.step):
+        assert not step.atomic
+        assert [type(record) for record in step.records] == [
+            PartitionChangeRecord,
+            BrokerRegistrationChangeRecord,
+        ]
 
 
 # -- sessions

@@ -1,0 +1,230 @@
+"""Whatever is asked in whatever order, the image stays sound and the log tells all of it.
+
+Method: hypothesis plays administrators and brokers against the deciders; after each decision the
+invariants hold, and at the end a second replica that replays the log, and a third one that
+loads a snapshot, have the same image. The limit of one replica is lifted here, so that the
+elections are seen at work.
+"""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import NO_LEADER
+from ottla.controller import assignment
+from ottla.controller.brokers import Heartbeat, fence_stalest, heartbeat, register_broker
+from ottla.controller.configs import Alteration, alter_configs
+from ottla.controller.context import next_offset
+from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.growth import Growth, create_partitions
+from ottla.controller.producer_ids import allocate_producer_ids
+from ottla.controller.step import Decision, Step
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.unregister import unregister_broker
+from ottla.metadata.delta import delta_between, replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import Record, decode_record, encode_record
+
+from .world import CLUSTER, SESSION_MS, CountingDice, broker, context, uuid
+
+IDS = st.integers(1, 3)
+NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets"])
+COUNTS = st.integers(-1, 4)
+
+
+class Histories(RuleBasedStateMachine):
+    """A controller, its log, and time that passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = assignment.REPLICATION_FACTOR_MAX
+        assignment.REPLICATION_FACTOR_MAX = 3
+
+    @initialize(number=st.integers(0, 9))
+    def begin(self, number: int) -> None:
+        self.image: ClusterImage = EMPTY
+        self.log: list[bytes] = []
+        self.context = context(dice=CountingDice(number))
+        self.now_ms = 0
+        self.processes = 0
+        for broker_id in (1, 2):
+            self._register(broker_id)
+            self._beat(broker_id)
+
+    def _take(self, decided: Decision[Any] | Step) -> Any:
+        step = decided.step if isinstance(decided, Decision) else decided
+        records = list(step.records)
+        if records:
+            offset = next_offset(self.image) + len(records) - 1
+            self.image = replay(self.image, records, offset=offset, epoch=1).image
+            self.log += map(encode_record, records)
+        return decided.reply if isinstance(decided, Decision) else None
+
+    def _register(self, broker_id: int) -> None:
+        self.processes += 1
+        process = uuid(f"process-{self.processes}")
+        try:
+            epoch = self._take(
+                register_broker(
+                    self.image,
+                    broker(broker_id, incarnation_id=process, rack="xy"[broker_id % 2]),
+                    cluster_id=CLUSTER,
+                    next_offset=next_offset(self.image),
+                    context=self.context,
+                    now_ms=self.now_ms,
+                )
+            )
+        except ApiError:
+            return
+        assert self.image.brokers[broker_id].epoch == epoch == self.image.position[0]
+
+    def _beat(self, broker_id: int, fence: bool = False, stop: bool = False) -> None:
+        found = self.image.brokers.get(broker_id)
+        if found is None:
+            return
+        report = Heartbeat(
+            broker_id=broker_id,
+            broker_epoch=found.epoch,
+            metadata_offset=self.image.position[0],
+            want_fence=fence,
+            want_shut_down=stop,
+        )
+        self._take(
+            heartbeat(
+                self.image,
+                report,
+                next_offset=next_offset(self.image),
+                context=self.context,
+                now_ms=self.now_ms,
+            )
+        )
+
+    @rule(
+        names=st.lists(NAMES, max_size=3),
+        count=COUNTS,
+        factor=st.integers(-1, 3),
+        validate_only=st.booleans(),
+    )
+    def create(self, names: list[str], count: int, factor: int, validate_only: bool) -> None:
+        wanted = [
+            NewTopic(
+                name=name,
+                partition_count=count,
+                replication_factor=factor,
+                configs=(("retention.ms", "5"),),
+            )
+            for name in names
+        ]
+        self._take(
+            create_topics(self.image, wanted, validate_only=validate_only, context=self.context)
+        )
+
+    @rule(names=st.lists(NAMES, max_size=3), by_id=st.booleans())
+    def delete(self, names: list[str], by_id: bool) -> None:
+        wanted = [TopicReference(name) for name in names]
+        if by_id:
+            found = [self.image.topics.id_of(name) for name in names]
+            wanted = [TopicReference(None, each) for each in found if each is not None]
+        self._take(delete_topics(self.image, wanted, context=self.context))
+
+    @rule(name=NAMES, count=COUNTS)
+    def grow(self, name: str, count: int) -> None:
+        wanted = [Growth(name, count)]
+        self._take(create_partitions(self.image, wanted, validate_only=False, context=self.context))
+
+    @rule(
+        name=NAMES,
+        operation=st.integers(0, 3),
+        config=st.sampled_from(["cleanup.policy", "retention.ms"]),
+        value=st.sampled_from(["compact", "delete", "7"]),
+        incremental=st.booleans(),
+    )
+    def alter(self, name: str, operation: int, config: str, value: str, incremental: bool) -> None:
+        changes = ((config, operation if incremental else 0, value),)
+        self._take(
+            alter_configs(
+                self.image,
+                [Alteration((2, name), changes)],
+                incremental=incremental,
+                validate_only=False,
+                context=self.context,
+            )
+        )
+
+    @rule(broker_id=IDS)
+    def register(self, broker_id: int) -> None:
+        self._register(broker_id)
+
+    @rule(broker_id=IDS, fence=st.booleans(), stop=st.booleans())
+    def beat(self, broker_id: int, fence: bool, stop: bool) -> None:
+        self._beat(broker_id, fence, stop)
+
+    @rule(broker_id=IDS)
+    def unregister(self, broker_id: int) -> None:
+        if broker_id in self.image.brokers:
+            self._take(unregister_broker(self.image, broker_id, context=self.context))
+
+    @rule(broker_id=IDS)
+    def allocate(self, broker_id: int) -> None:
+        found = self.image.brokers.get(broker_id)
+        if found is not None:
+            before = self.image.producer_ids.next_producer_id
+            first, _ = self._take(
+                allocate_producer_ids(self.image, broker_id=broker_id, broker_epoch=found.epoch)
+            )
+            assert first == before < self.image.producer_ids.next_producer_id
+
+    @rule(ms=st.integers(0, 2 * SESSION_MS))
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+        self._take(fence_stalest(self.image, self.context, self.now_ms))
+
+    @rule()
+    def failover(self) -> None:
+        self.context.liveness.activate(self.image, self.now_ms)
+
+    @invariant()
+    def leaders_are_active_members_of_their_isr(self) -> None:
+        for topic in self.image.topics:
+            assert [number for number, _ in topic.in_order()] == list(range(len(topic.partitions)))
+            for _, partition in topic.in_order():
+                assert partition.isr
+                assert set(partition.isr) <= set(partition.replicas)
+                assert len(partition.directories) == len(partition.replicas)
+                active = [each for each in partition.isr if self.image.is_active(each)]
+                if partition.leader == NO_LEADER:
+                    assert not active
+                else:
+                    assert partition.leader in active
+
+    @invariant()
+    def only_existing_topics_have_configs(self) -> None:
+        for resource_type, name in self.image.configs.resources():
+            assert resource_type == 4 or name in self.image.topics
+
+    @invariant()
+    def no_two_topics_collide_in_metrics(self) -> None:
+        names = [topic.name.replace(".", "_") for topic in self.image.topics]
+        assert len(set(names)) == len(names)
+
+    def teardown(self) -> None:
+        assignment.REPLICATION_FACTOR_MAX = self.limit
+        if not hasattr(self, "image"):
+            return
+        offset, epoch = self.image.position
+        records: list[Record] = [decode_record(each) for each in self.log]
+        follower = replay(EMPTY, records, offset=offset, epoch=epoch).image
+        assert follower == self.image
+        snapshot = replay(EMPTY, self.image.to_records(), offset=offset, epoch=epoch).image
+        assert snapshot == self.image
+        delta = delta_between(follower, snapshot)
+        assert not delta.created_topics
+        assert not delta.changed_topics
+        assert not delta.deleted_topics
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
+LINE_MAX = 1_000
+"""Characters of a log line about a group; a client's reason can be 32 KB long."""
 
 
 class GroupService:
@@ -89,6 +91,7 @@ class GroupService:
                 clock=broker.clock,
                 codec=Codec(broker.config["offsets.topic.compression.codec"]),
             ),
+            tell=_log,
         )
         load = GroupLoad(
             shard,
@@ -159,6 +162,11 @@ class GroupService:
         self._arm_expiry()
         for shard in list(self._shards.values()):
             groups.expire(shard)
+
+
+def _log(line: str) -> None:
+    # Clients choose part of it: they must not be able to write lines of their own.
+    logger.info("%s", "".join(each if each.isprintable() else "?" for each in line[:LINE_MAX]))
 
 
 def _warn_of_leftovers(names: Sequence[str], error: Error) -> None:

@@ -157,7 +157,9 @@ def start(shard: Shard) -> None:
             touch(shard, group, member)
         if len(group.members) > shard.config.members_max:
             # The limit was lowered: whoever joins last is turned away.
-            prepare(shard, group)
+            prepare(
+                shard, group, f"it has {len(group.members)} members, group.max.size allows less"
+            )
 
 
 def unload(shard: Shard) -> None:

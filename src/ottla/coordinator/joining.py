@@ -111,7 +111,7 @@ def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[J
     group.add(member, request.protocol_type)
     group.park_join(member, answer)
     touch(shard, group, member, shard.config.new_member_join_ms)
-    rebalance_or_complete(shard, group)
+    rebalance_or_complete(shard, group, _reason(member_id, "joins", request))
     return answer
 
 
@@ -145,8 +145,13 @@ def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pendin
     answer: Pending[JoinAnswer] = Pending()
     _take_over(group, member, request)
     group.park_join(member, answer)
-    rebalance_or_complete(shard, group)
+    rebalance_or_complete(shard, group, _reason(member.member_id, "joins again", request))
     return answer
+
+
+def _reason(member_id: str, does: str, request: Join) -> str:
+    """Say who joins, and why where the client told it (KIP-800)."""
+    return f"{member_id} {does}: {request.reason or 'no reason given'}"
 
 
 def _take_over(group: Group, member: Member, request: Join) -> None:
@@ -171,13 +176,14 @@ def _replace_static(
     _take_over(group, member, request)
     group.park_join(member, answer)
     touch(shard, group, member)
+    why = _reason(member_id, f"takes the place of {old.member_id}", request)
     if group.state is State.PREPARING:
         complete_if_all_joined(shard, group)
     elif group.state is State.COMPLETING:
         # The leader may have been told the old id, and would assign to that.
-        prepare(shard, group)
+        prepare(shard, group, why)
     elif group.select_protocol() != group.protocol_name:
-        prepare(shard, group)
+        prepare(shard, group, why)
     else:
         _persist_replacement(shard, group, request, old, member, leader_before)
     return answer

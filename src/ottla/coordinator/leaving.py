@@ -42,10 +42,18 @@ def leave(shard: Shard, group_id: str, leavers: Sequence[Leaver]) -> tuple[Error
     members_before = len(group.members)
     errors = [_leave_one(group, leaver) for leaver in leavers]
     if len(group.members) < members_before and group.state in (State.STABLE, State.COMPLETING):
-        prepare(shard, group)
+        prepare(shard, group, _reason(leavers))
     elif Error.NONE in errors:
         complete_if_all_joined(shard, group)
     return Error.NONE, errors
+
+
+def _reason(leavers: Sequence[Leaver]) -> str:
+    """Say who goes, and why where they told it (KIP-800)."""
+    return "; ".join(
+        f"{leaver.member_id or leaver.instance_id} leaves: {leaver.reason or 'no reason given'}"
+        for leaver in leavers
+    )
 
 
 def _leave_one(group: Group, leaver: Leaver) -> Error:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ottla.base.errors import Error
 from ottla.coordinator.group import Group
-from ottla.coordinator.group_states import Event, State
+from ottla.coordinator.group_states import NAMES, Event, State
 from ottla.coordinator.member import Member
 from ottla.coordinator.records import GroupFact, GroupMetadataValue, MemberMetadata
 from ottla.coordinator.shard import Shard
@@ -17,15 +17,15 @@ SAVE_RETRY_MS = 1_000
 """How soon to write again that a group is empty, where nobody asks for it."""
 
 
-def rebalance_or_complete(shard: Shard, group: Group) -> None:
+def rebalance_or_complete(shard: Shard, group: Group, reason: str) -> None:
     """Begin a rebalance; where one is going on, end its join phase if nobody is missing."""
     if group.can(Event.REBALANCE):
-        prepare(shard, group)
+        prepare(shard, group, reason)
     else:
         complete_if_all_joined(shard, group)
 
 
-def prepare(shard: Shard, group: Group) -> None:
+def prepare(shard: Shard, group: Group, reason: str) -> None:
     """Begin a rebalance: all members have to join again.
 
     The first rebalance of a group waits for a while even with all members there, since more
@@ -36,6 +36,10 @@ def prepare(shard: Shard, group: Group) -> None:
     cancel_sync_timer(group)
     group.unsynced.clear()
     is_first = group.state is State.EMPTY
+    shard.tell(
+        f"group {group.group_id} rebalances, {NAMES[group.state]} in generation"
+        f" {group.generation} before: {reason}"
+    )
     group.become(Event.REBALANCE, shard.clock.now_ms())
     if is_first:
         delay = shard.config.initial_rebalance_delay_ms
@@ -66,6 +70,8 @@ def complete(shard: Shard, group: Group) -> None:
         return
     group.start_generation(shard.clock.now_ms())
     group.joined_meanwhile = False
+    count = len(group.members)
+    shard.tell(f"group {group.group_id} has {count} members in generation {group.generation}")
     if not group.members:
         _save_empty(shard, group)
         return
@@ -184,9 +190,10 @@ def _expire_sync(shard: Shard, group: Group, generation: int) -> None:
         return
     if not group.unsynced:
         return
-    for member_id in sorted(group.unsynced):
+    silent = sorted(group.unsynced)
+    for member_id in silent:
         group.remove(member_id)
-    prepare(shard, group)
+    prepare(shard, group, f"{', '.join(silent)} never asked for an assignment")
 
 
 # --- sessions -------------------------------------------------------------------------------
@@ -220,13 +227,8 @@ def _check_session(shard: Shard, group: Group, member: Member) -> None:
     if member.outlives_session:
         return  # The answer to its parked request begins a new session.
     group.remove(member.member_id)
-    member_gone(shard, group)
-
-
-def member_gone(shard: Shard, group: Group) -> None:
-    """Go on without a member that was removed."""
     if group.state in (State.STABLE, State.COMPLETING):
-        prepare(shard, group)
+        prepare(shard, group, f"{member.member_id} was silent for longer than its session")
     elif group.state is State.PREPARING and group.all_joined:
         complete(shard, group)
 

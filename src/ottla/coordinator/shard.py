@@ -9,7 +9,7 @@ failover could take back. A write that was refused outright changes nothing.
 Source: Kafka's CoordinatorRuntime and GroupCoordinatorService.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,17 +48,26 @@ class Journal(Protocol):
 class Shard:
     """The groups whose ids hash to one partition of `__consumer_offsets`.
 
-    Everything runs on one loop: a call here ends before the next begins.
+    Everything runs on one loop: a call here ends before the next begins. `tell` is given a line
+    for operators when a group rebalances, and why.
     """
 
     def __init__(
-        self, *, config: GroupConfig, clock: Clock, timers: Timers, dice: Dice, journal: Journal
+        self,
+        *,
+        config: GroupConfig,
+        clock: Clock,
+        timers: Timers,
+        dice: Dice,
+        journal: Journal,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.config = config
         self.clock = clock
         self.timers = timers
         self.dice = dice
         self.journal = journal
+        self.tell = tell
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.outbox = Outbox(clock, timers)

@@ -67,7 +67,7 @@ def _store(shard: Shard, group: Group, request: Sync) -> None:
             return
         if error:
             refuse_assignment(shard, group, error)
-            prepare(shard, group)
+            prepare(shard, group, f"its assignment could not be stored: {error.name}")
             return
         group.become(Event.LEADER_SYNC, shard.clock.now_ms())
         for member in group.members.values():

@@ -172,6 +172,17 @@ def test_a_restarted_broker_has_its_groups(world: GroupWorld) -> None:
     assert offsets_of(again) == {("t", 0): 5}
 
 
+def test_a_clients_reason_is_logged_on_one_line(
+    world: GroupWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "ottla.broker.group_service"):
+        world.join(reason="metadata\n[2030-01-01] ERROR all is lost " + "!" * 5_000)
+    lines = [record.getMessage() for record in caplog.records if "metadata" in record.getMessage()]
+    assert len(lines) == 1
+    assert "metadata?[2030-01-01] ERROR" in lines[0]
+    assert len(lines[0]) == 1_000
+
+
 # --- losing the leadership ------------------------------------------------------------------
 
 

@@ -283,3 +283,23 @@ def test_a_generation_whose_members_all_sync_has_no_timer_but_sessions() -> None
     world.stable_group(2)
     assert world.group.sync_timer is None
     assert not world.group.unsynced
+
+
+# --- what operators are told (KIP-800) ------------------------------------------------------
+
+
+def test_every_rebalance_says_why() -> None:
+    world = World()
+    leader, follower = world.stable_group(2)
+    world.told.clear()
+    world.join(leader.member_id, reason="topics changed")
+    leave(world.shard, GROUP, [Leaver(follower.member_id, None, "shutting down")])
+    world.settle()
+    assert world.told == [
+        f"group g rebalances, Stable in generation 1 before: {leader.member_id} joins again:"
+        " topics changed",
+        "group g has 1 members in generation 2",
+    ]
+    world.told.clear()
+    world.advance(100_000)
+    assert "was silent" in world.told[0] or "never asked" in world.told[0]

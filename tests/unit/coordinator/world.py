@@ -96,6 +96,7 @@ class World:
         self.timers = Timers()
         self.journal = FakeJournal()
         self.dice = SeededDice(seed)
+        self.told: list[str] = []
         self.shard = self._new_shard(config)
 
     def _new_shard(self, config: GroupConfig) -> Shard:
@@ -105,6 +106,7 @@ class World:
             timers=self.timers,
             dice=self.dice,
             journal=self.journal,
+            tell=self.told.append,
         )
 
     def failover(self, *, loses_uncommitted: bool) -> None:
@@ -147,6 +149,7 @@ class World:
         rebalance_timeout_ms: int = 60_000,
         version: int = 9,
         group_id: str = GROUP,
+        reason: str | None = None,
     ) -> Pending[JoinAnswer]:
         """Send a JoinGroup."""
         answer = join(
@@ -161,6 +164,7 @@ class World:
                 rebalance_timeout_ms=rebalance_timeout_ms,
                 protocol_type=protocol_type,
                 protocols=protocols,
+                reason=reason,
                 requires_member_id=version >= 4,
                 can_skip_assignment=version >= 9,
             ),

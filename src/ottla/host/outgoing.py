@@ -45,9 +45,7 @@ class Outgoing:
         self._closed = False
         self._closing_when_sent = False
         self._loop = asyncio.get_running_loop()
-        # uvloop gives no safe way to use the raw descriptor of a transport (a peer's reset
-        # leaves it in a bad state), so slices are read and written there.
-        self._may_sendfile = "uvloop" not in type(transport).__module__ and hasattr(os, "sendfile")
+        self._may_sendfile = hasattr(os, "sendfile")
 
     @property
     def is_behind(self) -> bool:

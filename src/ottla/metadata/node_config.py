@@ -6,7 +6,7 @@ Values that dynamic configurations changed come from `NodeConfig.dynamic(image)`
 Source: KafkaConfig.validateValues, DynamicBrokerConfig, Kafka 4.0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -266,80 +266,65 @@ def _node_id(values: dict[str, Any]) -> int:
     return found
 
 
-def _check_values(values: Mapping[str, Any]) -> None:
-    """Check what one property demands of itself once derived, or of another."""
-    retention = values["log.retention.ms"]
-    rules = (
-        ("log.roll.ms", values["log.roll.ms"] >= 1, "expected at least 1"),
-        ("log.roll.jitter.ms", values["log.roll.jitter.ms"] >= 0, "expected at least 0"),
-        (
-            "log.retention.ms",
-            retention >= 1 or retention == -1,
-            "expected at least 1, or -1 for no limit",
-        ),
-        (
-            "log.dirs",
-            all(parse_list(values["log.dirs"] or values["log.dir"]) or [""]),
-            "must name at least one folder",
-        ),
-        (
-            "default.replication.factor",
-            values["default.replication.factor"] >= 1,
-            "expected at least 1",
-        ),
-        (
-            "log.cleaner.dedupe.buffer.size",
-            values["log.cleaner.dedupe.buffer.size"]
-            > max(1, values["log.cleaner.threads"]) * 1024 * 1024,
-            "must be more than 1 MiB for each of log.cleaner.threads",
-        ),
-        (
-            "replica.fetch.wait.max.ms",
-            values["replica.fetch.wait.max.ms"] <= values["replica.socket.timeout.ms"],
-            "must not be above replica.socket.timeout.ms",
-        ),
-        (
-            "replica.fetch.wait.max.ms",
-            values["replica.fetch.wait.max.ms"] <= values["replica.lag.time.max.ms"],
-            "must not be above replica.lag.time.max.ms",
-        ),
-        (
-            "queued.max.request.bytes",
-            values["queued.max.request.bytes"] <= 0
-            or values["queued.max.request.bytes"] >= values["socket.request.max.bytes"],
-            "must not be below socket.request.max.bytes",
-        ),
-        (
-            "max.connections.per.ip",
-            values["max.connections.per.ip"] != 0 or values["max.connections.per.ip.overrides"],
-            "can be 0 only where max.connections.per.ip.overrides is set",
-        ),
-        (
-            "group.max.session.timeout.ms",
-            values["group.max.session.timeout.ms"] >= values["group.min.session.timeout.ms"],
-            "must not be below group.min.session.timeout.ms",
-        ),
-        (
-            "broker.heartbeat.interval.ms",
-            0 < values["broker.heartbeat.interval.ms"] < values["broker.session.timeout.ms"],
-            "must be above 0 and below broker.session.timeout.ms",
-        ),
-        (
-            "metadata.log.segment.bytes",
-            values["metadata.log.segment.bytes"] >= values["metadata.log.segment.min.bytes"],
-            f"expected at least {values['metadata.log.segment.min.bytes']}",
-        ),
-        (
-            "log.cleaner.min.compaction.lag.ms",
-            values["log.cleaner.min.compaction.lag.ms"]
-            <= values["log.cleaner.max.compaction.lag.ms"],
-            "must not be above log.cleaner.max.compaction.lag.ms",
-        ),
-    )
+Values = Mapping[str, Any]
+
+
+def _not_above(name: str, limit: str) -> tuple[str, Callable[[Values], bool], str]:
+    return name, lambda values: values[name] <= values[limit], f"must not be above {limit}"
+
+
+RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
+    ("log.roll.ms", lambda v: v["log.roll.ms"] >= 1, "expected at least 1"),
+    ("log.roll.jitter.ms", lambda v: v["log.roll.jitter.ms"] >= 0, "expected at least 0"),
+    (
+        "log.retention.ms",
+        lambda v: v["log.retention.ms"] >= 1 or v["log.retention.ms"] == -1,
+        "expected at least 1, or -1 for no limit",
+    ),
+    (
+        "log.dirs",
+        lambda v: all(parse_list(v["log.dirs"] or v["log.dir"]) or [""]),
+        "must name at least one folder",
+    ),
+    (
+        "default.replication.factor",
+        lambda v: v["default.replication.factor"] >= 1,
+        "expected at least 1",
+    ),
+    (
+        "log.cleaner.dedupe.buffer.size",
+        lambda v: v["log.cleaner.dedupe.buffer.size"] > max(1, v["log.cleaner.threads"]) << 20,
+        "must be more than 1 MiB for each of log.cleaner.threads",
+    ),
+    _not_above("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    _not_above("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    _not_above("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    _not_above("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    _not_above("metadata.log.segment.min.bytes", "metadata.log.segment.bytes"),
+    (
+        "queued.max.request.bytes",
+        lambda v: not 0 < v["queued.max.request.bytes"] < v["socket.request.max.bytes"],
+        "must not be below socket.request.max.bytes",
+    ),
+    (
+        "max.connections.per.ip",
+        lambda v: v["max.connections.per.ip"] != 0 or v["max.connections.per.ip.overrides"] != "",
+        "can be 0 only where max.connections.per.ip.overrides is set",
+    ),
+    (
+        "broker.heartbeat.interval.ms",
+        lambda v: 0 < v["broker.heartbeat.interval.ms"] < v["broker.session.timeout.ms"],
+        "must be above 0 and below broker.session.timeout.ms",
+    ),
+)
+"""What one property demands of itself once derived, or of another."""
+
+
+def _check_values(values: Values) -> None:
     problems = [
         Problem(name, None if values[name] is None else str(values[name]), reason)
-        for name, holds, reason in rules
-        if not holds
+        for name, holds, reason in RULES
+        if not holds(values)
     ]
     if problems:
         raise ConfigError(problems)

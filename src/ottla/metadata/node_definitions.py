@@ -180,7 +180,7 @@ REPLICATION: Final = (
 
 _WINDOW = "Quotas are not there yet: without an effect."
 METRICS: Final = (
-    _K("metrics.port", _INT, -1, "Ottla: where metrics are served; -1 = not.", between(-1, 65_535)),
+    _K("metrics.port", _INT, -1, "Ottla: the port for metrics; -1 = none.", between(-1, 65_535)),
     _K("metrics.num.samples", _INT, 2, _NONE, at_least(1)),
     _K("metrics.sample.window.ms", _LONG, 30_000, _NONE, at_least(1)),
     _K("metrics.recording.level", _STRING, "INFO", _NONE),

@@ -16,7 +16,7 @@ _NAMED = {char: "\\" + letter for letter, char in _ESCAPES.items()}
 def read_properties(text: str) -> dict[str, str]:
     """Return the keys and values of a file's text; a key that comes twice has its last value.
 
-    Raise ValueError, naming the line, for a malformed \\uXXXX escape.
+    Raise ValueError, naming the line, for a malformed \\u escape.
     """
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):

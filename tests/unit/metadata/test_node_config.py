@@ -129,9 +129,9 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.fetch.wait.max.ms", "socket.timeout"),
         ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes", "socket.request"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "overrides"),
-        ({"group.max.session.timeout.ms": "1"}, "group.max.session.timeout.ms", "group.min"),
+        ({"group.max.session.timeout.ms": "1"}, "group.min.session.timeout.ms", "group.max"),
         ({"broker.heartbeat.interval.ms": "9000"}, "broker.heartbeat.interval.ms", "below"),
-        ({"metadata.log.segment.bytes": "1000"}, "metadata.log.segment.bytes", "8388608"),
+        ({"metadata.log.segment.bytes": "1000"}, "metadata.log.segment.min.bytes", "must not"),
         ({"log.segment.bytes": "1000"}, "log.segment.bytes", "at least 1048576"),
         ({"cleanup.policy": "delete"}, "cleanup.policy", "did you mean log.cleanup.policy?"),
         (

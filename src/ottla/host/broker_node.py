@@ -117,6 +117,7 @@ class BrokerNode:
             on_image=self._changed,
             on_failure=on_failure,
             on_leader=led_by,
+            snapshot_limits=SnapshotLimits.of(self._config.values),
         )
 
     def _lifecycle_config(self, cluster_id: str, incarnation_id: Uuid) -> LifecycleConfig:
@@ -165,11 +166,13 @@ class BrokerNode:
         self.broker = broker
 
     async def serve(self) -> None:
-        """Ask to be unfenced, now that clients can connect; return when it is so."""
+        """Ask to be unfenced; return when it is so, and the own image says it too."""
         assert self.broker is not None
         self.broker.start_serving()
         self._lifecycle.ready_to_unfence()
         await outcome_of(self._lifecycle.milestones.unfenced)
+        node_id = self._config.node_id
+        await outcome_of(self._follower.until(lambda image: image.is_active(node_id)))
 
     def _changed(self, delta: ClusterDelta) -> None:
         if self.broker is not None:

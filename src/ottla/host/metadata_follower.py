@@ -47,7 +47,7 @@ class Publisher:
         self.leader_id = -1
         self.leader_epoch = -1
         self._on_image = on_image
-        self._waiting: list[tuple[int, Pending[None]]] = []
+        self._waiting: list[tuple[Callable[[ClusterImage], bool], Pending[None]]] = []
 
     @property
     def offset(self) -> int:
@@ -56,11 +56,15 @@ class Publisher:
 
     def caught_up_to(self, offset: int) -> Pending[None]:
         """Return a promise kept once the image holds the record at `offset`."""
+        return self.until(lambda image: image.position[0] >= offset)
+
+    def until(self, holds: Callable[[ClusterImage], bool]) -> Pending[None]:
+        """Return a promise kept once `holds` is true of the image."""
         pending: Pending[None] = Pending()
-        if self.offset >= offset:
+        if holds(self.image):
             pending.complete(None)
         else:
-            self._waiting.append((offset, pending))
+            self._waiting.append((holds, pending))
         return pending
 
     def publish(self, delta: ClusterDelta) -> None:
@@ -72,10 +76,12 @@ class Publisher:
         except Exception:
             # The next change is applied on its own; stopping here would leave every topic stale.
             log.exception("a metadata change up to offset %d could not be applied", self.offset)
-        ready = [pending for offset, pending in self._waiting if offset <= self.offset]
-        self._waiting = [entry for entry in self._waiting if entry[0] > self.offset]
-        for pending in ready:
-            pending.complete(None)
+        waiting, self._waiting = self._waiting, []
+        for holds, pending in waiting:
+            if holds(self.image):
+                pending.complete(None)
+            else:
+                self._waiting.append((holds, pending))
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,12 +176,20 @@ class Node:
         )
         await self._broker.load()
         for endpoint in self.config.broker_listeners:
-            await self._listen(endpoint, Listener.CLIENT)
+            await self._listen(endpoint, Listener.CLIENT, accept=False)
+        # A client that came before the broker is unfenced would be told of a cluster without
+        # brokers, and librdkafka believes that for a minute.
         await self._broker.serve()
-
-    async def _listen(self, endpoint: Endpoint, kind: Listener) -> None:
         try:
-            await self._server.listen(endpoint.host, endpoint.port, kind, endpoint.name)
+            await self._server.accept_all()
+        except OSError as error:
+            raise StartError(f"listeners: {error.strerror or error}") from None
+
+    async def _listen(self, endpoint: Endpoint, kind: Listener, *, accept: bool = True) -> None:
+        try:
+            await self._server.listen(
+                endpoint.host, endpoint.port, kind, endpoint.name, accept=accept
+            )
         except OSError as error:
             reason = describe_listen_error(error, endpoint.host, endpoint.port)
             raise StartError(f"listeners={endpoint.name}: {reason}") from None

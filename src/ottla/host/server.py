@@ -41,9 +41,12 @@ class Server:
         self.connections: set[ServerConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def listen(self, host: str, port: int, listener: Listener, name: str) -> int:
+    async def listen(
+        self, host: str, port: int, listener: Listener, name: str, *, accept: bool = True
+    ) -> int:
         """Accept on one address; return the port (asked for or, with 0, chosen).
 
+        Without `accept` the address is only taken: peers are refused until `accept_all`.
         Raises OSError where the address is taken or not this machine's.
         """
         server = await self._loop.create_server(
@@ -52,12 +55,18 @@ class Server:
             port,
             backlog=1024,
             reuse_address=True,
+            start_serving=accept,
         )
         self._servers.append(server)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    async def accept_all(self) -> None:
+        """Accept on every address that is taken. Raises OSError."""
+        for server in self._servers:
+            await server.start_serving()
 
     async def close(self) -> None:
         """Stop accepting and end every connection."""

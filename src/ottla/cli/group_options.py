@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.errors import UsageError
+from ottla.cli.options import check_takers, flag, is_given
 
 OPTIONAL_VALUES = {"--state": "", "--type": ""}
 """Options whose value may be left out."""
@@ -137,9 +138,7 @@ TAKERS: dict[str, frozenset[str]] = {
 
 def check(action: str, wish: Wish) -> None:
     """Raise UsageError where the options do not fit the action or each other."""
-    for name, takers in TAKERS.items():
-        if getattr(wish, name) not in (None, False, ()) and action not in takers:
-            raise UsageError(f"{_flag(name)} cannot be used with --{action}")
+    check_takers(action, wish, TAKERS)
     if action in TAKERS["group"]:
         _check_groups(action, wish)
     if action == "describe":
@@ -165,11 +164,11 @@ def _check_groups(action: str, wish: Wish) -> None:
 def _check_reset(wish: Wish) -> None:
     if wish.dry_run and wish.execute:
         raise UsageError("--dry-run cannot be used with --execute")
-    given = [name for name in SCENARIOS if getattr(wish, name) not in (None, False)]
+    given = [name for name in SCENARIOS if is_given(getattr(wish, name))]
     if len(given) != 1:
-        got = ", ".join(map(_flag, given)) or "none"
+        got = ", ".join(map(flag, given)) or "none"
         raise UsageError(
-            f"--reset-offsets needs exactly one of {', '.join(map(_flag, SCENARIOS))}, got {got}"
+            f"--reset-offsets needs exactly one of {', '.join(map(flag, SCENARIOS))}, got {got}"
         )
     if wish.topic and wish.all_topics:
         raise UsageError("--topic cannot be used with --all-topics")
@@ -184,7 +183,3 @@ def parse_names(text: str | None, known: dict[str, str], option: str) -> tuple[s
         if word.lower() not in known:
             raise UsageError(f"{option} {word}: expected some of {', '.join(known.values())}")
     return tuple(known[word.lower()] for word in words)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

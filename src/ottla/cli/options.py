@@ -1,6 +1,7 @@
 """Options that Kafka's tools share, and the way from them to a client."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -117,8 +118,18 @@ def one_of(**flags: bool) -> str:
     return chosen[0]
 
 
-def refuse_with(action: str, **given: bool) -> None:
-    """Raise UsageError where an option was given that the action does not take."""
-    for name, is_given in given.items():
-        if is_given:
-            raise UsageError(f"--{name.replace('_', '-')} cannot be used with --{action}")
+def is_given(value: object) -> bool:
+    """Tell whether an option was said: 0 and "" are values, None, False and () are absences."""
+    return value is not None and value is not False and value != ()
+
+
+def check_takers(action: str, wish: object, takers: Mapping[str, frozenset[str]]) -> None:
+    """Raise UsageError where `wish` has an option that the action does not take."""
+    for name, actions in takers.items():
+        if is_given(getattr(wish, name)) and action not in actions:
+            raise UsageError(f"{flag(name)} cannot be used with --{action}")
+
+
+def flag(name: str) -> str:
+    """Return the option of a field."""
+    return f"--{name.replace('_', '-')}"

@@ -11,6 +11,7 @@ import typer
 
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.cli.errors import UsageError
+from ottla.cli.options import check_takers, flag
 from ottla.cli.topic_text import Report
 
 REPLICAS_MAX = 32_767
@@ -139,9 +140,7 @@ TAKERS: dict[str, frozenset[str]] = {
 
 def check(action: str, wish: Wish) -> None:
     """Raise UsageError where the options do not fit the action or each other."""
-    for name, takers in TAKERS.items():
-        if getattr(wish, name) not in (None, False, ()) and action not in takers:
-            raise UsageError(f"{flag(name)} cannot be used with --{action}")
+    check_takers(action, wish, TAKERS)
     if action in ("create", "delete", "alter") and wish.topic is None:
         raise UsageError(f"--topic is required with --{action}")
     if action == "alter" and wish.partitions is None:
@@ -155,11 +154,6 @@ def check(action: str, wish: Wish) -> None:
     factor = wish.replication_factor
     if factor is not None and not 1 <= factor <= REPLICAS_MAX:
         raise UsageError(f"--replication-factor {factor}: expected 1 to {REPLICAS_MAX}")
-
-
-def flag(name: str) -> str:
-    """Return the option of a field."""
-    return f"--{name.replace('_', '-')}"
 
 
 def parse_assignment(text: str | None) -> tuple[tuple[int, ...], ...]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ottla.base.errors import Error, error_name
 from ottla.cli.errors import CommandError
-from ottla.testing.connection import Connection, NoSuchVersionError
+from ottla.client.connection import Connection, NoSuchVersionError
 from ottla.wire.errors import WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import (

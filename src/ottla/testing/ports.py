@@ -1,7 +1,9 @@
 """TCP ports of this machine: which are free, and who holds one that is not."""
 
+import os
 import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -57,17 +59,29 @@ def holder(port: int) -> str | None:
     inodes = _listening_inodes(port)
     if not inodes:
         return None
+    sockets = {f"socket:[{inode}]" for inode in inodes}
     for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            links = [descriptor.readlink().name for descriptor in (process / "fd").iterdir()]
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if any(f"socket:[{inode}]" in links for inode in inodes):
-            return f"{shorten(command)} (pid {process.name})"
+        if process.name.isdigit() and not sockets.isdisjoint(_open_files(process)):
+            try:
+                command = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            words = command.replace(b"\0", b" ").decode(errors="replace").strip()
+            return f"{shorten(words)} (pid {process.name})"
     return None
+
+
+def _open_files(process: Path) -> set[str]:
+    """Return what a process's descriptors point to, as far as it can be seen."""
+    found: set[str] = set()
+    try:
+        descriptors = os.listdir(process / "fd")
+    except OSError:
+        return found
+    for descriptor in descriptors:
+        with suppress(OSError):  # Closed since.
+            found.add(os.readlink(process / "fd" / descriptor))
+    return found
 
 
 def shorten(command: str) -> str:

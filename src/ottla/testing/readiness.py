@@ -33,7 +33,7 @@ def missing(plans: Sequence[NodePlan]) -> str | None:
 
 def known_brokers(port: int) -> set[int] | None:
     """Return the ids of the brokers that the broker at `port` tells clients; None = no answer."""
-    from ottla.testing.connection import Connection, NoSuchVersionError
+    from ottla.client.connection import Connection, NoSuchVersionError
     from ottla.wire.errors import WireError
     from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 

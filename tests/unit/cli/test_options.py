@@ -1,0 +1,48 @@
+"""Options that the tools share: property files, NAME=VALUE pairs, absent options."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import connect, is_given, key_values, one_of, read_property_file
+
+
+def test_pairs() -> None:
+    assert key_values(["a=b", "c=d=e", "f=", "g"], "--property") == {
+        "a": "b",
+        "c": "d=e",
+        "f": "",
+        "g": "",
+    }
+    for wrong in ("=b", ""):
+        with pytest.raises(UsageError, match="expected NAME=VALUE"):
+            key_values([wrong], "--property")
+    with pytest.raises(UsageError, match="--config g: expected NAME=VALUE"):
+        key_values(["g"], "--config", empty=False)
+
+
+def test_zero_is_a_value() -> None:
+    """`--to-offset 0` once counted as not given, since 0 equals False."""
+    assert [is_given(value) for value in (0, "", "x", True)] == [True] * 4
+    assert [is_given(value) for value in (None, False, ())] == [False] * 3
+
+
+def test_exactly_one() -> None:
+    assert one_of(list=False, describe_all=True) == "describe_all"
+    with pytest.raises(UsageError, match="expected exactly one of --list, --describe-all, got no"):
+        one_of(list=False, describe_all=False)
+
+
+def test_property_files(tmp_path: Path) -> None:
+    assert read_property_file(None) == {}
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=me\nsecurity.protocol=SASL_SSL\n")
+    assert read_property_file(str(file))["client.id"] == "me"
+    with pytest.raises(CommandError, match=r"security.protocol=SASL_SSL: expected PLAINTEXT"):
+        connect("x:1", str(file))
+
+
+def test_a_timeout_must_leave_some_time() -> None:
+    with pytest.raises(UsageError, match="--timeout 0: expected more than 0 seconds"):
+        connect("x:1", None, 0)

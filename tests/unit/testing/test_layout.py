@@ -1,0 +1,81 @@
+"""What nodes a local cluster has, on which ports, with which properties.
+
+Method: the properties are parsed by the node's own configuration, so they cannot drift from it.
+"""
+
+import pytest
+
+from ottla.metadata.node_config import NodeConfig
+from ottla.testing.layout import (
+    ClusterError,
+    NodePlan,
+    check_config,
+    node_properties,
+    place_nodes,
+    plan_nodes,
+)
+
+
+def rows(plans: tuple[NodePlan, ...]) -> list[tuple[int, str, int, int | None]]:
+    return [(plan.id, ",".join(plan.roles), plan.port, plan.controller_port) for plan in plans]
+
+
+def test_one_broker_is_its_own_controller() -> None:
+    assert rows(plan_nodes(1, 0, 9092)) == [(1, "broker,controller", 9092, 9192)]
+
+
+@pytest.mark.parametrize("controllers", [0, 1])
+def test_several_brokers_get_a_controller_beside_them(controllers: int) -> None:
+    assert rows(plan_nodes(3, controllers, 9092)) == [
+        (1, "broker", 9092, None),
+        (2, "broker", 9093, None),
+        (3, "broker", 9094, None),
+        (101, "controller", 9192, 9192),
+    ]
+
+
+def test_a_controller_can_be_separate_from_a_single_broker() -> None:
+    assert rows(plan_nodes(1, 1, 9092)) == [(1, "broker", 9092, None), (101, "controller", 9192,
+                                                                        9192)]  # fmt: skip
+
+
+def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
+    ports = [port for plan in plan_nodes(100, 0, 9092) for port in plan.ports]
+    assert len(set(ports)) == len(ports) == 101
+
+
+@pytest.mark.parametrize(
+    ("brokers", "controllers", "port", "message"),
+    [
+        (0, 0, 9092, "0 brokers: expected 1 to 100"),
+        (101, 0, 9092, "101 brokers: expected 1 to 100"),
+        (1, 2, 9092, "quorums of several controllers are not supported yet: expected 0 or 1"),
+        (1, -1, 9092, "-1 controllers: expected 0 or more"),
+        (1, 0, 65_500, "port 65500: expected 1 to 65435"),
+        (1, 0, 0, "port 0: expected 1 to 65435"),
+    ],
+)
+def test_what_cannot_be_made(brokers: int, controllers: int, port: int, message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        plan_nodes(brokers, controllers, port)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_nodes_take_their_properties(brokers: int) -> None:
+    plans = place_nodes(brokers, 0, range(7000, 7000 + brokers), 8000)
+    for plan in plans:
+        config = NodeConfig.parse(
+            node_properties(plan, plans, "/data", {"log.retention.ms": "9999"})
+        )
+        assert config.node_id == plan.id
+        assert config.roles == plan.roles
+        assert {each.port for each in config.listeners} == set(plan.ports)
+        assert [(each.id, each.port) for each in config.quorum_voters] == [(plans[-1].id, 8000)]
+        assert config["log.retention.ms"] == 9999
+        assert config["offsets.topic.replication.factor"] == 1
+
+
+def test_what_makes_a_node_one_of_its_cluster_cannot_be_configured() -> None:
+    check_config({"log.retention.ms": "5"})
+    with pytest.raises(ClusterError, match=r"log.dirs=/x cannot be set for a whole cluster"):
+        check_config({"log.dirs": "/x"})

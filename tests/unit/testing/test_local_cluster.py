@@ -1,0 +1,97 @@
+"""The engine's folders and refusals; nodes are started by the cluster tests.
+
+Method: entries of `cluster.json` name this test's own process, another pid's, or none.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ottla.metadata.properties import read_properties
+from ottla.testing import cluster_file
+from ottla.testing.cluster import Cluster
+from ottla.testing.layout import ClusterError, plan_nodes
+from ottla.testing.local_cluster import LocalCluster
+from ottla.testing.processes import Identity, identify
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> LocalCluster:
+    return LocalCluster(tmp_path / "cluster", bound=True)
+
+
+def pretend(engine: LocalCluster, process: Identity | None, *, wanted: bool) -> None:
+    """Let `cluster.json` say that node 1 is this process."""
+    entry = engine.entry()
+    entry.nodes[0].process, entry.nodes[0].wanted = process, wanted
+    cluster_file.save(engine.data_dir, entry)
+
+
+def properties(engine: LocalCluster) -> dict[str, str]:
+    return read_properties(engine.properties_path(1).read_text())
+
+
+def test_preparing_formats_and_keeps_the_cluster(engine: LocalCluster) -> None:
+    first = engine.prepare(plan_nodes(1, 0, 19092), {"log.retention.hours": "5"})
+    assert (engine.node_dir(1) / "data" / "meta.properties").exists()
+    again = engine.prepare(plan_nodes(1, 0, 29092), {"log.roll.hours": "6"})
+    assert again.cluster_id == first.cluster_id
+    assert again.bootstrap == "127.0.0.1:29092"
+    assert properties(engine)["listeners"].startswith("PLAINTEXT://127.0.0.1:29092,")
+    assert properties(engine)["log.retention.hours"] == "5"
+    assert properties(engine)["log.roll.hours"] == "6"
+
+
+def test_a_folder_keeps_its_number_of_nodes(engine: LocalCluster) -> None:
+    engine.prepare(plan_nodes(1, 0, 9092), {})
+    with pytest.raises(
+        ClusterError,
+        match="holds a cluster of 1 broker and 0 separate controllers: expected that, "
+        "not 3 brokers and 1 separate controller",
+    ):
+        engine.prepare(plan_nodes(3, 0, 9092), {})
+
+
+def test_a_running_cluster_is_not_prepared_again(engine: LocalCluster) -> None:
+    engine.prepare(plan_nodes(1, 0, 9092), {})
+    pretend(engine, identify(os.getpid()), wanted=True)
+    with pytest.raises(ClusterError, match=rf"is running .*: node 1 \(pid {os.getpid()}\)"):
+        engine.prepare(plan_nodes(1, 0, 9092), {})
+    with pytest.raises(ClusterError, match="node 1 runs already"):
+        engine.start()
+
+
+def test_a_property_that_no_node_takes_is_refused(engine: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match=r"log\.segment\.bytes"):
+        engine.prepare(plan_nodes(1, 0, 9092), {"log.segment.bytes": "many"})
+
+
+def test_states_of_nodes_without_a_process(engine: LocalCluster) -> None:
+    engine.prepare(plan_nodes(1, 0, 9092), {})
+    (node,) = engine.entry().nodes
+    assert engine.state(node) == "stopped"
+    pretend(engine, identify(os.getpid()), wanted=True)
+    assert engine.state(engine.entry().nodes[0]) == "starting"  # It does not listen.
+
+
+def test_a_recycled_pid_is_a_dead_node_and_is_not_signalled(engine: LocalCluster) -> None:
+    engine.prepare(plan_nodes(1, 0, 9092), {})
+    pretend(engine, Identity(os.getpid(), "another boot:5"), wanted=True)
+    assert engine.state(engine.entry().nodes[0]) == "dead"
+    assert engine.alive() == []
+    with pytest.raises(ClusterError, match="node 1 does not run: it is dead"):
+        engine.kill(1)
+    assert engine.stop(1.0) == []  # And this test lives on.
+
+
+def test_no_cluster(engine: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match="no cluster in"):
+        engine.stop(1.0)
+
+
+def test_a_cluster_for_tests_must_be_entered() -> None:
+    with pytest.raises(ClusterError, match="use it within its `with` block"):
+        _ = Cluster().bootstrap
+    with pytest.raises(ClusterError, match="0 brokers: expected 1 to 100"):
+        Cluster(brokers=0)

@@ -1,0 +1,51 @@
+"""Which ports are free, and who holds one that is not."""
+
+import os
+import socket
+import sys
+
+import pytest
+
+from ottla.testing.ports import (
+    COMMAND_LENGTH_MAX,
+    FIRST_PORT,
+    LAST_PORT,
+    accepts,
+    free_ports,
+    holder,
+    is_free,
+    shorten,
+)
+
+
+def test_free_ports_are_free_and_differ() -> None:
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    assert all(FIRST_PORT <= port < LAST_PORT for port in ports)
+    assert all(map(is_free, ports))
+    assert not any(map(accepts, ports))
+
+
+def test_a_port_that_is_listened_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+        assert accepts(port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who listens")
+def test_the_holder_of_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = holder(port)
+        assert found is not None
+        assert found.endswith(f" (pid {os.getpid()})")
+    assert holder(port) is None
+
+
+def test_long_commands_lose_their_middle() -> None:
+    assert shorten("/usr/bin/python3 -m x") == "python3 -m x"
+    text = shorten("/usr/bin/python3 " + "x" * 500 + " end")
+    assert len(text) == COMMAND_LENGTH_MAX
+    assert text.startswith("python3 x")
+    assert text.endswith("x end")

@@ -1,11 +1,14 @@
 """Subscriptions are read as far as topics are concerned, and never trusted.
 
-Method: bytes made by hand after ConsumerProtocolSubscription.json, and
-hypothesis for garbage.
+Method: bytes made by hand after ConsumerProtocolSubscription.json, those that kio makes of the
+same schema, and hypothesis for garbage.
 """
 
+import importlib
+import io
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +29,18 @@ def test_topics_of_every_version() -> None:
     assert subscribed_topics(subscription()) == frozenset()
     later = subscription("a", version=3, rest=b"\xff\xff\xff\xff\0\0\0\0\0\0\0\1\xff\xff")
     assert subscribed_topics(later) == {"a"}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_what_an_independent_client_says(version: int) -> None:
+    module = importlib.import_module(f"kio.schema.consumer_protocol_subscription.v{version}.data")
+    serial = importlib.import_module("kio.serial")
+    fields = {} if version == 0 else {"owned_partitions": ()}
+    said = module.ConsumerProtocolSubscription(topics=("a", "topic-2"), user_data=b"u", **fields)
+    buffer = io.BytesIO()
+    serial.entity_writer(module.ConsumerProtocolSubscription)(buffer, said)
+    data = struct.pack(">h", version) + buffer.getvalue()
+    assert subscribed_topics(data) == {"a", "topic-2"}
 
 
 def test_what_cannot_be_read_is_unknown() -> None:

@@ -63,8 +63,9 @@ def rebuild_producers(
     start, entries = _newest_snapshot(disk, directory, end)
     producers = ProducerState(where, entries)
     for index, segment in enumerate(segments):
-        last = index + 1 == len(segments)
-        if last or segments[index + 1].base_offset > start:
+        following = index + 1
+        segment_end = segments[following].base_offset if following < len(segments) else end
+        if segment_end > start:
             _replay_segment(disk, directory, producers, segment, start, end)
     return producers
 

@@ -119,7 +119,13 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def advance_high_watermark(self, share: float) -> None:
+        """To the end of some batch, as followers' fetches have it."""
         target = self.start + round((self.end - self.start) * share)
+        target = min(
+            entry.batch_start
+            for entry in [*self.entries, self._next()]
+            if (entry.batch_start >= target)
+        )
         self.log.advance_high_watermark(target)
         self.high_watermark = max(self.high_watermark, target)
 
@@ -243,6 +249,9 @@ class LogModel(RuleBasedStateMachine):
         self.end += len(bodies)
         # A full segment was flushed on its way.
         self.flushed_to = max(self.flushed_to, self.log.segments.active.base_offset)
+
+    def _next(self) -> Entry:
+        return Entry(self.end, b"", 0, self.epoch, self.end)
 
     def _start_at(self, start: int) -> None:
         self.start = start

@@ -1,0 +1,71 @@
+"""A broker's two log directories, for the tests of starting, running and failing."""
+
+from collections.abc import Callable
+
+from ottla.base.ids import Uuid, parse_uuid
+from ottla.log.config import LogConfig
+from ottla.log.dir_loading import Verdict
+from ottla.log.log_dirs import LoadResult, LogDirs
+from ottla.log.meta_properties import MetaProperties, encode_meta_properties
+from ottla.log.partition_log import PartitionLog
+from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, World
+
+OTHER_ID = Uuid(bytes([9] * 16))
+IDS = (parse_uuid("vPrf8GOdSvuGKTXo8bVbuQ"), parse_uuid("MkU3OEVBNTcwNTJENDM2Qg"))
+CONFIG = LogConfig(segment_bytes=600, timestamp_after_max_ms=2**62)
+TOKEN = TOPIC_ID.hex()
+
+
+class Node:
+    """A broker's storage, started anew as often as a test likes."""
+
+    def __init__(self, workers: InlineWorkers | QueuedWorkers | None = None) -> None:
+        self.world = World(workers=workers or InlineWorkers())
+        self.disk = self.world.disk
+        for number, directory_id in enumerate(IDS, start=1):
+            self.disk.mkdir(f"/d{number}")
+            self.disk.write_atomic(
+                f"/d{number}/meta.properties",
+                encode_meta_properties(
+                    MetaProperties(cluster_id="c", node_id=1, directory_id=directory_id)
+                ),
+            )
+        self.disk.sync_dir("/")
+        self.asked: list[tuple[str, int, Uuid]] = []
+
+    def start(
+        self, verdict: Callable[[str, int, Uuid], Verdict] | None = None
+    ) -> tuple[LogDirs, LoadResult]:
+        def decide(topic: str, partition: int, topic_id: Uuid) -> Verdict:
+            self.asked.append((topic, partition, topic_id))
+            return verdict(topic, partition, topic_id) if verdict else Verdict.KEEP
+
+        dirs = LogDirs(
+            self.disk,
+            self.world.workers,
+            self.world.clock,
+            self.world.timers,
+            ["/d1", "/d2"],
+            delete_delay_ms=1_000,
+        )
+        dirs.acquire(node_id=1, cluster_id="c")
+        result = dirs.load(decide, lambda topic: CONFIG)
+        self.run()
+        return dirs, result.value
+
+    def run(self) -> None:
+        if isinstance(self.world.workers, QueuedWorkers):
+            self.world.workers.run()
+
+    def pass_ms(self, ms: int) -> None:
+        self.world.pass_ms(ms)
+        self.run()
+
+    def stop(self, dirs: LogDirs) -> None:
+        stopped = dirs.shutdown(5)
+        self.run()
+        assert stopped.done
+
+
+def create(dirs: LogDirs, topic: str = "t", partition: int = 0) -> PartitionLog:
+    return dirs.get_or_create(topic, TOPIC_ID, partition, CONFIG)

@@ -1,0 +1,99 @@
+"""What becomes of the folders that a start finds.
+
+Method: folders left by earlier lives of a broker, damaged or foreign ones among them; told with
+workers that act at once and with workers that wait.
+"""
+
+import pytest
+
+from ottla.log.dir_loading import Verdict
+from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
+from tests.unit.log.support import InlineWorkers, QueuedWorkers, append, batch
+
+
+@pytest.fixture(params=[InlineWorkers, QueuedWorkers])
+def node(request: pytest.FixtureRequest) -> Node:
+    return Node(request.param())
+
+
+def test_each_folder_gets_its_verdict(node: Node) -> None:
+    """KAFKA-13127: valid logs stay, strays are moved aside and never deleted."""
+    dirs, _ = node.start()
+    for topic in ("keep", "stray", "delete"):
+        append(create(dirs, topic), batch())
+    node.stop(dirs)
+    verdicts = {"keep": Verdict.KEEP, "stray": Verdict.STRAY, "delete": Verdict.DELETE}
+    dirs, found = node.start(lambda topic, partition, topic_id: verdicts[topic])
+    assert [log.name for log in found.logs] == ["keep-0"]
+    assert found.strays == (f"stray-0.{TOKEN}-stray",)
+    names = {name for path in ("/d1", "/d2") for name in node.disk.listdir(path) if "-0" in name}
+    assert names == {"keep-0", f"stray-0.{TOKEN}-stray", f"delete-0.{TOKEN}-delete"}
+    node.pass_ms(1_000_000)
+    names = {name for path in ("/d1", "/d2") for name in node.disk.listdir(path) if "-0" in name}
+    assert names == {"keep-0", f"stray-0.{TOKEN}-stray"}
+    node.stop(dirs)
+    _, found = node.start()
+    assert found.strays == (f"stray-0.{TOKEN}-stray",)
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty"])
+def test_a_folder_without_a_topic_id_is_a_stray(node: Node, damage: str) -> None:
+    """KAFKA-16814: a crash can leave no `partition.metadata`."""
+    dirs, _ = node.start()
+    append(create(dirs), batch())
+    node.stop(dirs)
+    node.disk.remove("/d1/t-0/partition.metadata")
+    if damage == "empty":
+        node.disk.write_atomic("/d1/t-0/partition.metadata", b"")
+    node.asked.clear()
+    dirs, found = node.start()
+    assert found.logs == ()
+    assert found.strays == (f"t-0.{'0' * 32}-stray",)
+    assert node.asked == []
+    assert create(dirs).log_end_offset == 0
+
+
+def test_a_stale_log_of_the_name_gives_way_unharmed(node: Node) -> None:
+    """KAFKA-14616, KAFKA-16157: the topic was created again while this broker was away."""
+    dirs, _ = node.start()
+    old = create(dirs)
+    append(old, batch([b"old"]))
+    new = dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
+    assert new is not old
+    assert new.log_end_offset == 0
+    assert old.failed
+    assert node.disk.exists(f"/d1/t-0.{TOKEN}-stray/00000000000000000000.log")
+
+
+def test_a_folder_that_was_never_loaded_gives_way_too(node: Node) -> None:
+    dirs, _ = node.start()
+    node.disk.mkdir("/d1/t-0")
+    node.disk.write_atomic("/d1/t-0/00000000000000000000.log", bytes(batch()))
+    log = create(dirs)
+    assert log.log_end_offset == 0
+    assert f"t-0.{'0' * 32}-stray" in node.disk.listdir("/d1")
+
+
+def test_files_and_other_folders_are_left_alone(node: Node) -> None:
+    for name in ("lost+found", "__cluster_metadata-0", "remote-log-index-cache"):
+        node.disk.mkdir(f"/d1/{name}")
+    node.disk.write_atomic("/d1/file-0", b"")
+    future = f"t-3.{TOKEN}-future"
+    node.disk.mkdir(f"/d2/{future}")
+    _, found = node.start()
+    assert found.logs == ()
+    assert found.strays == (future,)
+    assert node.disk.exists("/d1/__cluster_metadata-0")
+
+
+def test_a_partition_in_two_directories_is_a_problem(node: Node) -> None:
+    dirs, _ = node.start()
+    create(dirs)
+    node.stop(dirs)
+    node.disk.mkdir("/d2/t-0")
+    node.disk.write_atomic(
+        "/d2/t-0/partition.metadata", node.disk.read_bytes("/d1/t-0/partition.metadata")
+    )
+    _, found = node.start()
+    assert found.problem is not None
+    assert "Duplicate log directories for t-0 are found in both /d1 and /d2" in found.problem

@@ -1,0 +1,147 @@
+"""Every disk operation fails once: what was acknowledged and flushed must survive.
+
+Method: one life of a log is replayed again and again; in each run another operation fails, with
+EIO or ENOSPC, half written or not at all. Then the power is lost, and the log is read.
+"""
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.log.config import LogConfig
+from ottla.log.partition_log import PartitionLog
+from tests.unit.log.support import World, append, batch, produced, values
+
+CONFIG = LogConfig(
+    segment_bytes=500, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=10
+)
+
+
+class Life:
+    """A fixed sequence of acts, stopped by the first failure."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.log: PartitionLog | None = None
+        self.written: list[bytes] = []
+        self.flushed = 0
+        self.refused: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            for _ in self._acts():
+                pass
+        except (OSError, ApiError) as error:
+            self.refused = error
+
+    def _acts(self) -> Iterator[None]:
+        log = self.log = self.world.open(CONFIG)
+        for number in range(24):
+            value = b"%d" % number
+            data = (
+                batch([value] * 2, size=30)
+                if number % 2
+                else batch([value] * 2, producer_id=1, producer_epoch=0, base_sequence=number)
+            )
+            append(log, data, epoch=number // 5)
+            self.written += [value] * 2
+            yield
+            if number % 4 == 3:
+                error = log.flush().value
+                if error is not None:
+                    raise error
+                self.flushed = len(self.written)
+                log.advance_high_watermark(self.flushed)
+                yield
+            if number % 8 == 7:
+                log.apply_retention(self.world.clock.ms)
+                self.world.pass_ms(10)
+                yield
+        job = log.prepare_close()
+        job.run()
+        job.release(failed=False)
+        log.flushed(job)
+        self.flushed = len(self.written)
+
+
+def operations_of_a_life() -> int:
+    world = World()
+    before = world.disk.operations
+    life = Life(world)
+    life.run()
+    assert life.refused is None
+    assert life.log is not None
+    assert life.log.log_start_offset > 0
+    return world.disk.operations - before
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_acknowledged_and_flushed_records_survive(number: int, lasting: bool) -> None:
+    total = operations_of_a_life()
+    assert total > 150
+    refused = 0
+    for count in range(total):
+        world = World()
+        world.disk.fail(None, number, skip=count, times=None if lasting else 1, written=count % 90)
+        life = Life(world)
+        life.run()
+        refused += life.refused is not None or bool(world.failures)
+        world.disk.crash(lambda path, unsynced, count=count: count * 7 % (unsynced + 1))
+        log = world.open(CONFIG)
+        found = dict(values(log))
+        for offset in range(log.log_start_offset, life.flushed):
+            assert found[offset] == life.written[offset], (count, offset)
+        assert log.log_end_offset >= life.flushed
+        assert list(found.values()) == life.written[log.log_start_offset : log.log_end_offset]
+        assert append(log, batch([b"new"])) == log.log_end_offset - 1
+    assert refused > total // 2
+
+
+@pytest.mark.parametrize("written", [0, 1, 60, 1_000])
+def test_a_failed_append_leaves_the_log_as_it_was(written: int) -> None:
+    world = World()
+    log = world.open(CONFIG)
+    append(log, produced(1, 0, 0))
+    size = log.size_bytes
+    world.disk.fail("append", errno.ENOSPC, written=written)
+    with pytest.raises(OSError):
+        append(log, produced(1, 0, 1))
+    assert (log.log_end_offset, log.size_bytes) == (1, size)
+    assert world.disk.size(log.segments.active.path(".log")) == size
+    assert log.producers.entries[1].last_sequence == 0
+    assert not log.failed
+    assert append(log, produced(1, 0, 1)) == 1
+    assert len(values(log)) == 2
+
+
+def test_torn_bytes_that_cannot_be_removed_take_the_log_offline() -> None:
+    world = World()
+    log = world.open(CONFIG)
+    append(log, batch())
+    world.disk.fail("append", errno.ENOSPC, written=30)
+    world.disk.fail("truncate", errno.EIO)
+    with pytest.raises(OSError):
+        append(log, batch())
+    assert log.failed
+    with pytest.raises(ApiError) as caught:
+        append(log, batch())
+    assert caught.value.error is Error.KAFKA_STORAGE_ERROR
+    assert len(values(world.open(CONFIG))) == 1
+
+
+def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
+    world = World()
+    log = world.open(CONFIG)
+    append(log, batch(size=100))
+    world.disk.capacity = 450
+    append(log, batch(size=100))
+    with pytest.raises(OSError) as caught:
+        append(log, batch(size=100))
+    assert caught.value.errno == errno.ENOSPC
+    count = log.log_end_offset
+    world.disk.capacity = None
+    append(log, batch(size=100))
+    assert len(values(log)) == count + 1

@@ -1,0 +1,323 @@
+"""Loading a log after clean and unclean ends.
+
+Method: logs on a disk in memory, damaged in one exact way, opened again. Torn tails are tried at
+every byte of the last batch.
+"""
+
+import pytest
+
+from ottla.log import names
+from ottla.log.config import LogConfig
+from ottla.log.names import segment_name
+from ottla.log.partition_log import PartitionLog
+from ottla.records.control import build_marker
+from tests.unit.log.support import DIRECTORY, World, append, batch, content, produced, values
+
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200, timestamp_after_max_ms=2**62)
+
+
+def filled(world: World, count: int = 20) -> PartitionLog:
+    log = world.open(CONFIG)
+    for number in range(count):
+        append(log, batch([b"%d" % number] * 2, timestamp=1_000 + number), epoch=number // 8)
+    return log
+
+
+def close(log: PartitionLog) -> None:
+    job = log.prepare_close()
+    job.run()
+    job.release(failed=False)
+    log.flushed(job)
+    log.close()
+
+
+def path(base: int, suffix: str) -> str:
+    return f"{DIRECTORY}/{segment_name(base, suffix)}"
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def facts(log: PartitionLog) -> tuple[object, ...]:
+    """What must come back."""
+    return (
+        content(log),
+        bases(log),
+        log.log_end_offset,
+        log.epochs.entries,
+        log.producer_states(),
+        [segment.max_timestamp for segment in log.segments],
+        [log.offset_for_timestamp(time) for time in range(990, 1_030, 3)],
+        log.aborted_transactions(0, 10**6),
+    )
+
+
+def test_a_clean_log_comes_back_without_reading_its_records() -> None:
+    world = World()
+    log = filled(world)
+    expected = facts(log)
+    close(log)
+    world.disk.crash()
+    read: list[str] = []
+    world.disk.on_operation = lambda operation, where: (
+        read.append(where) if operation == "read_at" else None
+    )
+    log = world.open(CONFIG, clean=True)
+    assert {where.rpartition(".")[2] for where in read} == {"log"}
+    assert set(read) == {path(bases(log)[-1], names.LOG)}
+    world.disk.on_operation = None
+    assert facts(log) == expected
+    assert log.recovery_point == log.log_end_offset
+    assert append(log, batch()) == 40
+
+
+@pytest.mark.parametrize("recovery_point", [0, 1, 17, 40, 99])
+def test_an_unclean_log_comes_back_from_any_recovery_point(recovery_point: int) -> None:
+    world = World()
+    log = filled(world)
+    expected = facts(log)
+    log.flush()
+    world.disk.crash()
+    log = world.open(CONFIG, recovery_point=recovery_point)
+    assert facts(log) == expected
+    assert log.recovery_point == min(recovery_point, 40)
+    assert append(log, batch()) == 40
+    log.flush()
+    assert log.recovery_point == 41
+
+
+def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch() -> None:
+    world = World()
+    log = filled(world, 3)
+    sound = log.segments.active.size
+    append(log, batch([b"last"]))
+    log.flush()
+    world.disk.kill()
+    whole = world.disk.read_bytes(path(0, names.LOG))
+    for size in range(sound, len(whole)):
+        world.disk.write_atomic(path(0, names.LOG), whole[:size])
+        log = world.open(CONFIG)
+        assert log.log_end_offset == 6
+        assert world.disk.size(path(0, names.LOG)) == sound
+        assert append(log, batch([b"next"])) == 6
+        assert values(log)[-1] == (6, b"next")
+    world.disk.write_atomic(path(0, names.LOG), whole)
+    assert world.open(CONFIG).log_end_offset == 7
+
+
+def test_a_damaged_batch_ends_the_log_with_all_behind_it() -> None:
+    world = World()
+    log = filled(world, 30)
+    kept = bases(log)
+    log.flush()
+    expected = [pair for pair in values(log) if pair[0] < kept[2] + 2]
+    epochs = log.epochs.entries
+    second = log.segments[2].position_of(kept[2] + 2)
+    assert second is not None
+    world.disk.corrupt(path(kept[2], names.LOG), second.position + 70, b"\xff\xff\xff")
+    log = world.open(CONFIG)
+    assert values(log) == expected
+    assert bases(log) == kept[:3]
+    assert log.epochs.entries == tuple(
+        entry for entry in epochs if entry.start_offset < log.log_end_offset
+    )
+    left = [name for name in world.names() if name.endswith((".log", ".index", ".snapshot"))]
+    assert max(left) < segment_name(kept[3], "")
+    assert append(log, batch()) == kept[2] + 2
+
+
+def test_damage_before_the_recovery_point_is_left_for_readers_to_meet() -> None:
+    world = World()
+    log = filled(world)
+    log.flush()
+    world.disk.corrupt(path(0, names.LOG), 70, b"\xff")
+    assert world.open(CONFIG, recovery_point=40).log_end_offset == 40
+
+
+@pytest.mark.parametrize("suffix", [names.OFFSET_INDEX, names.TIME_INDEX])
+@pytest.mark.parametrize("which", [0, 1, -1])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", ["missing", "cut", "zeros"])
+def test_indexes_are_made_anew(suffix: str, which: int, clean: bool, damage: str) -> None:
+    world = World()
+    log = filled(world)
+    expected = facts(log)
+    base = bases(log)[which]
+    close(log)
+    target = path(base, suffix)
+    if damage == "missing":
+        world.disk.remove(target)
+    elif damage == "cut":
+        world.disk.write_atomic(target, world.disk.read_bytes(target)[:-1] or b"x")
+    elif which == -1 or not clean:
+        # Whole entries of zeros: as Kafka's preallocated indexes are after a crash.
+        world.disk.write_atomic(target, world.disk.read_bytes(target) + bytes(24))
+    log = world.open(CONFIG, clean=clean)
+    assert facts(log) == expected
+
+
+def test_an_index_that_runs_ahead_of_its_segment() -> None:
+    world = World()
+    log = filled(world, 4)
+    close(log)
+    data = world.disk.read_bytes(path(0, names.LOG))
+    world.disk.write_atomic(path(0, names.LOG), data[: len(data) // 2])
+    log = world.open(CONFIG, clean=True)
+    assert log.log_end_offset == 4
+    assert values(log) == [(0, b"0"), (1, b"0"), (2, b"1"), (3, b"1")]
+
+
+def test_producers_come_back_from_snapshot_and_batches() -> None:
+    for clean in (True, False):
+        for lose in (None, "all", "last", "damaged"):
+            world = World()
+            log = world.open(CONFIG)
+            for number in range(20):
+                append(log, produced(number % 3, 0, number // 3, size=40))
+            expected = log.producer_states()
+            close(log)
+            found = [name for name in world.names() if name.endswith(".snapshot")]
+            assert len(found) > 2
+            for name in found if lose == "all" else found[-1:] if lose == "last" else ():
+                world.disk.remove(f"{DIRECTORY}/{name}")
+            if lose == "damaged":
+                for name in found[1:]:
+                    world.disk.corrupt(f"{DIRECTORY}/{name}", 8, b"\xff")
+            log = world.open(CONFIG, clean=clean, recovery_point=log.log_end_offset)
+            states = log.producer_states()
+            assert [
+                (state.producer_id, state.epoch, state.last_sequence, state.last_offset)
+                for state in states
+            ] == [
+                (state.producer_id, state.epoch, state.last_sequence, state.last_offset)
+                for state in expected
+            ]
+            duplicate = log.append_as_leader(
+                bytes(produced(1, 0, 6, size=40)), leader_epoch=0, now_ms=0
+            )
+            assert duplicate.duplicate
+            assert duplicate.first_offset == 19
+
+
+def test_transactions_come_back_open_and_aborted() -> None:
+    world = World()
+    log = world.open(CONFIG)
+    for number in range(6):
+        append(log, produced(1, 0, number, size=60, transactional=True))
+    marker = build_marker(
+        committed=False, producer_id=1, producer_epoch=0, coordinator_epoch=2, timestamp=9
+    )
+    append(log, bytearray(marker), origin="coordinator")
+    append(log, produced(2, 0, 0, size=60, transactional=True))
+    for _ in range(5):
+        append(log, batch(size=60))
+    aborted = log.aborted_transactions(0, 99)
+    assert [entry.first_offset for entry in aborted] == [0]
+    log.flush()
+    for clean in (False, True):
+        if clean:
+            close(log)
+        world.disk.crash()
+        log = world.open(CONFIG, clean=clean, high_watermark=13)
+        assert log.aborted_transactions(0, 99) == aborted
+        assert log.last_stable_offset == 7
+        assert log.producers.entries[1].coordinator_epoch == 2
+
+
+def test_expired_producers_do_not_come_back() -> None:
+    world = World()
+    log = world.open(CONFIG)
+    append(log, produced(1, 0, 0, timestamp=world.clock.ms))
+    append(log, produced(2, 0, 0, timestamp=world.clock.ms + CONFIG.producer_id_expiration_ms))
+    close(log)
+    world.clock.ms += CONFIG.producer_id_expiration_ms
+    assert [state.producer_id for state in world.open(CONFIG, clean=True).producer_states()] == [2]
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "stale", "ahead"])
+def test_leader_epochs_come_back(damage: str) -> None:
+    world = World()
+    log = filled(world)
+    expected = log.epochs.entries
+    assert len(expected) == 3
+    log.flush()
+    target = f"{DIRECTORY}/{names.LEADER_EPOCHS}"
+    if damage == "missing":
+        world.disk.remove(target)
+    elif damage == "garbage":
+        world.disk.write_atomic(target, b"")
+    elif damage == "stale":
+        world.disk.write_atomic(target, b"0\n1\n0 0\n")
+    else:
+        world.disk.write_atomic(target, log.epochs.encode().replace(b"3\n", b"4\n") + b"9 40\n")
+    assert world.open(CONFIG).epochs.entries == expected
+
+
+def test_the_log_start_cuts_epochs_and_first_segments_stay() -> None:
+    world = World()
+    close(filled(world))
+    log = world.open(CONFIG, clean=True, log_start_offset=17)
+    assert log.log_start_offset == 17
+    assert log.epochs.entries == ((1, 17), (2, 32))
+
+
+def test_a_log_that_ends_before_its_start_begins_anew() -> None:
+    for clean in (True, False):
+        world = World()
+        close(filled(world))
+        log = world.open(CONFIG, clean=clean, log_start_offset=50)
+        assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+        assert log.epochs.entries == ()
+        assert append(log, batch()) == 50
+        assert sorted(name for name in world.names() if name.endswith(".log")) == [
+            segment_name(50, ".log")
+        ]
+
+
+def test_an_empty_folder_is_an_empty_log() -> None:
+    world = World()
+    world.disk.mkdir(DIRECTORY)
+    for clean in (True, False):
+        log = world.open(CONFIG, clean=clean, log_start_offset=7)
+        assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+        log.close()
+
+
+def test_a_segment_within_its_predecessor_is_dropped() -> None:
+    world = World()
+    log = filled(world)
+    log.flush()
+    first = world.disk.read_bytes(path(0, names.LOG))
+    world.disk.write_atomic(path(3, names.LOG), first)
+    log = world.open(CONFIG)
+    assert bases(log) == [0]
+    assert log.log_end_offset == bases(log)[0] + len(values(log))
+
+
+def test_recovery_after_the_crash_of_a_recovery() -> None:
+    """Each operation of a recovery fails once; the next recovery must find the same log."""
+    world = World()
+    log = filled(world)
+    for number in range(3):
+        append(log, produced(5, 0, number))
+    log.flush()
+    tail = log.segments.active.size
+    world.disk.corrupt(path(bases(log)[-1], names.LOG), tail - 3, b"\xff")
+    world.disk.remove(path(0, names.OFFSET_INDEX))
+    world.disk.crash()
+    for count in range(200):
+        world.disk.faults.clear()
+        world.disk.fail(skip=count)
+        try:
+            log = world.open(CONFIG)
+        except OSError:
+            world.disk.crash()
+            continue
+        break
+    else:
+        raise AssertionError("recovery never got through")
+    assert count > 20
+    world.disk.faults.clear()
+    assert facts(log) == facts(world.open(CONFIG))
+    assert log.log_end_offset == 42

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.api.base import Forwarder
-from ottla.broker.topic_names import fault_of
+from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+LOG_PROPERTIES = ("producer.id.expiration.ms", "transaction.max.timeout.ms")
+"""What a log needs to know of its broker, not of its topic."""
+
+
 class Broker:
     """One broker. `epoch` is set by whoever registers it; -1 before."""
 
@@ -117,7 +121,8 @@ class Broker:
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
         values = effective_topic_config(image, self.config, topic)
-        return TopicSettings(LogConfig.of(values), values["min.insync.replicas"])
+        brokers_own = {name: self.config[name] for name in LOG_PROPERTIES}
+        return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigure(self, delta: ClusterDelta) -> None:
         topics: list[str] = []

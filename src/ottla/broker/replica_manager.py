@@ -10,6 +10,7 @@ Source: Kafka's ReplicaManager.scala and DelayedProduce.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error
@@ -100,6 +101,7 @@ class ReplicaManager:
         self.fetcher = Fetcher(self, clock, timers)
         self._clock = clock
         self._settings = settings
+        self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
         self.on_no_storage: Callable[[], None] | None = None
         """Called when the last log folder has failed: such a broker must end."""
         log_dirs.on_offline = self._dir_failed
@@ -263,6 +265,8 @@ class ReplicaManager:
         to lead them now; those no longer hosted are in the list, too, and never led.
         """
         self.image = delta.image
+        # Partitions of one topic share its settings.
+        self._settings_of = cache(lambda topic: self._settings(delta.image, topic))
         touched: list[tuple[Partition, bool]] = []
         for topic in delta.deleted_topics.values():
             indexes = sorted(self._by_id.get(topic.id, {}))
@@ -304,7 +308,7 @@ class ReplicaManager:
         return [(partition, began)]
 
     def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
-        settings = self._settings(self.image, topic.name)
+        settings = self._settings_of(topic.name)
         directory_id = topic.partitions[index].directory(self.node_id)
         log = None
         try:
@@ -316,6 +320,8 @@ class ReplicaManager:
                 directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
                 is_new=is_new,
             )
+            # It may have been loaded before the broker knew its own settings.
+            log.reconfigure(settings.log)
         except OSError as error:
             logger.error("%s-%d has no log: %s", topic.name, index, error)
         partition = Partition(topic.name, topic.id, index, node_id=self.node_id, log=log)

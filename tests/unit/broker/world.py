@@ -17,10 +17,13 @@ from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Connection, Context, Listener, Message
 from ottla.broker.core import Broker
+from ottla.log.config import LogConfig
+from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
 from ottla.log.slices import FileSlice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import (
     BrokerEndpoint,
@@ -31,7 +34,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 from ottla.records.builder import encode_batch
-from ottla.testing.disk import MemoryDisk
+from ottla.testing.disk import Fault, MemoryDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.frames import RequestHeader, decode_response, encode_response
 from ottla.wire.messages.fetch import FetchResponse
@@ -80,18 +83,32 @@ class FakeDice:
         return self._random.randrange(bound)
 
 
-class InlineWorkers:
-    """Does the work at once, on the spot."""
+class FakeWorkers:
+    """Does the work at once, on the spot; or, not `inline`, when the test says `run`."""
+
+    def __init__(self) -> None:
+        self.inline = True
+        self._waiting: list[Callable[[], None]] = []
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None
     ) -> None:
-        try:
-            result: T | BaseException = work()
-        except Exception as error:
-            result = error
-        if done is not None:
-            done(result)
+        def run() -> None:
+            try:
+                result: T | BaseException = work()
+            except Exception as error:
+                result = error
+            if done is not None:
+                done(result)
+
+        self._waiting.append(run)
+        if self.inline:
+            self.run()
+
+    def run(self) -> None:
+        """Do all that waits, and what follows from it."""
+        while self._waiting:
+            self._waiting.pop(0)()
 
 
 @dataclass(slots=True)
@@ -180,7 +197,8 @@ class World:
         self.groups = FakeGroups()
         self.disk = disk or MemoryDisk()
         self.config = node_config(properties)
-        workers, dice = InlineWorkers(), FakeDice()
+        self.workers = workers = FakeWorkers()
+        dice = FakeDice()
         self.log_dirs = LogDirs(
             disk=self.disk,
             workers=workers,
@@ -200,6 +218,19 @@ class World:
             groups=lambda broker: cast(Any, self.groups),
         )
         self.offset = 0
+
+    def load(self, image: ClusterImage) -> None:
+        """Load the logs that `image` knows, as a node does before its broker begins."""
+
+        def decide(topic: str, partition: int, topic_id: Uuid) -> Verdict:
+            return Verdict.STRAY if image.topics.by_id(topic_id) is None else Verdict.KEEP
+
+        result = self.log_dirs.load(decide, lambda topic: LogConfig())
+        assert result.value.problem is None
+
+    def fail_disk(self, operation: str, path: str = "") -> None:
+        """Make an operation fail from now on."""
+        self.disk.faults.append(Fault(operation=operation, path=path))
 
     # -- What the controller says --
 

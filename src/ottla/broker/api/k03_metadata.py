@@ -26,8 +26,8 @@ from ottla.broker.nodes import (
     offline_replicas,
     operations,
 )
-from ottla.broker.topic_names import fault_of
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import metadata as wire
 

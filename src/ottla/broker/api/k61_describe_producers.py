@@ -6,7 +6,7 @@ Versions:  v0.
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context
-from ottla.broker.topic_names import fault_of
+from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages import describe_producers as wire
 
 API = Api(key=61, versions=range(1), acl="topic:read")

@@ -11,8 +11,8 @@ from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.broker.api.base import Answer, Api, CloseConnection, Context
 from ottla.broker.nodes import TOPIC_OPERATIONS, leader_of, offline_replicas, operations
-from ottla.broker.topic_names import fault_of
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import describe_topic_partitions as wire
 

@@ -1,0 +1,194 @@
+"""A partition leads, commits and reads as its epoch, its in-sync replicas and its log allow.
+
+Method: partitions over real logs; the metadata is made by hand, followers' progress too.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.fetch_sessions import FetchPartition
+from ottla.broker.partition import Partition
+from ottla.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage
+
+from .world import START_MS, World, batch
+
+ALL, LEADER_ONLY = -1, 1
+
+
+def state(
+    *isr: int, replicas: tuple[int, ...] = (), leader: int = 1, epoch: int = 0, changes: int = 0
+) -> PartitionImage:
+    members = replicas or isr
+    return PartitionImage(
+        replicas=members,
+        directories=(DIRECTORY_UNASSIGNED,) * len(members),
+        isr=isr,
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=changes,
+    )
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return make()
+
+
+def make() -> Partition:
+    """Return a partition of broker 1 that nobody leads yet."""
+    world = World()
+    world.add_topic(replicas=(1,), leader=-1)
+    log = world.broker.replicas.partition("t", 0).log
+    return Partition("t", Uuid(b"t" * 16), 0, node_id=1, log=log)
+
+
+def append(partition: Partition, *values: str, acks: int = LEADER_ONLY) -> None:
+    partition.append(batch(*values), acks, START_MS)
+
+
+def high_watermark(partition: Partition) -> int:
+    assert partition.log is not None
+    return partition.log.high_watermark
+
+
+class TestFollowingTheMetadata:
+    """`follow` tells when a leader's epoch begins, and takes no old news."""
+
+    def test_a_new_epoch_of_this_leader_begins(self, partition: Partition) -> None:
+        assert partition.follow(state(1))
+        assert not partition.follow(state(1, changes=1))
+        assert not partition.follow(state(1, leader=2, epoch=1, changes=2))
+        assert partition.follow(state(1, epoch=2, changes=3))
+        assert partition.log is not None
+        assert partition.log.latest_epoch == 2
+
+    def test_old_news_is_passed_over(self, partition: Partition) -> None:
+        partition.follow(state(1, epoch=3, changes=9))
+        partition.follow(state(1, leader=2, epoch=2, changes=8))
+        assert (partition.leader, partition.leader_epoch) == (1, 3)
+
+    def test_an_epoch_starts_at_the_logs_end(self, partition: Partition) -> None:
+        partition.follow(state(1, 2))
+        append(partition, "a", "b")
+        assert partition.epoch_start_offset == 0
+        partition.follow(state(1, 2, epoch=1, changes=1))
+        assert partition.epoch_start_offset == 2
+
+    def test_a_new_leader_forgets_how_far_followers_were(self, partition: Partition) -> None:
+        partition.follow(state(1, 2))
+        partition.followers[2] = 5
+        partition.follow(state(1, 2, epoch=1, changes=1))
+        assert partition.followers == {}
+
+    def test_the_only_replica_commits_what_it_finds_in_its_log(self, partition: Partition) -> None:
+        partition.follow(state(1, 2))
+        append(partition, "a")
+        assert high_watermark(partition) == 0
+        partition.follow(state(1, replicas=(1, 2), changes=1))
+        assert high_watermark(partition) == 1
+
+
+class TestEpochChecks:
+    """KIP-320: a stale asker is fenced, one that is ahead is told that we lag."""
+
+    @pytest.mark.parametrize(
+        ("asked", "error"), [(4, Error.FENCED_LEADER_EPOCH), (6, Error.UNKNOWN_LEADER_EPOCH)]
+    )
+    def test_refusals(self, partition: Partition, asked: int, error: Error) -> None:
+        partition.follow(state(1, epoch=5))
+        with pytest.raises(ApiError) as refusal:
+            partition.leader_log(asked)
+        assert refusal.value.error is error
+
+    def test_the_epoch_comes_before_the_leadership(self, partition: Partition) -> None:
+        partition.follow(state(1, leader=2, epoch=5))
+        with pytest.raises(ApiError) as refusal:
+            partition.leader_log(4)
+        assert refusal.value.error is Error.FENCED_LEADER_EPOCH
+        with pytest.raises(ApiError) as refusal:
+            partition.leader_log(5)
+        assert refusal.value.error is Error.NOT_LEADER_OR_FOLLOWER
+
+    def test_a_lost_log(self, partition: Partition) -> None:
+        partition.follow(state(1))
+        partition.log = None
+        with pytest.raises(ApiError) as refusal:
+            append(partition, "a")
+        assert refusal.value.error is Error.KAFKA_STORAGE_ERROR
+        assert partition.committed(0) is Error.KAFKA_STORAGE_ERROR
+
+
+class TestCommitting:
+    """The high watermark is what every in-sync replica has, and never goes back."""
+
+    def test_min_isr_is_never_more_than_there_are_replicas(self, partition: Partition) -> None:
+        partition.min_insync_replicas = 3
+        partition.follow(state(1))
+        append(partition, "a", acks=ALL)
+        assert (partition.min_isr, high_watermark(partition)) == (1, 1)
+
+    def test_below_min_isr_nothing_is_committed(self, partition: Partition) -> None:
+        partition.min_insync_replicas = 2
+        partition.follow(state(1, replicas=(1, 2)))
+        append(partition, "a")
+        assert high_watermark(partition) == 0
+        with pytest.raises(ApiError) as refusal:
+            append(partition, "b", acks=ALL)
+        assert refusal.value.error is Error.NOT_ENOUGH_REPLICAS
+
+    def test_followers_out_of_sync_do_not_count(self, partition: Partition) -> None:
+        partition.follow(state(1, 2, replicas=(1, 2, 3)))
+        append(partition, "a", "b")
+        partition.followers = {2: 1, 3: 0}
+        assert partition.advance_high_watermark()
+        assert high_watermark(partition) == 1
+
+    @given(
+        ends=st.lists(st.tuples(st.integers(2, 4), st.integers(0, 6)), max_size=12),
+        isr=st.sets(st.integers(2, 4)),
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_any_progress(self, ends: list[tuple[int, int]], isr: set[int]) -> None:
+        partition = make()
+        partition.follow(state(1, *sorted(isr), replicas=(1, 2, 3, 4)))
+        append(partition, *"abcdef")
+        before = high_watermark(partition)
+        for node, end in ends:
+            partition.followers[node] = max(end, partition.followers.get(node, 0))
+            moved = partition.advance_high_watermark()
+            now = high_watermark(partition)
+            expected = min([6, *(partition.followers.get(each, 0) for each in isr)])
+            assert now == expected
+            assert moved == (now > before)
+            before = now
+
+
+def test_a_read_says_where_everything_is(partition: Partition) -> None:
+    partition.follow(state(1))
+    append(partition, "a", "b")
+    asked = FetchPartition("t", NO_UUID, 0, 0, 1_000)
+    found = partition.read(asked, 1_000, True, False)
+    assert (found.error, found.high_watermark, found.last_stable_offset) == (Error.NONE, 2, 2)
+    assert (found.log_start_offset, found.size) == (0, len(batch("a", "b")))
+    assert found.aborted is None
+    found.release()
+
+
+def test_no_room_is_not_out_of_range(partition: Partition) -> None:
+    partition.follow(state(1))
+    append(partition, "a")
+    asked = FetchPartition("t", NO_UUID, 0, 0, 1_000)
+    assert partition.read(asked, 0, False, False).size == 0
+    asked.fetch_offset = 9
+    with pytest.raises(ApiError) as refusal:
+        partition.read(asked, 0, False, False)
+    assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
+
+
+def test_a_deleted_partition_is_unknown(partition: Partition) -> None:
+    partition.follow(state(1))
+    partition.deleted = True
+    assert partition.committed(0) is Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,227 @@
+"""The replica manager hosts what the metadata says, from creation to deletion and disk failure.
+
+Method: records replayed into deltas; real logs on a disk in memory.
+"""
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.testing.disk import Fault
+
+from .world import LOG_DIR, TOPIC_ID, World, batch, config_record
+
+NEW_ID = Uuid(b"n" * 16)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_broker()
+    return world
+
+
+def folders(world: World) -> list[str]:
+    return [name for name in world.disk.listdir(LOG_DIR) if "-" in name and "check" not in name]
+
+
+def error_of(world: World, topic: str = "t", index: int = 0) -> Error | None:
+    """Return why a partition is not here, or None where it is."""
+    try:
+        world.broker.replicas.partition(topic, index)
+    except ApiError as refusal:
+        return refusal.error
+    return None
+
+
+def append(world: World, *values: str, topic: str = "t") -> int:
+    """Return the offset of the first record."""
+    result = world.broker.replicas.append(topic, 0, batch(*values))
+    assert not isinstance(result, Pending)
+    assert result.error is Error.NONE
+    return result.base_offset
+
+
+class TestHosting:
+    """Which partitions are here."""
+
+    def test_only_what_is_assigned_here_is_made(self, world: World) -> None:
+        world.add_topic("mine", TOPIC_ID, partitions=2)
+        world.add_topic("theirs", NEW_ID, replicas=(2,), isr=(2,), leader=2)
+        assert folders(world) == ["mine-0", "mine-1"]
+        assert error_of(world, "theirs") is Error.NOT_LEADER_OR_FOLLOWER
+        assert error_of(world, "mine", 2) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert [one.index for one in world.broker.replicas.hosted()] == [0, 1]
+
+    def test_a_partition_added_later_is_made(self, world: World) -> None:
+        world.add_topic()
+        world.commit(
+            PartitionRecord(
+                partition_id=1,
+                topic_id=TOPIC_ID,
+                replicas=(1,),
+                isr=(1,),
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+            )
+        )
+        assert folders(world) == ["t-0", "t-1"]
+
+    def test_a_dropped_assignment_deletes_the_log(self, world: World) -> None:
+        world.add_topic(replicas=(1, 2), isr=(1, 2))
+        world.commit(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, replicas=(2,), isr=(2,), leader=2
+            )
+        )
+        assert error_of(world) is Error.NOT_LEADER_OR_FOLLOWER
+        assert [name for name in folders(world) if name.endswith("-delete")]
+        assert list(world.broker.replicas.hosted()) == []
+
+    def test_a_followers_log_is_made_but_does_not_lead(self, world: World) -> None:
+        world.add_topic(replicas=(1, 2), isr=(1, 2), leader=2)
+        partition = world.broker.replicas.partition("t", 0)
+        assert partition.log is not None
+        assert not partition.is_leader
+
+    def test_settings_follow_the_topics(self, world: World) -> None:
+        world.add_topic(max_message_bytes="100", min_insync_replicas="2")
+        partition = world.broker.replicas.partition("t", 0)
+        assert partition.leader_log().config.max_message_bytes == 100
+        assert partition.min_insync_replicas == 2
+        world.commit(config_record("t", "max_message_bytes", "200"))
+        assert partition.leader_log().config.max_message_bytes == 200
+
+
+class TestDeletion:
+    """A deleted topic's name is free at once, and its log never comes back."""
+
+    def test_the_folder_goes_after_a_while(self, world: World) -> None:
+        world.add_topic()
+        world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+        assert error_of(world) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert [name.endswith("-delete") for name in folders(world)] == [True]
+        world.clock.advance(60_000)
+        assert folders(world) == []
+
+    def test_a_topic_made_anew_within_the_same_change_is_empty(self, world: World) -> None:
+        world.add_topic()
+        append(world, "old")
+        world.commit(
+            RemoveTopicRecord(topic_id=TOPIC_ID),
+            TopicRecord(name="t", topic_id=NEW_ID),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=NEW_ID,
+                replicas=(1,),
+                isr=(1,),
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+            ),
+        )
+        assert world.broker.replicas.partition("t", 0).topic_id == NEW_ID
+        assert append(world, "new") == 0
+        with pytest.raises(ApiError) as refusal:
+            world.broker.replicas.partition_by_id(TOPIC_ID, 0)
+        assert refusal.value.error is Error.UNKNOWN_TOPIC_ID
+
+    def test_a_disk_that_cannot_rename_goes_offline(self, world: World) -> None:
+        world.add_topic()
+        world.add_topic("u", NEW_ID)
+        world.disk.faults.append(Fault(operation="rename"))
+        world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+        assert error_of(world) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert world.broker.replicas.partition("u", 0).log is None
+
+
+class TestDiskFailure:
+    """A folder that fails takes its own logs along, no others."""
+
+    @pytest.fixture
+    def two(self) -> World:
+        world = World({"log.dirs": "/one,/two"})
+        world.add_broker()
+        world.add_topic("a", TOPIC_ID)
+        world.add_topic("b", NEW_ID)
+        return world
+
+    def path(self, world: World, topic: str) -> str:
+        return world.broker.replicas.partition(topic, 0).leader_log().directory
+
+    def test_the_other_folder_goes_on(self, two: World) -> None:
+        assert (self.path(two, "a"), self.path(two, "b")) == ("/one/a-0", "/two/b-0")
+        two.disk.faults.append(Fault(path="/one"))
+        result = two.broker.replicas.append("a", 0, batch("x"))
+        assert not isinstance(result, Pending)
+        assert result.error is Error.KAFKA_STORAGE_ERROR
+        assert append(two, "x", topic="b") == 0
+
+    def test_a_lost_partition_does_not_begin_anew_elsewhere(self, two: World) -> None:
+        partition = two.broker.replicas.partition("a", 0)
+        two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+        two.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        assert partition.log is None
+        assert not two.disk.exists("/two/a-0")
+
+    def test_a_failure_in_a_worker_is_heard_of(self, two: World) -> None:
+        append(two, "x", topic="a")
+        two.disk.faults.append(Fault(operation="sync", path="/one"))
+        two.broker.replicas.partition("a", 0).leader_log().flush()
+        assert two.broker.replicas.partition("a", 0).log is None
+        assert two.broker.replicas.partition("b", 0).log is not None
+
+    def test_the_last_folder_ends_the_broker(self, two: World) -> None:
+        ended: list[bool] = []
+        two.broker.replicas.on_no_storage = lambda: ended.append(True)
+        for topic, times in (("a", 0), ("b", 1)):
+            partition = two.broker.replicas.partition(topic, 0)
+            two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+            assert len(ended) == times
+
+    def test_parked_requests_are_answered(self, two: World) -> None:
+        two.add_topic("r", Uuid(b"r" * 16), replicas=(1, 2), isr=(1, 2))
+        waiting = two.broker.replicas.append("r", 0, batch("x"))
+        assert isinstance(waiting, Pending)
+        partition = two.broker.replicas.partition("r", 0)
+        two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+        assert waiting.value.error is Error.KAFKA_STORAGE_ERROR
+
+
+def test_a_coordinators_append_to_a_partition_elsewhere_is_refused(world: World) -> None:
+    result = world.broker.replicas.append("nowhere", 0, batch("x"), origin="coordinator")
+    assert not isinstance(result, Pending)
+    assert result.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_append_waits_for_its_flush_where_the_topic_wants_it() -> None:
+    """`flush.messages=1` means that an acknowledged record is on the disk."""
+    world = World()
+    world.workers.inline = False
+    world.add_broker()
+    world.add_topic(flush_messages="1")
+    waiting = world.broker.replicas.append("t", 0, batch("x"), acks=1)
+    assert isinstance(waiting, Pending)
+    assert not waiting.done
+    world.workers.run()
+    assert waiting.value.error is Error.NONE
+
+
+def test_a_failed_flush_fails_the_append() -> None:
+    world = World()
+    world.workers.inline = False
+    world.add_broker()
+    world.add_topic(flush_messages="1")
+    waiting = world.broker.replicas.append("t", 0, batch("x"), acks=1)
+    assert isinstance(waiting, Pending)
+    world.disk.faults.append(Fault(operation="sync"))
+    world.workers.run()
+    assert waiting.value.error is Error.KAFKA_STORAGE_ERROR

@@ -6,6 +6,8 @@ from typing import Any
 
 from ottla.cli.errors import CommandError
 
+TELL_SECONDS = 1.0
+
 QUIET_LOG_LEVEL = 2
 """Critical only: librdkafka logs each refused connection otherwise."""
 
@@ -63,18 +65,26 @@ def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
 
 def find_broker(client: Any, topic: str | None, bootstrap: str, timeout: float) -> None:
     """Wait until a broker answers; raise CommandError where none does in time."""
+    if timeout > TELL_SECONDS:
+        if _answers(client, topic, TELL_SECONDS):
+            return
+        print(f"waiting for a broker at {bootstrap}", file=sys.stderr, flush=True)
+    if not _answers(client, topic, max(timeout - TELL_SECONDS, min(timeout, TELL_SECONDS))):
+        raise CommandError(f"no broker answers at {bootstrap} within {timeout:g} s")
+
+
+def _answers(client: Any, topic: str | None, timeout: float) -> bool:
     from confluent_kafka import KafkaError, KafkaException
 
     absent = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+    named = {} if topic is None else {"topic": topic}
     try:
-        if topic is None:
-            client.list_topics(timeout=timeout)
-        else:
-            client.list_topics(topic, timeout=timeout)
+        client.list_topics(timeout=timeout, **named)
     except KafkaException as error:
         if error.args[0].code() in absent:
-            raise CommandError(f"no broker answers at {bootstrap} within {timeout:g} s") from None
+            return False
         raise CommandError(reason_of(error)) from None
+    return True
 
 
 def reason_of(error: Any) -> str:

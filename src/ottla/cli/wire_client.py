@@ -7,6 +7,7 @@ commands, which move records, use librdkafka.
 """
 
 import socket
+import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -31,6 +32,7 @@ TopicPartition = tuple[str, int]
 ByBroker = dict[int, list[TopicPartition]]
 
 RETRY_SECONDS = 0.1
+TELL_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
 
 _MOVED = frozenset(
@@ -70,6 +72,32 @@ def check(subject: str, code: int, message: str | None = None) -> None:
     """Raise Refusal unless `code` is 0."""
     if code:
         raise Refusal(subject, code, message)
+
+
+class Waiting:
+    """A deadline, and saying on stderr, once, what is waited for when it takes a while."""
+
+    def __init__(self, timeout: float) -> None:
+        self._began = time.monotonic()
+        self._deadline = self._began + timeout
+        self._is_told = False
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the deadline has come."""
+        return time.monotonic() >= self._deadline
+
+    @property
+    def seconds_left(self) -> float:
+        """Return what is left, or a moment, so that a last try is one."""
+        return max(0.05, self._deadline - time.monotonic())
+
+    def pause(self, what: str) -> None:
+        """Wait a little for `what`."""
+        if not self._is_told and time.monotonic() >= self._began + TELL_SECONDS:
+            print(f"waiting for {what}", file=sys.stderr, flush=True)
+            self._is_told = True
+        time.sleep(RETRY_SECONDS)
 
 
 class WireClient:
@@ -139,15 +167,15 @@ class WireClient:
 
     def patiently(self, act: Callable[[], T]) -> T:
         """Repeat what leadership on the move refuses, until the timeout."""
-        deadline = time.monotonic() + self.timeout
+        waiting = Waiting(self.timeout)
         while True:
             try:
                 return act()
             except Refusal as refusal:
-                if refusal.code not in _MOVED or time.monotonic() >= deadline:
+                if refusal.code not in _MOVED or waiting.is_over:
                     raise
+                waiting.pause(f"a leader or coordinator: {refusal}")
             self._cluster = None
-            time.sleep(RETRY_SECONDS)
 
     # -- the cluster ---------------------------------------------------------------------------
 
@@ -216,16 +244,16 @@ class WireClient:
     def _any(self) -> Connection:
         for connection in self._open.values():
             return connection
-        deadline = time.monotonic() + self.timeout
+        waiting = Waiting(self.timeout)
         while True:
             for host, port in self._addresses:
                 with suppress(OSError, WireError):
-                    return self._connect(host, port, _left(deadline))
-            if time.monotonic() >= deadline:
+                    return self._connect(host, port, waiting.seconds_left)
+            if waiting.is_over:
                 raise CommandError(
                     f"no broker answers at {self.bootstrap} within {self.timeout:g} s"
                 )
-            time.sleep(RETRY_SECONDS)
+            waiting.pause(f"a broker at {self.bootstrap}")
 
     def _node(self, node: int) -> Connection:
         for broker in self.cluster().brokers:
@@ -268,10 +296,6 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
             raise CommandError(f"--bootstrap-server {text}: expected HOST:PORT[,HOST:PORT...]")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
-
-
-def _left(deadline: float) -> float:
-    return max(0.05, deadline - time.monotonic())
 
 
 def _network_reason(error: Exception, timeout: float) -> str:

@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 RESEND_MS = 100
 """The wait after a first failure; it doubles up to the session's length."""
 
+REGISTRATION_RESEND_MAX_MS = 1_000
+"""The longest wait before registering again. Kafka waits up to a session; but who restarts a
+killed broker waits for the dead one's session to end, and should not wait much longer."""
+
 SOON_MS = 10
 """The wait before the next heartbeat while the start depends on it."""
 
@@ -244,7 +248,10 @@ class BrokerLifecycle:
         handler(response)
 
     def _failed(self) -> None:
-        delay_ms = min(RESEND_MS << min(self._failures, 16), self.config.session_timeout_ms)
+        longest_ms = (
+            self.config.session_timeout_ms if self._registered else REGISTRATION_RESEND_MAX_MS
+        )
+        delay_ms = min(RESEND_MS << min(self._failures, 16), longest_ms)
         self._failures += 1
         self._again_at_once = False  # Never at once after a failure.
         self._communicate_in(delay_ms)

@@ -158,7 +158,7 @@ def test_a_failed_registration_is_tried_again_ever_more_slowly(failure: Any) -> 
     for _ in range(9):
         desk.answer(failure)
         waits.append(desk.next_call()[0])
-    assert waits == [100, 200, 400, 800, 1_600, 3_200, 6_400, 9_000, 9_000]
+    assert waits == [100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000, 1_000]
     desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=3))
     assert desk.epochs == [3]
     assert desk.next_call()[0] <= 1, "the first heartbeat comes at once"
@@ -281,6 +281,17 @@ def test_lost_heartbeats_are_repeated_and_forgiven() -> None:
     desk.next_call()
     desk.answer(ApiError(Error.NETWORK_EXCEPTION))
     assert desk.next_call()[0] == 100
+
+
+def test_heartbeats_back_off_to_a_session_at_most() -> None:
+    desk = Desk()
+    desk.run()
+    desk.next_call()
+    waits = []
+    for _ in range(9):
+        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
+        waits.append(desk.next_call()[0])
+    assert waits == [100, 200, 400, 800, 1_600, 3_200, 6_400, 9_000, 9_000]
 
 
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED])

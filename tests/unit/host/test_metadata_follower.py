@@ -151,6 +151,16 @@ def test_waiters_are_told_once_the_image_has_come_so_far_and_after_the_broker() 
     assert order == ["broker", "waiter"]
 
 
+def test_a_wait_for_any_state_of_the_image() -> None:
+    cluster = Cluster()
+    third = cluster.broker.follower.until(lambda image: "topic-3" in list(image.topics.names()))
+    cluster.write(1, 2)
+    assert not third.done
+    cluster.write(3)
+    assert third.done
+    assert cluster.broker.follower.until(lambda image: True).done
+
+
 def test_a_change_that_the_broker_cannot_apply_does_not_end_following() -> None:
     cluster = Cluster()
 

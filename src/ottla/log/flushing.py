@@ -68,13 +68,13 @@ class FlushJob:
 
 
 class Flusher:
-    """One log's flushes in workers: at most one under way."""
+    """One log's flushes in workers: at most one under way, `job`."""
 
-    __slots__ = ("_job", "_log", "_waiting")
+    __slots__ = ("_log", "_waiting", "job")
 
     def __init__(self, log: "PartitionLog") -> None:
         self._log = log
-        self._job: FlushJob | None = None
+        self.job: FlushJob | None = None
         self._waiting: list[tuple[Flushed, bool]] = []
 
     def flush(self, *, include_active: bool) -> Flushed:
@@ -83,7 +83,7 @@ class Flusher:
             return completed(self._offline())
         done: Flushed = Pending()
         self._waiting.append((done, include_active))
-        if self._job is None:
+        if self.job is None:
             self._start()
         return done
 
@@ -91,7 +91,7 @@ class Flusher:
         waiting, self._waiting = self._waiting, []
         everything = any(include_active for _, include_active in waiting)
         try:
-            job = self._job = self._log.flush_job(include_active=everything)
+            job = self.job = self._log.flush_job(include_active=everything)
         except OSError as error:
             self._ended(None, error, waiting)
             return
@@ -103,7 +103,7 @@ class Flusher:
         result: BaseException | None,
         waiting: list[tuple[Flushed, bool]],
     ) -> None:
-        self._job = None
+        self.job = None
         if job is not None:
             job.release(failed=result is not None)
         error = result if isinstance(result, OSError) else None
@@ -120,7 +120,7 @@ class Flusher:
             error = error or self._offline()
         for done, _ in waiting:
             done.complete(error)
-        if self._waiting and self._job is None:
+        if self._waiting and self.job is None:
             self._start()
 
     def _offline(self) -> OSError:

@@ -33,14 +33,25 @@ class DeletedSegment(NamedTuple):
 # --- flush ------------------------------------------------------------------------------
 
 
-def prepare_flush(log: "PartitionLog", *, include_active: bool) -> FlushJob:
-    """Pin all that is unsynced and return the job that syncs it. Raises: OSError."""
+def prepare_flush(
+    log: "PartitionLog", *, include_active: bool, under_way: FlushJob | None = None
+) -> FlushJob:
+    """Pin all that is unsynced, or `under_way`, and return the job that syncs it.
+
+    Raises: OSError.
+    """
     active = log.segments.active
     job = FlushJob(
         disk=log.ports.disk,
         offset=log.log_end_offset if include_active else active.base_offset,
     )
+    if under_way is not None:
+        log.names_changed = log.names_changed or bool(under_way.directories)
+        log.epochs.dirty = log.epochs.dirty or bool(under_way.renames)
     try:
+        for handle in under_way.handles if under_way is not None else ():
+            handle.pin()
+            job.handles.append(handle)
         if include_active:
             active.write_indexes()
         for segment in log.segments:

@@ -345,10 +345,12 @@ class PartitionLog:
     def flush_job(self, *, include_active: bool = True) -> FlushJob:
         """Return a flush to run elsewhere; its taker then calls `release` and `flushed`.
 
-        Raises: OSError.
+        It covers what a flush under way covers, which may end later. Raises: OSError.
         """
         self.check_usable()
-        return maintenance.prepare_flush(self, include_active=include_active)
+        return maintenance.prepare_flush(
+            self, include_active=include_active, under_way=self._flusher.job
+        )
 
     def flushed(self, job: FlushJob) -> None:
         """Move the recovery point: `job` has run."""

@@ -7,6 +7,7 @@ timestamps grew, in the time index.
 Source: LogSegment.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -22,8 +23,9 @@ from ottla.log.transaction_index import AbortedTransaction, decode_entries, enco
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import RecordsError
 
-RECENT_BATCHES_MAX: Final = 1024
-"""Positions remembered beside the index, so that reads at the tail scan nothing."""
+RECENT_BATCHES_MAX: Final = 128
+"""Positions remembered beside the index, so that reads at the tail scan nothing: 16 bytes each,
+in every log that is written to."""
 
 
 class Found(NamedTuple):
@@ -96,8 +98,8 @@ class Segment:
         self._max_timestamp = max_timestamp
         self._since_entry = 0
         self._indexes_full = self._are_indexes_full()
-        self._recent_lasts: list[int] = []
-        self._recent_positions: list[int] = []
+        self._recent_lasts = array("q")
+        self._recent_positions = array("q")
         self._aborted: list[AbortedTransaction] | None = None
 
     def path(self, suffix: str) -> str:
@@ -332,8 +334,7 @@ class Segment:
         self.write_indexes(final=True)
         self._offset_index = None
         self._time_index = None
-        self._recent_lasts.clear()
-        self._recent_positions.clear()
+        del self._recent_lasts[:], self._recent_positions[:]
 
     def write_indexes(self, *, final: bool = False) -> None:
         """Bring the index files up to date; `final` adds the entry of the largest timestamp."""
@@ -360,8 +361,7 @@ class Segment:
         found = self.position_of(offset)
         self._offset_index.truncate_to(offset)
         self._time_index.truncate_to(offset)
-        self._recent_lasts.clear()
-        self._recent_positions.clear()
+        del self._recent_lasts[:], self._recent_positions[:]
         self._since_entry = 0
         self._indexes_full = self._are_indexes_full()
         end_offset = offset

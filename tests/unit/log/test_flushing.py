@@ -161,3 +161,23 @@ def test_files_are_closed_again_after_a_flush() -> None:
         workers.run()
     log.close()
     assert world.disk.open_files == 0
+
+
+def test_a_flush_beside_one_under_way_covers_what_that_one_has() -> None:
+    """Else a clean shutdown could vouch for what a slow worker has not synced yet."""
+    world, workers = queued()
+    log = world.open()
+    append(log, batch(), epoch=2)
+    slow = log.flush()
+    job = log.prepare_close()
+    job.run()
+    job.release(failed=False)
+    log.flushed(job)
+    world.disk.crash()
+    reopened = world.open(clean=True)
+    assert reopened.log_end_offset == 1
+    assert reopened.epochs.entries == ((2, 0),)
+    workers.run()
+    assert slow.done
+    log.close()
+    assert "partition.metadata" in world.names()

@@ -60,7 +60,7 @@ _REFUSED: Final = {
 _SECURITY: Final = ("kafka.sasl.", "kafka.ssl.")
 
 _HONOURED: Final = frozenset(
-    {
+    (
         "kafka.acks",
         "kafka.batch.size",
         "kafka.bootstrap.servers",
@@ -80,8 +80,9 @@ _HONOURED: Final = frozenset(
         "kafka.request.timeout.ms",
         "kafka.retry.backoff.ms",
         "kafka.security.protocol",
-    }
+    )
 )
+_KNOWN: Final = READ_NAMES + WRITE_NAMES + BOTH_NAMES + STREAM_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +102,13 @@ class Given:
     def _check_name(self, name: str) -> None:
         if name.startswith(KAFKA):
             self._check_kafka_name(name)
-            return
-        known = {each.lower(): each for each in READ_NAMES + WRITE_NAMES + BOTH_NAMES}
-        streaming = {each.lower(): each for each in STREAM_NAMES}
-        if name in streaming:
-            log.warning("option %s has no effect in a batch query", streaming[name])
         elif name == "path":
             raise OptionError(
                 f"a path was given ({self.options[name]!r}): expected the topic in the option "
                 "subscribe to read, in the option topic to write"
             )
-        elif name not in known:
-            raise OptionError(f"option {name} is not known{_suggestion(name, known)}")
+        elif name not in map(str.lower, _KNOWN):
+            raise OptionError(f"option {name} is not known{_suggestion(name, _KNOWN)}")
 
     def _check_kafka_name(self, name: str) -> None:
         if name in _REFUSED:
@@ -122,10 +118,19 @@ class Given:
             raise OptionError(f"option {name}={self.options[name]}: expected PLAINTEXT")
         if name.startswith(_SECURITY):
             raise OptionError(f"option {name} is not supported: connections are PLAINTEXT only")
-        if name == "kafka.group.id":
-            log.warning("option %s has no effect: no consumer group is joined", name)
-        elif name not in _HONOURED:
-            log.warning("option %s has no effect%s", name, _suggestion(name, _HONOURED))
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each option that is accepted and means nothing here."""
+        streaming = {each.lower(): each for each in STREAM_NAMES}
+        found = []
+        for name in sorted(self.options):
+            if name in streaming:
+                found.append(f"option {streaming[name]} has no effect in a batch query")
+            elif name == "kafka.group.id":
+                found.append(f"option {name} has no effect: no consumer group is joined")
+            elif name.startswith(KAFKA) and name not in _HONOURED:
+                found.append(f"option {name} has no effect{_suggestion(name, _HONOURED)}")
+        return found
 
     def refuse(self, names: Iterable[str], purpose: str) -> None:
         """Raise OptionError for options that only serve the other direction."""
@@ -183,6 +188,6 @@ def as_integer(text: str) -> int | None:
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    names = {each.lower(): each for each in known} if not isinstance(known, dict) else known
+    names = {each.lower(): each for each in sorted(known)}
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {names[close[0]]}?" if close else ""

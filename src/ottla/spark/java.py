@@ -6,6 +6,7 @@ for (and Spark needs for the linear algebra of spark.ml only). A wrapper script 
 """
 
 import functools
+import glob
 import importlib.util
 import os
 import re
@@ -64,10 +65,7 @@ def _candidates() -> Iterator[Path]:
     if on_path is not None:
         yield Path(on_path).resolve().parent.parent
     for pattern in _USUAL_PLACES:
-        root, star, rest = pattern.partition("*")
-        folder = Path(root).parent if star and not root.endswith("/") else Path(root)
-        if folder.is_dir():
-            yield from sorted(folder.glob(pattern[len(str(folder)) + 1 :] if star else rest))
+        yield from map(Path, sorted(glob.glob(pattern)))
 
 
 def _version_of(home: Path) -> int | None:

@@ -171,12 +171,12 @@ def _subscription(given: Given) -> Subscription:
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    shape = '{"topic":[0,1]}'
+    shape = 'JSON such as {"topic":[0,1]}'
     document = _json("assign", text, shape)
     partitions: set[TopicPartition] = set()
     for topic, numbers in document.items():
         if not isinstance(numbers, list) or not all(_is_number(each, 0) for each in numbers):
-            raise OptionError(f"option assign={text}: expected JSON such as {shape}")
+            raise OptionError(f"option assign={text}: expected {shape}")
         partitions |= {(topic, number) for number in numbers}
     if not partitions:
         raise OptionError(f"option assign={text}: expected at least one partition")
@@ -190,7 +190,9 @@ def _limit(given: Given, side: str, default: Edge) -> Limit:
         return Since(given.count(name, 0, 0))
     name = f"{side}OffsetsByTimestamp"
     if given.has(name):
-        return SinceEach(_by_partition(name, given.text(name) or "", 0, '{"topic":{"0":1000}}'))
+        return SinceEach(
+            _by_partition(name, given.text(name) or "", 0, 'JSON such as {"topic":{"0":1000}}')
+        )
     name = f"{side}Offsets"
     text = given.text(name)
     if text is None:

@@ -42,10 +42,11 @@ class Stretch:
 def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool) -> Stretch:
     """Look through the batches that were fetched for [offset, end).
 
-    Raises: CorruptBatch where offsets or leader epochs go back.
+    Raises: CorruptBatch where offsets or leader epochs go back, or the batches do not reach
+            the offset at all.
     """
     holes: list[tuple[int, int]] = []
-    size = 0
+    size = previous = 0
     reached = offset
     for position, header in iter_headers(records, allow_partial=True):
         if header.base_offset >= end:
@@ -56,9 +57,10 @@ def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguou
                 f"the batch at offset {header.base_offset} has the leader epoch "
                 f"{header.partition_leader_epoch}, the one before it {epoch}"
             )
-        if size and header.base_offset < reached:
-            raise CorruptBatch(f"offset {header.base_offset} comes after {reached - 1}")
+        if header.base_offset < previous:
+            raise CorruptBatch(f"offset {header.base_offset} comes after {previous - 1}")
         epoch = header.partition_leader_epoch
+        previous = header.next_offset
         size = position + header.size_in_bytes
         if header.next_offset <= reached:
             continue
@@ -69,6 +71,8 @@ def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguou
         reached = min(header.next_offset, end)
         if reached == end:
             break
+    if reached == offset:
+        raise CorruptBatch(f"batches were fetched for offset {offset}, and end at {previous - 1}")
     return Stretch(size, reached, epoch, tuple(holes))
 
 

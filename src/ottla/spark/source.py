@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given
+from ottla.spark.given import Given, log
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Split, plan
 from ottla.spark.reading import read_split
@@ -62,7 +62,9 @@ class OttlaDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        Given.of(dict(options))  # So that a misspelt option fails where it is written.
+        # A misspelt option fails where it is written.
+        for each in Given.of(dict(options)).warnings():
+            log.warning("%s", each)
 
     @classmethod
     def name(cls) -> str:

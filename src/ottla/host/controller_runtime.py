@@ -33,6 +33,7 @@ from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import NoOpRecord, Record, encode_record
+from ottla.raft.batches import batch_bytes
 from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
@@ -222,7 +223,7 @@ class ControllerRuntime:
             image = deltas[-1].image
         for delta, (_records, values) in zip(deltas, batches, strict=True):
             self.image = delta.image
-            appended = self._enqueue(delta.image.position[0] + 1, delta, sum(map(len, values)))
+            appended = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))
             self._driver.propose(values)
             if not self._driver.alive:
                 break
@@ -318,7 +319,7 @@ def _batches_of(step: Step) -> Iterator[tuple[Sequence[Record], tuple[bytes, ...
     """
     values = tuple(encode_record(record) for record in step.records)
     if step.atomic:
-        size = sum(map(len, values))
+        size = batch_bytes(values)
         if len(values) > RECORDS_PER_STEP_MAX or size > BATCH_BYTES_MAX:
             raise ApiError(
                 Error.POLICY_VIOLATION,

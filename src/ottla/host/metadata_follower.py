@@ -175,7 +175,7 @@ class MetadataFollower(Publisher):
                 batch.next_offset,
                 batch.epoch,
                 batch.timestamp,
-                sum(map(len, batch.values)),
+                batch.size_bytes,
                 records_of(batch),
             )
             for batch in read_batches(data)

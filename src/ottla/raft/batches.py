@@ -3,16 +3,20 @@
 Source: BatchBuilder, RecordsIterator of Kafka's raft module; KIP-631.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ottla.raft.values import BatchSpan
-from ottla.records.batch import BatchHeader, check_crc, iter_headers
+from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_headers
 from ottla.records.builder import encode_batch
 from ottla.records.errors import CorruptBatch
 from ottla.records.record import Record, read_records
 
 Buffer = bytes | bytearray | memoryview
+
+
+RECORD_OVERHEAD_BYTES = 8
+"""What a record takes besides its value, more or less: lengths, deltas, key and headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,7 @@ class LogBatch:
     next_offset: int
     epoch: int
     timestamp: int
+    size_bytes: int
     values: tuple[bytes, ...] = ()
     control: tuple[Record, ...] = ()
 
@@ -41,6 +46,11 @@ def records_batch(
         base_offset=base_offset,
         leader_epoch=epoch,
     )
+
+
+def batch_bytes(values: Sequence[bytes]) -> int:
+    """Return the size that a batch of these records will have, give or take a few bytes each."""
+    return HEADER_SIZE + sum(map(len, values)) + RECORD_OVERHEAD_BYTES * len(values)
 
 
 def read_spans(data: Buffer) -> tuple[tuple[BatchSpan, ...], int]:
@@ -78,6 +88,7 @@ def _batch(data: Buffer, position: int, header: BatchHeader) -> LogBatch:
         next_offset=header.next_offset,
         epoch=header.partition_leader_epoch,
         timestamp=header.max_timestamp,
+        size_bytes=header.size_in_bytes,
         values=values,
         control=records if header.is_control else (),
     )

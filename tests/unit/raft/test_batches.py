@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.raft.batches import read_batches, read_spans, records_batch
+from ottla.raft.batches import batch_bytes, read_batches, read_spans, records_batch
 from ottla.raft.control import leader_change_batch
 from ottla.raft.values import BatchSpan
 from ottla.records.batch import parse_header
@@ -29,6 +29,8 @@ def test_round_trip(values: list[bytes], base_offset: int) -> None:
     assert batch.values == tuple(values)
     assert (batch.base_offset, batch.next_offset) == (base_offset, base_offset + len(values))
     assert (batch.epoch, batch.timestamp, batch.is_control) == (9, 123, False)
+    assert batch.size_bytes == len(data)
+    assert abs(batch_bytes(values) - len(data)) <= 2 * len(values)
 
 
 def test_records_have_no_key_and_no_codec() -> None:

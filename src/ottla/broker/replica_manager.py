@@ -24,6 +24,8 @@ from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.records.errors import RecordsError
+from ottla.records.record import iter_records
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -194,7 +196,7 @@ class ReplicaManager:
             try:
                 info = partition.append(data, acks, now_ms, origin)
             except ApiError as refusal:
-                results.append(_refused(partition, refusal))
+                results.append(_refused(partition, refusal, data))
                 continue
             except OSError as error:
                 self.storage_failed(partition, error)
@@ -383,14 +385,27 @@ class ReplicaManager:
             self.on_no_storage()
 
 
-def _refused(partition: Partition, refusal: ApiError) -> AppendResult:
+def _refused(partition: Partition, refusal: ApiError, data: Buffer) -> AppendResult:
     log = partition.log
+    if log is None:
+        return AppendResult(refusal.error, refusal.message)
+    spoilt = refusal.error is Error.INVALID_RECORD and log.config.compacts
     return AppendResult(
         refusal.error,
         refusal.message,
-        log_start_offset=NO_OFFSET if log is None else log.log_start_offset,
-        record_errors=getattr(refusal, "record_errors", ()),
+        log_start_offset=log.log_start_offset,
+        record_errors=_without_keys(data) if spoilt else (),
     )
+
+
+def _without_keys(data: Buffer) -> tuple[tuple[int, str | None], ...]:
+    """Name the records that a compacted topic cannot take; their producer fails only those."""
+    try:
+        records = list(iter_records(data))
+    except RecordsError:
+        return ()
+    fault = "a compacted topic takes no record without a key"
+    return tuple((index, fault) for index, record in enumerate(records) if record.key is None)
 
 
 def _try_now(parked: Parked) -> None:

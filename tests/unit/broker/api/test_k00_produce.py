@@ -14,6 +14,7 @@ from ottla.broker.api.base import CloseConnection
 from ottla.broker.api.k00_produce import ADMIN_CLIENT_ID, API
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.records.batch import parse_header
+from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from ottla.testing.disk import Fault
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -167,10 +168,17 @@ def test_zstd_needs_version_7(world: World) -> None:
     assert parts(world.ask(request, 7)) == [(Error.NONE, 0)]
 
 
-def test_records_without_keys_are_refused_on_compacted_topics(world: World) -> None:
+def test_records_without_keys_are_refused_by_name_on_compacted_topics(world: World) -> None:
     world.add_topic("compacted", OTHER_ID, cleanup_policy="compact")
-    answer = world.ask(produce(batch("a"), topic="compacted"), 9)
+    records = [(key, b"v", (), START_MS) for key in (b"k", None, b"k", None)]
+    answer = world.ask(produce(encode_batch(records, codec=Codec.LZ4), topic="compacted"), 9)
     assert parts(answer) == [(Error.INVALID_RECORD, -1)]
+    (part,) = answer.responses[0].partition_responses
+    assert [each.batch_index for each in part.record_errors] == [1, 3]
+    # Not what is wrong with the batch as a whole.
+    answer = world.ask(produce(batch("a")[:-1] + b"?", topic="compacted"), 9)
+    (part,) = answer.responses[0].partition_responses
+    assert (part.error_code, part.record_errors) == (Error.CORRUPT_MESSAGE, ())
 
 
 def test_only_the_admin_client_writes_to_internal_topics(world: World) -> None:

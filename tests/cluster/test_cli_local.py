@@ -270,7 +270,11 @@ def test_nodes_do_not_outlive_the_tests_that_started_them(tmp_path: Path) -> Non
         "    time.sleep(600)\n"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        # The killed parent cannot remove its folder.
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert parent.stdout is not None
     node = identify(int(parent.stdout.readline()))

@@ -29,6 +29,7 @@ from ottla.raft.snapshots import (
     SnapshotContent,
     StoredSnapshot,
     decode_snapshot,
+    inspect_snapshot,
     parse_snapshot_name,
     snapshot_name,
 )
@@ -133,14 +134,14 @@ class QuorumStorage:
     def _remember(self, snapshot: OffsetAndEpoch) -> None:
         data = self._disk.read_bytes(self._path(snapshot))
         try:
-            content = decode_snapshot(data)
+            last_contained_ms = inspect_snapshot(data)
         except CorruptSnapshot as error:
             # Without it the log must be whole; the start says so if it is not.
             log.error("setting aside %s: %s", self._path(snapshot), error)
             self._disk.rename(self._path(snapshot), self._path(snapshot) + ".corrupt")
             return
         self._snapshots[snapshot] = StoredSnapshot(
-            id=snapshot, size_bytes=len(data), last_contained_ms=content.last_contained_ms
+            id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
         )
 
     def _skip_to_latest_snapshot(self) -> None:
@@ -229,11 +230,11 @@ class QuorumStorage:
         """Check the written piece and give it its name."""
         part, path = self._path(snapshot, PART_SUFFIX), self._path(snapshot)
         data = self._disk.read_bytes(part)
-        content = decode_snapshot(data)
+        last_contained_ms = inspect_snapshot(data)
         self._disk.rename(part, path)
         self._disk.sync_dir(self._folder)
         return StoredSnapshot(
-            id=snapshot, size_bytes=len(data), last_contained_ms=content.last_contained_ms
+            id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
         )
 
     def snapshot_created(self, stored: StoredSnapshot) -> None:

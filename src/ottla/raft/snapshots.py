@@ -20,6 +20,7 @@ from ottla.raft.control import (
     snapshot_header_batch,
 )
 from ottla.raft.values import OffsetAndEpoch
+from ottla.records.batch import check_crc, iter_headers, parse_header
 from ottla.records.control import ControlType, decode_key
 from ottla.records.errors import RecordsError
 from ottla.wire.errors import WireError
@@ -101,6 +102,27 @@ def decode_snapshot(data: bytes | memoryview) -> SnapshotContent:
     # Control batches in between (kraft.version, voters) are raft's, not the state's.
     values = tuple(value for batch in between for value in batch.values)
     return SnapshotContent(header.last_contained_log_timestamp, values)
+
+
+def inspect_snapshot(data: bytes | memoryview) -> int:
+    """Return when a snapshot's last record was appended, having checked that it is whole.
+
+    Checksums are checked, but only the two ends are decoded: a start looks at every snapshot.
+    Raises: CorruptSnapshot.
+    """
+    ends: list[int] = []
+    try:
+        for position, header in iter_headers(data):
+            check_crc(data, position, header)
+            ends[1:] = [position]
+    except RecordsError as error:
+        raise CorruptSnapshot(f"a snapshot is damaged: {error}") from None
+    if len(ends) < 2:
+        raise CorruptSnapshot("a snapshot lacks its header or footer")
+    first, last = (parse_header(data, position).size_in_bytes for position in ends)
+    return decode_snapshot(
+        bytes(data[:first]) + bytes(data[ends[1] : ends[1] + last])
+    ).last_contained_ms
 
 
 def _expect(batch: LogBatch, kind: ControlType) -> None:

@@ -16,6 +16,7 @@ from ottla.raft.snapshots import (
     StoredSnapshot,
     decode_snapshot,
     encode_snapshot,
+    inspect_snapshot,
     parse_snapshot_name,
     plan_cleaning,
     snapshot_name,
@@ -96,6 +97,25 @@ def test_an_old_message_format_is_found() -> None:
     data[16] = 1
     with pytest.raises(CorruptSnapshot, match="message format 1"):
         decode_snapshot(bytes(data))
+
+
+def test_inspection_finds_the_same_damage_as_decoding() -> None:
+    data = encoded([b"a", b"b"])
+    assert inspect_snapshot(data) == 90
+    for size in range(len(data)):
+        with pytest.raises(CorruptSnapshot):
+            inspect_snapshot(data[:size])
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x40
+        outcomes = []
+        for read in (decode_snapshot, inspect_snapshot):
+            try:
+                read(bytes(damaged))
+                outcomes.append("whole")
+            except CorruptSnapshot:
+                outcomes.append("damaged")
+        assert outcomes[0] == outcomes[1], position
 
 
 def test_a_missing_header_or_swapped_ends_are_found() -> None:

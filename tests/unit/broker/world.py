@@ -163,10 +163,10 @@ class FakeQuorum:
         return FetchResponse(responses=())
 
     def fetch_snapshot(self, ctx: Context, request: object) -> object:
-        raise NotImplementedError
+        raise AssertionError("not asked for here")
 
     def describe(self, ctx: Context, request: object) -> object:
-        raise NotImplementedError
+        raise AssertionError("not asked for here")
 
 
 def node_config(properties: Mapping[str, str] | None = None) -> NodeConfig:

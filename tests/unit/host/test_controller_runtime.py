@@ -19,6 +19,7 @@ from ottla.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import NoOpRecord, PartitionRecord
 from ottla.raft.snapshots import parse_snapshot_name
+from ottla.testing.disk import keep_nothing
 
 from .quorum_world import CONTROLLER_DIR, Controller, a_config, a_topic
 from .world import World
@@ -305,7 +306,7 @@ def test_a_torn_append_is_cut_at_the_next_start() -> None:
     assert again.runtime.epoch == 2
 
 
-@pytest.mark.parametrize("operation", range(1, 60))
+@pytest.mark.parametrize("operation", range(272))
 def test_a_crash_at_any_disk_operation_loses_nothing_acknowledged(operation: int) -> None:
     """Write, commit, snapshot, clean; the disk dies at the n-th operation, then power goes."""
     world = World()
@@ -322,7 +323,8 @@ def test_a_crash_at_any_disk_operation_loses_nothing_acknowledged(operation: int
         if controller.failures:
             break
     epoch = controller.runtime.epoch
-    world.crash()
+    # Every other time half of what was not synced survives, and the log has a torn tail.
+    world.crash((lambda path, count: count // 2) if operation % 2 else keep_nothing)
     again = running(world, limits=limits, segment_bytes=300)
     assert again.failures == []
     assert again.runtime.epoch > epoch
@@ -333,7 +335,7 @@ def test_a_crash_at_any_disk_operation_loses_nothing_acknowledged(operation: int
     assert features(again) == {METADATA_VERSION: METADATA_VERSION_LEVEL}
 
 
-@pytest.mark.parametrize("operation", range(30))
+@pytest.mark.parametrize("operation", range(38))
 def test_a_crash_at_any_disk_operation_of_the_first_start_leaves_a_startable_node(
     operation: int,
 ) -> None:

@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Connection, Context, Listener
-from ottla.testing.disk import MemoryDisk
+from ottla.testing.disk import KeepUnsynced, MemoryDisk, keep_nothing
 from ottla.wire.frames import RequestHeader
 
 START_MS = 1_700_000_000_000
@@ -89,9 +89,9 @@ class World:
             self.workers.run()
         self.clock.elapsed_ms = end
 
-    def crash(self) -> None:
-        """Lose power: unsynced bytes, timers and threads are gone."""
-        self.disk.crash()
+    def crash(self, keep: KeepUnsynced = keep_nothing) -> None:
+        """Lose power: timers and threads are gone, and unsynced bytes but for what `keep` says."""
+        self.disk.crash(keep)
         self.timers = Timers()
         self.workers = Workers()
 

@@ -110,8 +110,10 @@ class _Teller:
         self._listener = listener
         self._version = version
         self._allowed = allowed
-        # Replicas of most partitions are the same few brokers: look each up once.
+        # Most partitions have the same few brokers: each is looked up once.
         self._alive: dict[int, bool] = {}
+        self._leaders: dict[int, int] = {}
+        self._offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], tuple[int, ...]] = {}
 
     def topic(self, topic: TopicImage) -> wire.MetadataResponseTopic:
         return wire.MetadataResponseTopic(
@@ -136,15 +138,23 @@ class _Teller:
         )
 
     def _partition(self, index: int, state: PartitionImage) -> wire.MetadataResponsePartition:
-        image, listener = self._image, self._listener
         replicas, isr = state.replicas, state.isr
-        leader, error = leader_of(image, state, listener), Error.NONE
+        leader = self._leaders.get(state.leader)
+        if leader is None:
+            leader = leader_of(self._image, state, self._listener)
+            self._leaders[state.leader] = leader
+        places = (replicas, state.directories)
+        offline = self._offline.get(places)
+        if offline is None:
+            offline = offline_replicas(self._image, state, self._listener)
+            self._offline[places] = offline
+        error = Error.NONE
         if self._version == 0:
             replicas, isr = self._live(replicas), self._live(isr)
+            if len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+                error = Error.REPLICA_NOT_AVAILABLE
         if leader < 0:
             error = self._why_no_leader(state)
-        elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
-            error = Error.REPLICA_NOT_AVAILABLE
         return wire.MetadataResponsePartition(
             error_code=error,
             partition_index=index,
@@ -152,7 +162,7 @@ class _Teller:
             leader_epoch=state.leader_epoch,
             replica_nodes=replicas,
             isr_nodes=isr,
-            offline_replicas=offline_replicas(image, state, listener),
+            offline_replicas=offline,
         )
 
     def _why_no_leader(self, state: PartitionImage) -> Error:

@@ -53,6 +53,7 @@ class BrokerNode:
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
+        self._on_failure = on_failure
         self._folders = folders
         self.broker: Broker | None = None
         endpoints = ControllerEndpoints(
@@ -159,6 +160,7 @@ class BrokerNode:
         await self._folders.load_logs(image, self._config)
         broker = self._make_broker()
         broker.epoch = self._lifecycle.epoch
+        broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:
             # What changed while the logs were loading.

@@ -72,6 +72,8 @@ def create_topics(
     counts = Counter(topic.name for topic in wanted)
     records: list[Record] = []
     answers: dict[str, CreatedTopic] = {}
+    # Topics of one request mostly share their settings, and describing them costs the most.
+    described: dict[tuple[tuple[str, str], ...], tuple[Entry, ...]] = {}
     topics = image.topics  # Grows, so that new names collide with each other too.
     for topic in wanted:
         if topic.name in answers:
@@ -85,12 +87,15 @@ def create_topics(
             continue
         topics = topics.with_topic(made)
         records += _records(made, overrides)
+        settings = tuple(sorted(overrides.items()))
+        if settings not in described:
+            described[settings] = tuple(describe_topic(image, context.config, overrides))
         answers[topic.name] = CreatedTopic(
             topic.name,
             topic_id=NO_UUID if validate_only else made.id,
             partition_count=len(made.partitions),
             replication_factor=len(made.partitions[0].replicas),
-            configs=tuple(describe_topic(image, context.config, overrides)),
+            configs=described[settings],
         )
     step = Step() if validate_only else Step(tuple(records))
     return Decision(step, tuple(answers.values()))

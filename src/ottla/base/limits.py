@@ -30,6 +30,12 @@ GROUP_LOAD_BYTES_MAX = 1024 * 1024
 """Bytes of an offsets partition decoded at once: what one chunk says is applied in one turn of
 the loop, a few tens of milliseconds at most."""
 
+PRODUCER_ID_WAITERS_MAX = 10_000
+"""Producers that may wait at once for a block of producer ids; more are told to come back."""
+
+LOGS_PER_STEP_MAX = 64
+"""Logs that one step of retention or producer expiry works on before requests have their turn."""
+
 assert SMALL_FRAME_BYTES_MAX < RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX
 assert FRAMES_HELD_BYTES_MAX >= 2 * REQUEST_BYTES_MAX
 assert FRAMES_QUEUED_BYTES_MAX >= RECEIVE_BUFFER_BYTES

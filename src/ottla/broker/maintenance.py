@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError
+from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker.partition import Partition
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 FIRST_AFTER_MS = 30_000
 """The first pass comes this long after the start at the latest (LogManager.InitialTaskDelayMs)."""
 
-LOGS_PER_STEP = 64
 STEP_PAUSE_MS = 1
 
 NEVER_MS = 2**62
@@ -129,7 +129,7 @@ class Maintenance:
         """Work on some logs, and on the rest a moment later."""
         if self._stopped:
             return
-        for partition in partitions[:LOGS_PER_STEP]:
+        for partition in partitions[:LOGS_PER_STEP_MAX]:
             log = partition.log
             if log is not None:
                 try:
@@ -138,7 +138,7 @@ class Maintenance:
                     logger.warning("%s is left as it is: %s", log.name, refusal)
                 except OSError as error:
                     self._replicas.storage_failed(partition, error)
-        left = partitions[LOGS_PER_STEP:]
+        left = partitions[LOGS_PER_STEP_MAX:]
         if left:
             due_ms = self._clock.monotonic_ms() + STEP_PAUSE_MS
             self._timers.at(due_ms, lambda: self._step(left, work))

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.limits import PRODUCER_ID_WAITERS_MAX
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
@@ -25,9 +26,6 @@ logger = logging.getLogger(__name__)
 PREFETCH_NUMERATOR, PREFETCH_DENOMINATOR = 9, 10
 RETRY_BACKOFF_MS = 50
 ALLOCATE_TIMEOUT_MS = 30_000
-WAITING_MAX = 10_000
-"""Producers that may wait for a block at once; more are told to come back."""
-
 Granted = int | Error
 
 
@@ -59,7 +57,7 @@ class ProducerIds:
         """Promise an id; COORDINATOR_LOAD_IN_PROGRESS, which clients retry, if none comes."""
         granted: Pending[Granted] = Pending()
         if self._waiting or not self._take(granted):
-            if len(self._waiting) >= WAITING_MAX:
+            if len(self._waiting) >= PRODUCER_ID_WAITERS_MAX:
                 granted.complete(Error.COORDINATOR_LOAD_IN_PROGRESS)
                 return granted
             self._waiting.append(granted)

@@ -6,7 +6,8 @@ Method: a broker whose time is moved by hand; real logs on a disk in memory.
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.broker.maintenance import FIRST_AFTER_MS, LOGS_PER_STEP
+from ottla.base.limits import LOGS_PER_STEP_MAX
+from ottla.broker.maintenance import FIRST_AFTER_MS
 from ottla.log.partition_log import PartitionLog
 
 from .world import LOG_DIR, World, batch
@@ -54,14 +55,14 @@ def test_the_first_pass_comes_soon_and_the_next_at_their_interval() -> None:
 def test_a_pass_over_many_logs_is_cut_into_steps() -> None:
     world = World({"log.retention.check.interval.ms": "1000"})
     world.add_broker()
-    count = LOGS_PER_STEP + 1
+    count = LOGS_PER_STEP_MAX + 1
     world.add_topic(partitions=count, retention_ms="10")
     for index in range(count):
         world.broker.replicas.append("t", index, batch("a", timestamp=world.clock.now_ms()))
     world.broker.start_serving()
     world.clock.advance(1000)
     starts = [one.leader_log().log_start_offset for one in world.broker.replicas.hosted()]
-    assert starts == [1] * LOGS_PER_STEP + [0]
+    assert starts == [1] * LOGS_PER_STEP_MAX + [0]
     world.clock.advance(1)
     assert world.broker.replicas.partition("t", count - 1).leader_log().log_start_offset == 1
 

@@ -4,9 +4,10 @@ Method: a controller that answers by hand; blocks of ten ids.
 """
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.limits import PRODUCER_ID_WAITERS_MAX
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.producer_ids import RETRY_BACKOFF_MS, WAITING_MAX, Granted, ProducerIds
+from ottla.broker.producer_ids import RETRY_BACKOFF_MS, Granted, ProducerIds
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 
 from .world import FakeClock, FakeForwarder
@@ -114,6 +115,6 @@ def test_a_block_that_was_given_before_is_not_used_again() -> None:
 
 def test_the_queue_is_bounded() -> None:
     world = World()
-    for _ in range(WAITING_MAX):
+    for _ in range(PRODUCER_ID_WAITERS_MAX):
         world.grant()
     assert world.grant().value is Error.COORDINATOR_LOAD_IN_PROGRESS

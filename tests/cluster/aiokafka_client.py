@@ -120,6 +120,9 @@ class Consumer(_Facade):
         except library_errors.CommitFailedError as error:
             raise Refused(library_errors.IllegalGenerationError.errno, str(error)) from None
 
+    def commit_offset(self, partition: TopicPartition, offset: int) -> None:
+        self._run(self._library.commit({LibraryPartition(*partition): offset}))
+
     def committed(self, partition: TopicPartition) -> int | None:
         found: int | None = self._run(self._library.committed(LibraryPartition(*partition)))
         return found

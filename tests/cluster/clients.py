@@ -86,6 +86,10 @@ class Consumer(Protocol):
         """Commit the positions, and wait until the broker has them. Raises Refused."""
         ...
 
+    def commit_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Commit one offset, whatever the position is. Raises Refused."""
+        ...
+
     def committed(self, partition: TopicPartition) -> int | None: ...
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:

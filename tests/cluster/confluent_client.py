@@ -145,6 +145,12 @@ class Consumer:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 raise _refused(error.args[0]) from None
 
+    def commit_offset(self, partition: TopicPartition, offset: int) -> None:
+        try:
+            self._library.commit(offsets=[LibraryPartition(*partition, offset)], asynchronous=False)
+        except KafkaException as error:
+            raise _refused(error.args[0]) from None
+
     def committed(self, partition: TopicPartition) -> int | None:
         try:
             (found,) = self._library.committed([LibraryPartition(*partition)], 30)

@@ -24,6 +24,15 @@ QUICK = {
 }
 """What makes groups, their topic and deletions quick; semantics stay Kafka's."""
 
+QUICK_FENCING = QUICK | {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
+}
+"""A killed broker may register again once its last session is over, as in Kafka."""
+
+BROKERS = (1, 2, 3)
+CONTROLLER = 101
+
 MakeTopic = Callable[..., str]
 
 _numbers = itertools.count(1)
@@ -34,6 +43,29 @@ def shared() -> Iterator[Cluster]:
     """One broker for all tests that only talk to it."""
     with Cluster(brokers=1, config=QUICK) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def trio_of_session() -> Iterator[Cluster]:
+    """Three brokers and a controller; use `trio`."""
+    with Cluster(brokers=3, config=QUICK_FENCING) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def trio(trio_of_session: Cluster) -> Cluster:
+    """Three brokers and a controller, all of which serve: their lives are the tests' to play with.
+
+    What a failed test left dead or frozen is brought back first.
+    """
+    for node in trio_of_session.nodes:
+        match trio_of_session.state(node.id):
+            case "paused":
+                trio_of_session.resume(node.id)
+            case "dead" | "stopped":
+                trio_of_session.start(node.id)
+    trio_of_session.wait_ready()
+    return trio_of_session
 
 
 @pytest.fixture(params=clients.NAMES)

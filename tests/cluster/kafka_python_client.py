@@ -101,7 +101,10 @@ class Consumer:
         self._library.seek(LibraryPartition(*partition), offset)
 
     def poll(self, seconds: float) -> list[Record]:
-        found = _asked(lambda: self._library.poll(timeout_ms=int(seconds * 1000)))
+        try:
+            found = _asked(lambda: self._library.poll(timeout_ms=int(seconds * 1000)))
+        except library_errors.KafkaConnectionError:
+            return []  # It raises where the others try again by themselves.
         return [_record(each) for records in found.values() for each in records]
 
     def commit(self) -> None:
@@ -109,6 +112,10 @@ class Consumer:
             _asked(self._library.commit)
         except library_errors.CommitFailedError as error:
             raise Refused(library_errors.IllegalGenerationError.errno, str(error)) from None
+
+    def commit_offset(self, partition: TopicPartition, offset: int) -> None:
+        wanted = {LibraryPartition(*partition): OffsetAndMetadata(offset, "", -1)}
+        _asked(lambda: self._library.commit(wanted))
 
     def committed(self, partition: TopicPartition) -> int | None:
         found: int | None = _asked(lambda: self._library.committed(LibraryPartition(*partition)))

@@ -202,16 +202,10 @@ def test_a_group_goes_on_where_it_committed(
 ) -> None:
     topic, name = make_topic(), new_name("resume")
     produce(client, shared.bootstrap, [Message(topic=topic, value=b"old")] * 10)
-    with Closing(client.admin(shared.bootstrap)) as admin:
-        if "set_group_offset" in admin.lacks:
-            with Closing(client.consumer(shared.bootstrap, group=name)) as consumer:
-                consumer.subscribe([topic])
-                eventually(lambda: consumer.poll(0.2), what="records")
-                consumer.seek((topic, 0), 4)
-                consumer.commit()
-        else:
-            admin.set_group_offset(name, (topic, 0), 4)
-        assert admin.group_offsets(name) == {(topic, 0): 4}
+    with Closing(client.consumer(shared.bootstrap, group=name)) as consumer:
+        consumer.subscribe([topic])
+        eventually(lambda: consumer.poll(0.2), what="records")
+        consumer.commit_offset((topic, 0), 4)
     with Closing(client.consumer(shared.bootstrap, group=name, reset=reset)) as consumer:
         assert consumer.committed((topic, 0)) == 4
         consumer.subscribe([topic])

@@ -1,0 +1,168 @@
+"""Nodes stop, die, freeze and come back: nothing acknowledged is lost, and nobody is told so.
+
+Method: three brokers and a controller under a workload (`workload.py`) with acks=all. Each test
+does one thing to nodes, waits until acknowledgements flow again on every partition, then checks
+all that was ever acknowledged, record by record. Processes die here, not machines: what a killed
+broker wrote is in the page cache.
+"""
+
+import random
+
+import pytest
+
+from ottla.client.connection import Connection
+from ottla.testing import Cluster
+from ottla.testing.readiness import known_brokers
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+from .clients import Closing, client_of, eventually
+from .conftest import BROKERS, CONTROLLER, known, new_name, new_topic
+from .workload import Workload
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def load(request: pytest.FixtureRequest, trio: Cluster) -> Workload:
+    return Workload(trio, new_topic(trio.bootstrap, request.node.name, PARTITIONS), PARTITIONS)
+
+
+def test_brokers_restart_in_order_one_after_the_other(trio: Cluster, load: Workload) -> None:
+    with load:
+        for node in BROKERS:
+            trio.restart(node)
+            load.wait_progress()
+    load.check()
+
+
+def test_brokers_are_killed_one_after_the_other(trio: Cluster, load: Workload) -> None:
+    with load:
+        for node in BROKERS:
+            trio.kill(node)
+            trio.start(node)
+            load.wait_progress()
+    load.check()
+
+
+def test_the_controller_restarts_in_order(trio: Cluster, load: Workload) -> None:
+    with load:
+        trio.restart(CONTROLLER)
+        load.wait_progress()
+    load.check()
+    assert can_create_a_topic(trio)
+
+
+def test_the_controller_is_killed(trio: Cluster, load: Workload) -> None:
+    with load:
+        for _ in range(3):
+            trio.kill(CONTROLLER)
+            load.wait_progress()  # Brokers need it for nothing that clients wait for.
+            trio.start(CONTROLLER)
+            load.wait_progress()
+        trio.wait_ready()
+    load.check()
+    assert can_create_a_topic(trio)
+
+
+@pytest.mark.parametrize("order", [(CONTROLLER, 1, 2, 3), (3, 2, 1, CONTROLLER)])
+def test_all_nodes_are_killed(order: tuple[int, ...], trio: Cluster, load: Workload) -> None:
+    with load:
+        for node in (*BROKERS, CONTROLLER):
+            trio.kill(node)
+        for node in order:
+            trio.start(node)
+        trio.wait_ready()
+        load.wait_progress()
+    load.check()
+
+
+def test_all_nodes_restart_in_order(trio: Cluster, load: Workload) -> None:
+    with load:
+        for node in (*BROKERS, CONTROLLER):
+            trio.stop(node)
+        for node in (CONTROLLER, *BROKERS):
+            trio.start(node)
+        trio.wait_ready()
+        load.wait_progress()
+    load.check()
+
+
+def test_a_frozen_broker_is_fenced_and_returns(trio: Cluster, load: Workload) -> None:
+    (other_port,) = [node.port for node in trio.brokers if node.id == 3]
+    with load:
+        trio.pause(1)
+        eventually(
+            lambda: known_brokers(other_port), lambda found: found == {2, 3}, what="the fencing"
+        )
+        trio.resume(1)
+        trio.wait_ready()
+        load.wait_progress()
+    load.check()
+
+
+def test_a_frozen_controller_stops_no_data(trio: Cluster, load: Workload) -> None:
+    with load:
+        trio.pause(CONTROLLER)
+        for _ in range(3):
+            load.wait_progress()
+        trio.resume(CONTROLLER)
+        trio.wait_ready()
+        load.wait_progress()
+    load.check()
+    assert can_create_a_topic(trio)
+
+
+def test_a_frozen_broker_and_a_killed_controller(trio: Cluster, load: Workload) -> None:
+    with load:
+        trio.pause(2)
+        trio.kill(CONTROLLER)
+        trio.start(CONTROLLER)
+        trio.resume(2)
+        trio.wait_ready()
+        load.wait_progress()
+    load.check()
+
+
+def test_random_kills(trio: Cluster, load: Workload) -> None:
+    """Several nodes at once, a restart cut short by the next kill."""
+    dice = random.Random(7)
+    with load:
+        for _ in range(8):
+            nodes = dice.sample((*BROKERS, CONTROLLER), dice.randint(1, 3))
+            for node in nodes:
+                trio.kill(node)
+            for node in nodes:
+                trio.start(node)
+        trio.wait_ready()
+        load.wait_progress()
+    load.check()
+
+
+def test_topics_survive_with_their_ids_and_configurations(trio: Cluster) -> None:
+    topic = new_topic(trio.bootstrap, "survivor", 3, retention_ms="1234567")
+    before = topic_ids(trio)[topic]
+    for node in (*BROKERS, CONTROLLER):
+        trio.kill(node)
+    for node in (*BROKERS, CONTROLLER):
+        trio.start(node)
+    trio.wait_ready()
+    assert topic_ids(trio)[topic] == before
+    with Closing(client_of("confluent").admin(trio.bootstrap)) as admin:
+        assert admin.topic_config(topic)["retention.ms"] == "1234567"
+        assert admin.partitions(topic) == [0, 1, 2]
+
+
+def can_create_a_topic(cluster: Cluster) -> bool:
+    """Tell whether metadata can be changed: the controller decides and all brokers hear of it."""
+    name = new_name("after")
+    with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
+        admin.create_topic(name)
+        return eventually(lambda: known(admin, name), within=30, what="the topic to be known")
+
+
+def topic_ids(cluster: Cluster) -> dict[str | None, bytes]:
+    """Return the topics' ids, as a broker tells them."""
+    host, port = cluster.address(1).split(":")
+    with Connection(host, int(port), client_id="ids", timeout=10) as broker:
+        answer = broker.ask(MetadataRequest(topics=None), MetadataResponse, timeout=10)
+    return {topic.name: bytes(topic.topic_id) for topic in answer.topics}

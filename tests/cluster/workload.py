@@ -1,0 +1,170 @@
+"""A producer and a watcher that go on while nodes are stopped, and what must be true afterwards."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Producer
+
+from ottla.base.errors import Error
+from ottla.client.connection import Connection, NoSuchVersionError
+from ottla.testing import Cluster
+from ottla.wire.errors import WireError
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+from .clients import Closing, eventually
+from .confluent_client import consumer
+
+PAUSE_SECONDS = 0.002
+"""Between two messages: a few hundred a second, so that acknowledgements never stop for long."""
+
+LATEST = -1
+ASK_SECONDS = 5.0
+
+
+class Workload:
+    """Writes numbered messages to all partitions of a topic, and watches its high watermarks.
+
+    Order: use it in a `with` block around the disturbance; `check` after the block, with the
+           cluster whole again.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._partitions = partitions
+        self._addresses = [cluster.address(node.id) for node in cluster.brokers]
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        """Value by partition and offset."""
+        self.errors: list[str] = []
+        self.marks: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+
+    def __enter__(self) -> "Workload":
+        for target in (self._write, self._watch):
+            thread = threading.Thread(target=target, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self.wait_progress()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.wait_progress()
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(150)
+
+    def wait_progress(self, partitions: Callable[[int], bool] = lambda _: True) -> None:
+        """Wait until each partition (of those named) has a new acknowledgement."""
+        wanted = {each for each in range(self._partitions) if partitions(each)}
+        before = len(self.acknowledged)
+
+        def missing() -> set[int]:
+            fresh = list(self.acknowledged)[before:]
+            return wanted - {partition for partition, _ in fresh}
+
+        eventually(missing, lambda found: not found, within=90, what="new acknowledgements")
+
+    def check(self) -> None:
+        """Check that nothing acknowledged is lost or changed, and no watermark went back."""
+        assert self.errors == []
+        for partition in range(self._partitions):
+            acknowledged = {
+                offset: value
+                for (where, offset), value in self.acknowledged.items()
+                if where == partition
+            }
+            stored = self._read(partition, max(acknowledged) + 1)
+            lost = {
+                offset: value for offset, value in acknowledged.items() if stored[offset] != value
+            }
+            assert not lost, f"partition {partition} lost {len(lost)} acknowledged records"
+            marks = self.marks[partition]
+            assert marks == sorted(marks), f"partition {partition}: the watermark went back"
+            assert marks, f"partition {partition}: nobody saw a watermark"
+
+    def _read(self, partition: int, count: int) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        with Closing(consumer(self._cluster.bootstrap)) as reader:
+            reader.assign([(self._topic, partition)])
+            deadline = time.monotonic() + 60
+            while len(values) < count:
+                assert time.monotonic() < deadline, f"read {len(values)} of {count} records"
+                values += [each.value for each in reader.poll(0.5)]
+        return values
+
+    def _write(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap,
+                "acks": "all",
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 200,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "socket.timeout.ms": 10_000,
+                "log_level": 0,
+                "error_cb": lambda error: None,
+            }
+        )
+
+        def delivered(error: object, message: Any) -> None:
+            if error is not None:
+                self.errors.append(str(error))
+            else:
+                self.acknowledged[message.partition(), message.offset()] = message.value()
+
+        number = 0
+        while not self._stop.is_set():
+            with suppress(BufferError):
+                producer.produce(
+                    self._topic,
+                    value=b"%d" % number,
+                    partition=number % self._partitions,
+                    on_delivery=delivered,
+                )
+                number += 1
+            producer.poll(PAUSE_SECONDS)
+        left = producer.flush(120)
+        if left:
+            self.errors.append(f"{left} messages were never delivered")
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            for address in self._addresses:
+                host, port = address.split(":")
+                with (
+                    suppress(OSError, WireError, NoSuchVersionError),
+                    Connection(host, int(port), client_id="watch", timeout=ASK_SECONDS) as broker,
+                ):
+                    self._note(broker.ask(self._question(), ListOffsetsResponse, timeout=5))
+            self._stop.wait(0.02)
+
+    def _question(self) -> ListOffsetsRequest:
+        asked = tuple(
+            ListOffsetsPartition(partition_index=each, timestamp=LATEST)
+            for each in range(self._partitions)
+        )
+        topic = ListOffsetsTopic(name=self._topic, partitions=asked)
+        return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
+
+    def _note(self, answer: ListOffsetsResponse) -> None:
+        for each in answer.topics[0].partitions:
+            if each.error_code == Error.NONE:
+                self.marks[each.partition_index].append(each.offset)

@@ -43,6 +43,7 @@ STREAM_NAMES: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "checkpointLocation",
 )
 """Mean nothing in a batch query; Spark's connector warns and goes on."""
 

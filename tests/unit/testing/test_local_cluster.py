@@ -13,6 +13,7 @@ from ottla.testing import cluster_file
 from ottla.testing.cluster import Cluster
 from ottla.testing.layout import ClusterError, plan_nodes
 from ottla.testing.local_cluster import LocalCluster
+from ottla.testing.ports import free_ports
 from ottla.testing.processes import Identity, identify
 
 
@@ -68,7 +69,7 @@ def test_a_property_that_no_node_takes_is_refused(engine: LocalCluster) -> None:
 
 
 def test_states_of_nodes_without_a_process(engine: LocalCluster) -> None:
-    engine.prepare(plan_nodes(1, 0, 9092), {})
+    engine.prepare(plan_nodes(1, 0, *free_ports(1)), {})
     (node,) = engine.entry().nodes
     assert engine.state(node) == "stopped"
     pretend(engine, identify(os.getpid()), wanted=True)

@@ -21,14 +21,23 @@ class Pending(Generic[T]):
         self._listeners: list[Callable[[T], None]] = []
 
     def complete(self, value: T) -> bool:
-        """Set the value and tell the listeners; return False where it was set before."""
+        """Set the value and tell the listeners; return False where it was set before.
+
+        Every listener is told, also after one that raised; the first exception is raised then.
+        """
         if self.done:
             return False
         self.done = True
         self._value = value
         listeners, self._listeners = self._listeners, []
+        failure: Exception | None = None
         for listener in listeners:
-            listener(value)
+            try:
+                listener(value)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return True
 
     def then(self, listener: Callable[[T], None]) -> None:

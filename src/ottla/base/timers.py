@@ -56,16 +56,31 @@ class Timers:
         return self._heap[0].at_ms if self._heap else None
 
     def run_due(self, now_ms: int) -> int:
-        """Run all that is due, in order; return how many ran."""
+        """Run all that is due, in order; return how many ran.
+
+        What a callback sets waits for the next call, even where it is due at once: a timer that
+        always sets itself again for a moment that has passed must not hold its thread for ever.
+        """
         ran = 0
-        while self._heap and self._heap[0].at_ms <= now_ms:
-            timer = heapq.heappop(self._heap)
-            callback, timer.callback = timer.callback, None
-            if callback is None:
-                self._dead -= 1
-                continue
-            ran += 1
-            callback()
+        newest = self._order
+        put_off: list[Timer] = []
+        try:
+            while self._heap and self._heap[0].at_ms <= now_ms:
+                timer = heapq.heappop(self._heap)
+                if timer.callback is None:
+                    self._dead -= 1
+                elif timer.order > newest:
+                    put_off.append(timer)
+                else:
+                    callback, timer.callback = timer.callback, None
+                    ran += 1
+                    callback()
+        finally:
+            for timer in put_off:
+                if timer.callback is None:
+                    self._dead = max(0, self._dead - 1)
+                else:
+                    heapq.heappush(self._heap, timer)
         return ran
 
     def __len__(self) -> int:

@@ -121,7 +121,8 @@ class Broker:
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
         values = effective_topic_config(image, self.config, topic)
-        brokers_own = {name: self.config[name] for name in LOG_PROPERTIES}
+        config = self.config.dynamic(image)
+        brokers_own = {name: config[name] for name in LOG_PROPERTIES}
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigure(self, delta: ClusterDelta) -> None:

@@ -6,6 +6,7 @@ key or version, a key that this listener does not serve) ends its connection, as
 """
 
 import importlib
+import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from ottla.wire.codec import decode
 from ottla.wire.errors import UnsupportedVersionError, WireError
 from ottla.wire.frames import RequestHeader, decode_request_header, encode_response
 from ottla.wire.registry import NAMES, request_type
+
+log = logging.getLogger(__name__)
 
 Chunks = list[Any]
 """What the host sends in order: bytes-like objects and file slices."""
@@ -93,11 +96,7 @@ class Dispatcher:
         version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
         if isinstance(answer, Pending):
             if not answer.done:
-                return answer.map(
-                    lambda late: (
-                        None if late is None else encode_response(late, version, correlation_id)
-                    )
-                )
+                return answer.map(lambda late: _encoded_late(late, version, correlation_id))
             answer = answer.value
             if answer is None:
                 return None
@@ -109,6 +108,20 @@ class Dispatcher:
 
         answer = refusal(ctx)
         return encode_response(answer, 0, ctx.header.correlation_id)
+
+
+def _encoded_late(answer: Answer, version: int, correlation_id: int) -> Chunks | None:
+    """Encode what came later. A mistake ends this connection, and is not raised.
+
+    Whoever completes a parked request is busy with another one, which must not fail for it.
+    """
+    if answer is None:
+        return None
+    try:
+        return encode_response(answer, version, correlation_id)
+    except Exception:
+        log.exception("an answer cannot be encoded in version %d", version)
+        return None
 
 
 def read_header(frame: memoryview) -> tuple[RequestHeader, int]:

@@ -9,7 +9,8 @@
 | replica.high.watermark.checkpoint.interval.ms | high watermarks are written                   |
 | producer.id.expiration.check.interval.ms      | silent producers are forgotten                |
 
-A pass over many logs is cut into steps of a few logs each, so that no request waits long.
+The first pass comes log.initial.task.delay.ms after the start at the latest. One over many logs
+is cut into steps of a few logs each, so that no request waits long.
 Source: LogManager.startupWithConfigOverrides, ReplicaManager.startup.
 """
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-FIRST_AFTER_MS = 30_000
-"""The first pass comes this long after the start at the latest (LogManager.InitialTaskDelayMs)."""
 
 STEP_PAUSE_MS = 1
 
@@ -108,14 +106,14 @@ class Maintenance:
 
     def _every(self, interval: str, task: Callable[[], object]) -> None:
         interval_ms = self._config[interval]
-        if interval_ms > NEVER_MS:
-            return
+        if not 0 < interval_ms <= NEVER_MS:
+            return  # Kafka's scheduler repeats nothing without an interval.
 
         def run() -> None:
             self._arm(interval, interval_ms, run)
             task()
 
-        self._arm(interval, min(interval_ms, FIRST_AFTER_MS), run)
+        self._arm(interval, min(interval_ms, self._config["log.initial.task.delay.ms"]), run)
 
     def _arm(self, name: str, after_ms: int, run: Callable[[], None]) -> None:
         self._armed[name] = self._timers.at(self._clock.monotonic_ms() + after_ms, run)

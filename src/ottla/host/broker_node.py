@@ -7,7 +7,7 @@ controller: the metadata fetch, which is parked there, clients' requests, and he
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
@@ -23,6 +23,7 @@ from ottla.host.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.quorum_peers import ControllerEndpoints
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.waiting import outcome_of
+from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -43,6 +44,7 @@ class BrokerNode:
         config: NodeConfig,
         *,
         cluster_id: str,
+        listeners: Iterable[Endpoint],
         folders: Folders,
         controller: ControllerNode | None,
         loop: asyncio.AbstractEventLoop,
@@ -61,7 +63,13 @@ class BrokerNode:
             bootstrap=config.quorum_bootstrap_servers,
         )
         self._channels = [
-            Channel(loop, endpoints.choose, client_id=f"broker-{config.node_id}-{purpose}")
+            Channel(
+                loop,
+                endpoints.choose,
+                client_id=f"broker-{config.node_id}-{purpose}",
+                connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
+                connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
+            )
             for purpose in ("metadata", "forwarding", "heartbeat")
         ]
         fetching, forwarding, beating = self._channels
@@ -71,7 +79,7 @@ class BrokerNode:
             cluster_id, controller, fetching, endpoints, clock, timers, workers, on_failure
         )
         self._lifecycle = BrokerLifecycle(
-            self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16))),
+            self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16)), listeners),
             self._heartbeats,
             self._follower,
             clock=clock,
@@ -121,15 +129,16 @@ class BrokerNode:
             snapshot_limits=SnapshotLimits.of(self._config.values),
         )
 
-    def _lifecycle_config(self, cluster_id: str, incarnation_id: Uuid) -> LifecycleConfig:
+    def _lifecycle_config(
+        self, cluster_id: str, incarnation_id: Uuid, listeners: Iterable[Endpoint]
+    ) -> LifecycleConfig:
         config = self._config
         return LifecycleConfig(
             broker_id=config.node_id,
             cluster_id=cluster_id,
             incarnation_id=incarnation_id,
             listeners=tuple(
-                (each.name, each.host, each.port, each.security_protocol)
-                for each in config.advertised_listeners
+                (each.name, each.host, each.port, each.security_protocol) for each in listeners
             ),
             features=tuple((each.name, each.min_version, each.max_version) for each in SUPPORTED),
             rack=config.rack,
@@ -187,8 +196,12 @@ class BrokerNode:
     # -- stop ----------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Tell the controller, so that it fences this broker now and not after a session."""
-        await outcome_of(self._lifecycle.begin_controlled_shutdown())
+        """Tell the controller, so that it fences this broker now and not after a session.
+
+        controlled.shutdown.enable=false leaves as if the process had died.
+        """
+        if self._config["controlled.shutdown.enable"]:
+            await outcome_of(self._lifecycle.begin_controlled_shutdown())
 
     async def close(self) -> None:
         """Write the logs down, let go of the controller."""

@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
-CONNECT_TIMEOUT_S = 10.0
-
 
 @dataclass(slots=True)
 class _Call:
@@ -51,12 +49,16 @@ class Channel:
         client_id: str,
         backoff_ms: int = 50,
         backoff_max_ms: int = 1000,
+        connect_timeout_ms: int = 10_000,
+        connect_timeout_max_ms: int = 30_000,
     ) -> None:
         self._loop = loop
         self._choose_endpoint = choose_endpoint
         self.client_id = client_id
         self._backoff_ms = backoff_ms
         self._backoff_max_ms = backoff_max_ms
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connect_timeout_max_ms = connect_timeout_max_ms
         self._failures = 0
         self._correlation_id = 0
         self._unsent: deque[_Call] = deque()
@@ -139,8 +141,12 @@ class Channel:
             self._connecting = None
 
     async def _try(self, address: Address) -> bool:
+        # It doubles with each failure, as the pause does: a far peer must get its chance.
+        timeout_ms = min(
+            self._connect_timeout_ms * 2 ** min(self._failures, 10), self._connect_timeout_max_ms
+        )
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(timeout_ms / 1000):
                 _, protocol = await self._loop.create_connection(
                     lambda: _ClientProtocol(self._received, self._lost), *address
                 )
@@ -148,6 +154,8 @@ class Channel:
             if self._failures == 0:
                 log.info("cannot reach %s:%d yet: %s", *address, error)
             return False
+        if not protocol.connected:
+            return False  # Lost before anybody could write to it.
         self._failures = 0
         self._protocol = protocol
         while self._unsent:
@@ -220,6 +228,11 @@ class _ClientProtocol(asyncio.Protocol):
         """Remember the way out."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+
+    @property
+    def connected(self) -> bool:
+        """Tell whether bytes can be sent still."""
+        return self._transport is not None
 
     def write(self, frame: bytes) -> None:
         """Send one frame."""

@@ -82,13 +82,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._partial = bytearray()
         self._filled = 0
         self._wanted = 0
+        self._charged = 0
+        """Bytes of `_partial` that the budget was charged for: never more than will be read."""
         self._waiting: deque[bytearray] = deque()
         self._waiting_bytes = 0
         self._answering = False
         self._reading = True
         self._closing = False
         self.active = True
-        """Set by traffic, cleared by the server's sweep for idle connections."""
+        """Set by requests and answers, cleared by the server's sweep for idle connections."""
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -108,10 +110,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Release all that the connection held."""
         self._closing = True
         self._outgoing.close()
-        self._budget.give_back(len(self._partial) + self._waiting_bytes)
-        self._partial = bytearray()
-        self._waiting.clear()
-        self._waiting_bytes = 0
+        self._drop_input()
         self._on_close(self)
         self.info.closed.complete(None)
 
@@ -120,7 +119,24 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not self._closing:
             log.info("closing %s: %s", self.info.id, reason)
             self._closing = True
+            self._drop_input()
             self._outgoing.close_when_sent()
+
+    def close_idle(self) -> None:
+        """End a connection on which nothing moved; one that was ending is cut off."""
+        if self._closing:
+            # The peer does not even read the last answers.
+            self._transport.abort()
+        else:
+            self.close("idle for longer than connections.max.idle.ms")
+
+    def _drop_input(self) -> None:
+        """Forget the requests that nobody will handle any more."""
+        self._budget.give_back(self._charged + self._waiting_bytes)
+        self._partial = bytearray()
+        self._filled = self._wanted = self._charged = 0
+        self._waiting.clear()
+        self._waiting_bytes = 0
 
     def _drained(self) -> None:
         if not self._closing:
@@ -147,6 +163,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Lend the shared buffer, or the rest of the large frame under way."""
+        if self._closing:
+            return self._lent  # Read and dropped: the peer may be sending still.
         if self._wanted:
             end = min(self._wanted, len(self._partial))
             return memoryview(self._partial)[self._filled : end]
@@ -156,17 +174,18 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """Take `count` bytes that arrived in the buffer that was lent."""
-        self.active = True
         if self._closing:
             return
+        self.active = True
         if self._wanted:
             self._grow_large(count)
         else:
             held, self._filled = self._filled, 0
-            self._budget.give_back(len(self._partial))
+            self._budget.give_back(self._charged)
+            self._charged = 0
             self._partial = bytearray()
             self._split(self._lent[: held + count])
-        self._outgoing.flush()
+        self._continue()
 
     def _split(self, data: memoryview) -> None:
         """Cut frames from `data` and keep the rest for the next read."""
@@ -195,14 +214,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close("the server holds too many unfinished requests")
             return
         self._partial = bytearray(rest)
-        self._filled = len(rest)
+        self._filled = self._charged = len(rest)
 
     def _begin_large(self, size: int, begun: memoryview) -> None:
-        buffer = self._buffers.take(min(size, FIRST_LARGE_BYTES))
-        if not self._budget.take(len(buffer)):
+        first = min(size, FIRST_LARGE_BYTES)
+        if not self._budget.take(first):
             self.close("the server holds too many unfinished requests")
             return
-        self._partial = buffer
+        self._charged = first
+        self._partial = self._buffers.take(first)
         self._partial[: len(begun)] = begun
         self._filled = len(begun)
         self._wanted = size
@@ -212,17 +232,20 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._filled == self._wanted:
             buffer, self._partial = self._partial, bytearray()
             frame = memoryview(buffer)[: self._wanted]
+            charged, self._charged = self._charged, 0
             self._filled = self._wanted = 0
             self._on_frame(frame)
-            self._budget.give_back(len(buffer))
+            self._budget.give_back(charged)
             self._buffers.give_back(buffer)
         elif self._filled == len(self._partial):
             # Doubling keeps memory within twice of what was sent, whatever size was claimed.
             # A copy, not a resize: the transport still holds a view of the old buffer.
-            grown = self._buffers.take(min(self._wanted, 2 * self._filled))
-            if not self._budget.take(len(grown) - len(self._partial)):
+            size = min(self._wanted, 2 * self._filled)
+            if not self._budget.take(size - self._charged):
                 self.close("the server holds too many unfinished requests")
                 return
+            self._charged = size
+            grown = self._buffers.take(size)
             grown[: self._filled] = self._partial
             self._buffers.give_back(self._partial)
             self._partial = grown
@@ -256,21 +279,29 @@ class ServerConnection(asyncio.BufferedProtocol):
             log.exception("a request of %s failed", self.info.id)
             self.close("a request failed in the server")
             return
-        if isinstance(outcome, Pending):
+        if not isinstance(outcome, Pending):
+            if outcome is not None:
+                self._outgoing.add(outcome)
+        elif outcome.done:
+            # Not through a listener: requests answered so would be handled one in another.
+            self._answer(outcome.value)
+        else:
             self._answering = True
             outcome.then(self._answered_later)
-        elif outcome is not None:
-            self._outgoing.add(outcome)
+
+    def _answer(self, chunks: "Chunks | None") -> None:
+        if chunks is None:
+            self.close("the request could not be answered")
+        else:
+            self._outgoing.add(chunks)
 
     def _answered_later(self, chunks: "Chunks | None") -> None:
         self._answering = False
         if self._closing:
             release(chunks)
             return
-        if chunks is None:
-            self.close("the request could not be answered")
-            return
-        self._outgoing.add(chunks)
+        self.active = True
+        self._answer(chunks)
         self._continue()
 
     def _continue(self) -> None:

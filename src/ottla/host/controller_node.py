@@ -5,8 +5,8 @@ stalest broker's session may have ended, for the decision to fence it.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
@@ -20,6 +20,7 @@ from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.quorum_server import Listeners
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.quorum_storage import QuorumStorage
+from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import Record
@@ -40,6 +41,7 @@ class ControllerNode:
         config: NodeConfig,
         *,
         cluster_id: str,
+        listeners: Iterable[Endpoint],
         storage: QuorumStorage,
         bootstrap: tuple[Record, ...],
         clock: Clock,
@@ -58,9 +60,7 @@ class ControllerNode:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        listeners: Listeners = tuple(
-            (each.name, each.host, each.port) for each in config.advertised_controller_listeners
-        )
+        own_listeners: Listeners = tuple((each.name, each.host, each.port) for each in listeners)
         self.runtime = ControllerRuntime(
             node_id=config.node_id,
             cluster_id=cluster_id,
@@ -74,7 +74,7 @@ class ControllerNode:
             on_active=self._activated,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
-            nodes=lambda: {config.node_id: listeners},
+            nodes=lambda: {config.node_id: own_listeners},
         )
 
     @property
@@ -107,16 +107,19 @@ class ControllerNode:
         self._check_sessions()
         self.ready.complete(None)
 
-    def _check_sessions(self, _outcome: Any = None) -> None:
+    def _check_sessions(self, failure: ApiError | None = None) -> None:
         if not self.runtime.active:
             return
         now_ms = self._clock.monotonic_ms()
         due_ms = self.context.liveness.next_check_ms(self.runtime.image)
-        if due_ms is not None and due_ms <= now_ms:
+        # A decision that failed would fail again now, and again within this call.
+        if failure is None and due_ms is not None and due_ms <= now_ms:
             # One broker a decision; the next look comes when this one is committed.
             self.runtime.run_step(lambda image: fence_stalest(image, self.context, now_ms)).then(
                 self._check_sessions
             )
             return
-        wait_until_ms = now_ms + RECHECK_MS if due_ms is None else min(due_ms, now_ms + RECHECK_MS)
+        wait_until_ms = now_ms + RECHECK_MS
+        if due_ms is not None and failure is None:
+            wait_until_ms = min(due_ms, wait_until_ms)
         self._timer = self._timers.at(wait_until_ms, self._check_sessions)

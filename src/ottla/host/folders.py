@@ -117,11 +117,14 @@ def open_folders(
             segment_bytes=config["metadata.log.segment.bytes"],
             segment_ms=config["metadata.log.segment.ms"],
         )
-    except DirectoryRefused as refused:
-        raise StartError(str(refused)) from None
-    except OSError as error:
+    except Exception as error:
         log_dirs.release()
-        raise StartError(f"{error.filename or metadata_path}: {error.strerror or error}") from None
+        if isinstance(error, DirectoryRefused):
+            raise StartError(str(error)) from None
+        if isinstance(error, OSError):
+            where = error.filename or metadata_path
+            raise StartError(f"{where}: {error.strerror or error}") from None
+        raise
     return Folders(
         cluster_id=cluster_id, quorum=quorum, log_dirs=log_dirs, previous_epoch=previous_epoch
     )

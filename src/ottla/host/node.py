@@ -2,17 +2,18 @@
 
 Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
 its listeners; then the broker, which registers, replays the metadata up to its registration,
-loads its logs, listens to clients and is unfenced. A stop goes the other way round. What cannot
-be mended while running (a metadata log that cannot be written) stops the process with exit
-code 1 and a line that says why.
+loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
+told of them. A stop goes the other way round. What cannot be mended while running (a metadata
+log that cannot be written) stops the process with exit code 1 and a line that says why.
 """
 
 import asyncio
 import logging
 import signal
+import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
@@ -22,12 +23,20 @@ from ottla.host.controller_node import ControllerNode
 from ottla.host.disk import OsDisk
 from ottla.host.folders import Folders, StartError, open_folders
 from ottla.host.quorum_storage import MetadataDamaged
-from ottla.host.server import Server, describe_listen_error
+from ottla.host.server import (
+    ConnectionLimits,
+    Server,
+    SocketOptions,
+    describe_listen_error,
+    reachable,
+)
 from ottla.host.storage import read_bootstrap
 from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
 from ottla.metadata.brokers import Endpoint
+from ottla.metadata.configs import ConfigsImage
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
 from ottla.raft.node import UnsupportedQuorum
 
@@ -52,7 +61,7 @@ class Node:
         self._dice = SystemDice()
         self._disk = OsDisk()
         self._loop_timers = LoopTimers(loop, self._clock)
-        self._workers = ThreadWorkers(loop, config["background.threads"])
+        self._workers = ThreadWorkers(loop, config["num.io.threads"])
         self._endpoints = load_apis()
         self._advertised = {each: advertised(self._endpoints, each) for each in Listener}
         self._dispatcher = Dispatcher(self._endpoints)
@@ -60,10 +69,17 @@ class Node:
             loop,
             self.handle,
             frame_bytes_max=config["socket.request.max.bytes"],
-            connections_max=config["max.connections"],
-            connections_per_ip_max=config["max.connections.per.ip"],
+            frames_held_bytes_max=(
+                config["queued.max.request.bytes"]
+                if config["queued.max.request.bytes"] > 0
+                else None
+            ),
+            connection_limits=self._connection_limits,
             idle_ms=config["connections.max.idle.ms"],
+            socket_options=socket_options(config),
         )
+        self._limits = ConnectionLimits()
+        self._limits_said_in: ConfigsImage | None = None
         self._folders: Folders | None = None
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
@@ -145,9 +161,11 @@ class Node:
         log.info("node %d is started (%s)", self.node_id, ", ".join(self.config.roles))
 
     async def _start_controller(self, folders: Folders) -> None:
+        bound = await self._listen_on(self.config.controller_listeners, Listener.CONTROLLER)
         controller = ControllerNode(
             self.config,
             cluster_id=self.cluster_id,
+            listeners=await self._told(self.config.advertised_controller_listeners, bound),
             storage=folders.quorum,
             bootstrap=read_bootstrap(self._disk, self.config.metadata_log_dir),
             clock=self._clock,
@@ -158,13 +176,14 @@ class Node:
         )
         self._controller = controller
         controller.runtime.start()
-        for endpoint in self.config.controller_listeners:
-            await self._listen(endpoint, Listener.CONTROLLER)
+        await self._accept_all()
 
     async def _start_broker(self, folders: Folders) -> None:
+        bound = await self._listen_on(self.config.broker_listeners, Listener.CLIENT)
         self._broker = BrokerNode(
             self.config,
             cluster_id=self.cluster_id,
+            listeners=await self._told(self.config.advertised_listeners, bound),
             folders=folders,
             controller=self._controller,
             loop=self._loop,
@@ -175,25 +194,50 @@ class Node:
             on_failure=self._fail,
         )
         await self._broker.load()
-        for endpoint in self.config.broker_listeners:
-            await self._listen(endpoint, Listener.CLIENT, accept=False)
         # A client that came before the broker is unfenced would be told of a cluster without
         # brokers, and librdkafka believes that for a minute.
         await self._broker.serve()
+        await self._accept_all()
+
+    async def _listen_on(self, endpoints: Iterable[Endpoint], kind: Listener) -> dict[str, int]:
+        """Take addresses, without accepting yet; return their ports by listener name."""
+        bound: dict[str, int] = {}
+        for each in endpoints:
+            try:
+                port = await self._server.listen(
+                    each.host, each.port, kind, each.name, accept=False
+                )
+            except OSError as error:
+                reason = describe_listen_error(error, each.host, each.port)
+                raise StartError(f"listeners={each.name}: {reason}") from None
+            bound[each.name] = port
+            log.info("%s has %s:%d", each.name, each.host or "every address", port)
+        return bound
+
+    async def _told(
+        self, endpoints: tuple[Endpoint, ...], bound: Mapping[str, int]
+    ) -> tuple[Endpoint, ...]:
+        """Return endpoints as others are told of them; a look-up of the own name can take long."""
+        return await self._loop.run_in_executor(None, reachable, endpoints, bound, socket.getfqdn)
+
+    async def _accept_all(self) -> None:
         try:
             await self._server.accept_all()
         except OSError as error:
             raise StartError(f"listeners: {error.strerror or error}") from None
 
-    async def _listen(self, endpoint: Endpoint, kind: Listener, *, accept: bool = True) -> None:
-        try:
-            await self._server.listen(
-                endpoint.host, endpoint.port, kind, endpoint.name, accept=accept
+    def _connection_limits(self) -> ConnectionLimits:
+        """Return what counts now: the limits can be changed while the node runs."""
+        image = self.image
+        if image.configs is not self._limits_said_in:
+            self._limits_said_in = image.configs
+            config = self.config.dynamic(image)
+            self._limits = ConnectionLimits(
+                total=config["max.connections"],
+                per_ip=config["max.connections.per.ip"],
+                by_ip=parse_ip_limits(config["max.connections.per.ip.overrides"]),
             )
-        except OSError as error:
-            reason = describe_listen_error(error, endpoint.host, endpoint.port)
-            raise StartError(f"listeners={endpoint.name}: {reason}") from None
-        log.info("listening on %s:%d (%s)", endpoint.host, endpoint.port, endpoint.name)
+        return self._limits
 
     async def stop(self) -> None:
         """Stop serving, write all that is to be kept, release the folders."""
@@ -236,23 +280,56 @@ async def _run(config: NodeConfig) -> int:
     node = Node(config, loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.ask_to_stop)
-    starting = loop.create_task(node.start())
+    reason = await _until_stopped(node, loop.create_task(node.start()))
     try:
-        await asyncio.wait((starting, node.stopping), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            reason = await node.stopping
-        else:
-            starting.cancel()
-            reason = node.stopping.result()
-    except (StartError, MetadataDamaged, UnsupportedQuorum) as error:
-        reason = str(error)
-    await node.stop()
+        await node.stop()
+    except Exception as error:
+        log.exception("the stop failed")
+        reason = reason or f"the stop failed: {type(error).__name__}: {error}"
     if reason is None:
         return 0
     log.error("node %d stops: %s", config.node_id, reason)
     print(f"ottla server: {reason}", file=sys.stderr)
     return 1
+
+
+async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None:
+    """Start and serve until told to stop; return why it must stop, None = it was asked to."""
+    limit_ms = node.config["server.max.startup.time.ms"]
+    try:
+        await asyncio.wait(
+            (starting, node.stopping),
+            timeout=limit_ms / 1000,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if starting.done():
+            starting.result()
+            return await node.stopping
+        # What is half made must stand still before it is taken down.
+        starting.cancel()
+        await asyncio.wait((starting,))
+        if node.stopping.done():
+            return node.stopping.result()
+        return f"the start took longer than server.max.startup.time.ms={limit_ms}"
+    except (StartError, MetadataDamaged, UnsupportedQuorum) as error:
+        return str(error)
+    except Exception as error:
+        log.exception("the start failed")
+        return f"the start failed: {type(error).__name__}: {error}"
+
+
+def socket_options(config: NodeConfig) -> SocketOptions:
+    """Return what the node's file says of sockets.
+
+    Buffers are set only where the file says so: the system's own grow with the need, and
+    Kafka's default of 100 KiB is less than a single fetch.
+    """
+    send, receive = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"
+    return SocketOptions(
+        backlog=config["socket.listen.backlog.size"],
+        send_buffer_bytes=config[send] if send in config.given else -1,
+        receive_buffer_bytes=config[receive] if receive in config.given else -1,
+    )
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:

@@ -18,6 +18,10 @@ SENDFILE_BYTES_MIN = 32 * 1024
 JOINED_BYTES_MAX = 64 * 1024
 """Small pieces are joined up to this size before they are written."""
 
+QUEUED_BYTES_MAX = 256 * 1024
+"""Bytes of answers that wait for `flush`, beyond which no request is worth handling: a peer may
+send thousands of small requests at once, each for a large answer."""
+
 READ_CHUNK_BYTES = 1024 * 1024
 
 PAGE_BYTES = 4096
@@ -36,6 +40,7 @@ class Outgoing:
         self._drained = drained
         self._broken = broken
         self._queue: deque[Any] = deque()
+        self._queued_bytes = 0
         self._paused = False
         self._slice: Any = None
         self._sent = 0
@@ -50,11 +55,14 @@ class Outgoing:
     @property
     def is_behind(self) -> bool:
         """Tell whether the peer must read before more requests are worth handling."""
-        return self._paused or self._slice is not None
+        return self._paused or self._slice is not None or self._queued_bytes > QUEUED_BYTES_MAX
 
     def add(self, chunks: list[Any]) -> None:
         """Queue one answer; `flush` sends."""
         self._queue.extend(chunks)
+        for chunk in chunks:
+            is_bytes = isinstance(chunk, bytes | bytearray | memoryview)
+            self._queued_bytes += len(chunk) if is_bytes else chunk.length
 
     def pause(self) -> None:
         """The transport's buffer is full."""
@@ -68,9 +76,15 @@ class Outgoing:
             self._drained()
 
     def flush(self) -> None:
-        """Send as much as goes without waiting."""
+        """Send as much as goes without waiting; a disk or descriptor that fails ends it all."""
         if self._closed or self._warming or self._writer_armed or self._paused:
             return
+        try:
+            self._flush()
+        except OSError as error:
+            self._broken(f"an answer cannot be sent: {error.strerror or error}")
+
+    def _flush(self) -> None:
         small: list[Any] = []
         while self._queue:
             chunk = self._queue[0]
@@ -85,6 +99,7 @@ class Outgoing:
             if not self._send_slice():
                 return
         self._write(small)
+        self._queued_bytes = 0
         if self._closing_when_sent:
             self._closed = True
             self._transport.close()
@@ -103,6 +118,7 @@ class Outgoing:
             self._socket_copy = -1
         release(list(self._queue))
         self._queue.clear()
+        self._queued_bytes = 0
         self._slice = None
 
     # -- bytes ---------------------------------------------------------------------------------
@@ -114,14 +130,18 @@ class Outgoing:
         """Write small pieces joined, large ones as they are."""
         joined: list[Any] = []
         size = 0
-        for piece in pieces:
+        for index, piece in enumerate(pieces):
             if not isinstance(piece, bytes | bytearray | memoryview):
-                data = piece.file.read_at(piece.position, piece.length)
-                short = len(data) < piece.length
-                piece.release()
-                if short:
+                try:
+                    data = piece.file.read_at(piece.position, piece.length)
+                except OSError:
+                    release(pieces[index:])
+                    raise
+                if len(data) < piece.length:
+                    release(pieces[index:])
                     self._broken("a log was cut while it was being sent")
                     return
+                piece.release()
                 piece = data
             if size and size + len(piece) > JOINED_BYTES_MAX:
                 self._transport.write(b"".join(joined))
@@ -248,7 +268,10 @@ def _read_through(piece: Any) -> None:
     """Bring a slice's pages into memory; errors show when the slice is sent."""
     position, end = piece.position, piece.position + piece.length
     while position < end:
-        data = piece.file.read_at(position, min(READ_CHUNK_BYTES, end - position))
+        try:
+            data = piece.file.read_at(position, min(READ_CHUNK_BYTES, end - position))
+        except OSError:
+            return
         if not data:
             return
         position += len(data)

@@ -4,13 +4,39 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ottla.base import limits
 from ottla.broker.api.base import Connection, Listener
 from ottla.host.connection import FrameBudget, Handler, ServerConnection
 from ottla.host.frame_buffers import FrameBuffers
+from ottla.metadata.brokers import Endpoint
 
 log = logging.getLogger(__name__)
+
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections may stand: in all, from one address, from those named in `by_ip`."""
+
+    total: int = UNLIMITED
+    per_ip: int = UNLIMITED
+    by_ip: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_LIMITS = ConnectionLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions:
+    """What the operating system is told of every listener; a buffer of -1 is left to it."""
+
+    backlog: int = 50
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
 
 
 class Server:
@@ -22,18 +48,23 @@ class Server:
         handler: Handler,
         *,
         frame_bytes_max: int = limits.REQUEST_BYTES_MAX,
-        connections_max: int = 2**31 - 1,
-        connections_per_ip_max: int = 2**31 - 1,
+        frames_held_bytes_max: int | None = None,
+        connection_limits: Callable[[], ConnectionLimits] = lambda: NO_LIMITS,
         idle_ms: int = 600_000,
+        socket_options: SocketOptions = SocketOptions(),
     ) -> None:
+        """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle."""
         self._loop = loop
         self._handler = handler
         self._frame_bytes_max = frame_bytes_max
-        self._connections_max = connections_max
-        self._connections_per_ip_max = connections_per_ip_max
+        self._connection_limits = connection_limits
         self._idle_ms = idle_ms
+        self._socket_options = socket_options
         self._lent = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
-        self._budget = FrameBudget(limits.FRAMES_HELD_BYTES_MAX)
+        if frames_held_bytes_max is None:
+            # Else one frame of the largest size might not find room beside others.
+            frames_held_bytes_max = max(limits.FRAMES_HELD_BYTES_MAX, 2 * frame_bytes_max)
+        self._budget = FrameBudget(frames_held_bytes_max)
         self._buffers = FrameBuffers()
         self._servers: list[asyncio.Server] = []
         self._sequence = 0
@@ -53,15 +84,27 @@ class Server:
             lambda: self._protocol(listener, name),
             host or None,
             port,
-            backlog=1024,
+            backlog=self._socket_options.backlog,
             reuse_address=True,
             start_serving=accept,
         )
         self._servers.append(server)
-        if self._sweeper is None:
+        self._set_options(server)
+        if self._sweeper is None and self._idle_ms >= 0:
             self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    def _set_options(self, server: asyncio.Server) -> None:
+        """Set the buffers of the listening sockets, whose connections inherit them."""
+        options = self._socket_options
+        for name, size in (
+            (socket.SO_SNDBUF, options.send_buffer_bytes),
+            (socket.SO_RCVBUF, options.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                for listening in server.sockets:
+                    listening.setsockopt(socket.SOL_SOCKET, name, size)
 
     async def accept_all(self) -> None:
         """Accept on every address that is taken. Raises OSError."""
@@ -104,10 +147,11 @@ class Server:
         host = connection.info.client_host
         self._by_ip[host] += 1
         self.connections.add(connection)
-        if len(self.connections) > self._connections_max:
+        allowed = self._connection_limits()
+        if len(self.connections) > allowed.total:
             log.warning("refusing %s: max.connections is reached", connection.info.id)
             return False
-        if self._by_ip[host] > self._connections_per_ip_max:
+        if self._by_ip[host] > allowed.by_ip.get(host, allowed.per_ip):
             log.warning("refusing %s: max.connections.per.ip is reached", connection.info.id)
             return False
         return True
@@ -120,12 +164,26 @@ class Server:
             del self._by_ip[host]
 
     def _sweep(self) -> None:
-        """Close what sent nothing since the last sweep; a sweep comes once an idle period."""
+        """Close where nothing moved since the last sweep; a sweep comes once an idle period."""
         for connection in list(self.connections):
             if not connection.active:
-                connection.close("idle for longer than connections.max.idle.ms")
+                connection.close_idle()
             connection.active = False
         self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
+
+
+def reachable(
+    endpoints: Iterable[Endpoint], bound: Mapping[str, int], own_name: Callable[[], str]
+) -> tuple[Endpoint, ...]:
+    """Return endpoints as others can use them.
+
+    An empty host becomes this machine's name, port 0 the port that the listener got (`bound`,
+    by listener name). Source: ListenerInfo, Kafka 4.0.
+    """
+    return tuple(
+        replace(each, host=each.host or own_name(), port=each.port or bound[each.name])
+        for each in endpoints
+    )
 
 
 def describe_listen_error(error: OSError, host: str, port: int) -> str:

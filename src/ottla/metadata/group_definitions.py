@@ -35,7 +35,7 @@ CLASSIC: Final = (
         "group.coordinator.rebalance.protocols",
         _LIST,
         ("classic",),
-        "The group protocols that are served; Ottla serves classic.",
+        "The group protocols that are served. Without an effect: only classic can be named.",
         each_of("classic"),
     ),
     _K(
@@ -49,12 +49,12 @@ CLASSIC: Final = (
         "group.coordinator.append.linger.ms",
         _INT,
         5,
-        "How long group records are gathered before they are written.",
+        "Without an effect: group records are written at once.",
         at_least(0),
     ),
 )
 
-_NEXT = "For the consumer protocol (KIP-848), which is not served yet."
+_NEXT = "For the consumer protocol (KIP-848), which is not served yet: without an effect."
 CONSUMER: Final = (
     _K("group.consumer.session.timeout.ms", _INT, 45_000, _NEXT, at_least(1)),
     _K("group.consumer.min.session.timeout.ms", _INT, 45_000, _NEXT, at_least(1)),
@@ -74,6 +74,7 @@ CONSUMER: Final = (
     ),
 )
 
+_TRANSACTIONS = "For transactions, which are not there yet: without an effect."
 OFFSETS: Final = (
     _K("offset.metadata.max.bytes", _INT, 4096, "The longest metadata of a committed offset."),
     _K("offsets.load.buffer.size", _INT, 5 * _MB, "Bytes read at once on loading.", at_least(1)),
@@ -128,7 +129,7 @@ TRANSACTIONS: Final = (
         "transactional.id.expiration.ms",
         _INT,
         604_800_000,
-        "How long an unused transactional id is remembered.",
+        _TRANSACTIONS,
         at_least(1),
     ),
     _K(
@@ -163,30 +164,28 @@ TRANSACTIONS: Final = (
         "transaction.state.log.load.buffer.size",
         _INT,
         5 * _MB,
-        "Bytes read at once on loading.",
+        _TRANSACTIONS,
         at_least(1),
     ),
     _K(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
         10_000,
-        "How often transactions are looked at for their timeouts.",
+        _TRANSACTIONS,
         at_least(1),
     ),
     _K(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         _INT,
         3_600_000,
-        "How often transactional ids are looked at for their expiration.",
+        _TRANSACTIONS,
         at_least(1),
     ),
     _K(
         "transaction.partition.verification.enable",
         _BOOL,
         True,
-        "Whether a partition is checked to be part of the transaction that writes to it.",
-        None,
-        Update.CLUSTER_WIDE,
+        _TRANSACTIONS,
     ),
 )
 

@@ -5,7 +5,7 @@ Source: SocketServerConfigs, KafkaConfig's checks of listeners and quorum, Quoru
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -80,6 +80,12 @@ def parse_listeners(
         )
     advertised = tuple(each for each in told if each.name not in controller_names)
     found = {each.name: each for each in (*own, *told) if each.name in controller_names}
+    if values["advertised.listeners"] is None:
+        # Only clients' listeners must say an address; a controller's may be left to the machine.
+        found = {
+            name: replace(each, host="" if each.host == ANY_ADDRESS else each.host)
+            for name, each in found.items()
+        }
     listeners = Listeners(
         own=own,
         advertised=advertised,
@@ -254,6 +260,17 @@ def _check_broker(listeners: Listeners, values: Mapping[str, Any], names: set[st
             listeners.inter_broker_name,
             f"must be an advertised listener: {', '.join(told)}",
         )
+
+
+def parse_ip_limits(text: str) -> dict[str, int]:
+    """Return counts by address: `127.0.0.1:5,::1:6`. Raise ValueError where it is not so."""
+    found: dict[str, int] = {}
+    for entry in parse_list(text):
+        address, _, count = entry.rpartition(":")
+        if not count.isdecimal():
+            raise ValueError(f"{entry!r} is not address:count")
+        found[str(ip_address(address.strip().strip("[]")))] = int(count)
+    return found
 
 
 def parse_voters(entries: tuple[str, ...]) -> tuple[Voter, ...]:

@@ -30,6 +30,7 @@ _BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
 _LIST, _DOUBLE = Type.LIST, Type.DOUBLE
 _ALL = Update.CLUSTER_WIDE
 _IDLE = "The cleaner does not run yet: without an effect."
+_TIERED = "For remote storage, which is not there yet: without an effect."
 
 FOLDERS: Final = (
     _K("log.dir", _STRING, "/tmp/kafka-logs", "The data folder where log.dirs is not set."),
@@ -41,13 +42,12 @@ FOLDERS: Final = (
         2,
         "Threads that check a folder's logs after an unclean stop.",
         at_least(1),
-        _ALL,
     ),
     _K(
         "log.dir.failure.timeout.ms",
         _LONG,
         30_000,
-        "How long a broker with a failed folder tries to say so before it stops.",
+        "Without an effect: a broker goes on telling as long as it runs.",
         at_least(1),
     ),
     _K(
@@ -96,7 +96,7 @@ SEGMENTS: Final = (
         at_least(0),
         _ALL,
     ),
-    _K("log.preallocate", _BOOL, False, "Whether a segment's space is reserved.", None, _ALL),
+    _K("log.preallocate", _BOOL, False, "Without an effect: files grow as they are written."),
     _K(
         "log.segment.delete.delay.ms",
         _LONG,
@@ -131,17 +131,15 @@ RETENTION: Final = (
         "log.local.retention.ms",
         _LONG,
         -2,
-        "How long tiered records stay on local disk; -2 = as retention says.",
+        _TIERED,
         at_least(-2),
-        _ALL,
     ),
     _K(
         "log.local.retention.bytes",
         _LONG,
         -2,
-        "Bytes of a tiered partition on local disk; -2 = as retention says.",
+        _TIERED,
         at_least(-2),
-        _ALL,
     ),
 )
 
@@ -160,6 +158,7 @@ FLUSHING: Final = (
         _LONG,
         LONG_MAX,
         "How often logs are looked at for flush.ms; its value where that is not set.",
+        at_least(1),
     ),
     _K(
         "log.flush.offset.checkpoint.interval.ms",
@@ -233,51 +232,45 @@ RECORDS: Final = (
         "unclean.leader.election.enable",
         _BOOL,
         False,
-        "Whether a replica that may lack records can become leader.",
-        None,
-        _ALL,
+        "For replication, which is not there yet: without an effect so far.",
     ),
 )
 
 CLEANER: Final = (
     _K("log.cleaner.enable", _BOOL, True, _IDLE),
-    _K("log.cleaner.threads", _INT, 1, _IDLE, at_least(0), _ALL),
-    _K("log.cleaner.backoff.ms", _LONG, 15_000, _IDLE, at_least(0), _ALL),
-    _K("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024 * 1024, _IDLE, None, _ALL),
-    _K("log.cleaner.io.buffer.size", _INT, 512 * 1024, _IDLE, at_least(0), _ALL),
-    _K("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, _IDLE, None, _ALL),
-    _K("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX, _IDLE, None, _ALL),
+    _K("log.cleaner.threads", _INT, 1, _IDLE, at_least(0)),
+    _K("log.cleaner.backoff.ms", _LONG, 15_000, _IDLE, at_least(0)),
+    _K("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024 * 1024, _IDLE),
+    _K("log.cleaner.io.buffer.size", _INT, 512 * 1024, _IDLE, at_least(0)),
+    _K("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, _IDLE),
+    _K("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX, _IDLE),
     _K(
         "log.cleaner.min.cleanable.ratio",
         _DOUBLE,
         0.5,
-        "The share of a log at which compaction starts.",
+        _IDLE,
         between(0, 1),
-        _ALL,
     ),
     _K(
         "log.cleaner.delete.retention.ms",
         _LONG,
         DAY_MS,
-        "How long compaction keeps deletion markers.",
+        _IDLE,
         at_least(0),
-        _ALL,
     ),
     _K(
         "log.cleaner.min.compaction.lag.ms",
         _LONG,
         0,
-        "The shortest that a record stays out of compaction.",
+        _IDLE,
         at_least(0),
-        _ALL,
     ),
     _K(
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        "The longest that a record stays out of compaction.",
+        _IDLE,
         at_least(1),
-        _ALL,
     ),
 )
 

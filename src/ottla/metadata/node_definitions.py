@@ -1,7 +1,8 @@
 """A node's properties about itself, its network, its quorum and replication.
 
 Thread counts, purgatories and the like say how Kafka's threads work; they are taken, so that an
-existing property file works, and have no effect where the text says so.
+existing property file works, and have no effect where the text says so. Of those none can be
+changed while a node runs: that would pretend an effect.
 Source: ServerConfigs, KRaftConfigs, QuorumConfig, SocketServerConfigs, ReplicationConfigs,
 MetricConfigs, QuotaConfig, Kafka 4.0.
 """
@@ -11,15 +12,16 @@ from typing import Final
 from ottla.metadata.config_def import (
     INT_MAX,
     LONG_MAX,
+    Check,
     ConfigDef,
     ConfigKey,
     Type,
     Update,
     at_least,
-    between,
     each_of,
 )
 from ottla.metadata.group_definitions import GROUP_KEYS
+from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.log_definitions import LOG_KEYS
 
 _K = ConfigKey
@@ -29,24 +31,34 @@ _ALL = Update.CLUSTER_WIDE
 _MB = 1024 * 1024
 _NONE = "Without an effect: Ottla works otherwise."
 _LATER = "For replication, which is not there yet: without an effect so far."
+_VOTERS = "For quorums of several controllers, which are not there yet: without an effect so far."
+
+
+def _are_ip_limits(text: str) -> bool:
+    try:
+        parse_ip_limits(text)
+    except ValueError:
+        return False
+    return True
+
 
 IDENTITY: Final = (
     _K("process.roles", _LIST, (), "broker, controller or both.", each_of("broker", "controller")),
     _K("node.id", _INT, -1, "This node's number, from 0; broker.id is another name for it."),
     _K("broker.id", _INT, -1, "Another name for node.id."),
     _K("broker.rack", _STRING, None, "Where the broker stands, for spreading replicas."),
-    _K("server.max.startup.time.ms", _LONG, LONG_MAX, "The longest start.", at_least(0)),
+    _K("server.max.startup.time.ms", _LONG, LONG_MAX, "The longest start.", at_least(1)),
 )
 
 QUORUM: Final = (
     _K("controller.quorum.voters", _LIST, (), "The controllers: id@host:port, with commas."),
     _K("controller.quorum.bootstrap.servers", _LIST, (), "Where controllers are found: host:port."),
-    _K("controller.quorum.election.timeout.ms", _INT, 1_000, "Until a candidate tries again."),
-    _K("controller.quorum.fetch.timeout.ms", _INT, 2_000, "Until a voter gives its leader up."),
-    _K("controller.quorum.election.backoff.max.ms", _INT, 1_000, "The most between elections."),
-    _K("controller.quorum.append.linger.ms", _INT, 25, "How long metadata records are gathered."),
-    _K("controller.quorum.request.timeout.ms", _INT, 2_000, "How long a quorum request may take."),
-    _K("controller.quorum.retry.backoff.ms", _INT, 20, "How long until it is tried again."),
+    _K("controller.quorum.election.timeout.ms", _INT, 1_000, _VOTERS),
+    _K("controller.quorum.fetch.timeout.ms", _INT, 2_000, _VOTERS),
+    _K("controller.quorum.election.backoff.max.ms", _INT, 1_000, _VOTERS),
+    _K("controller.quorum.append.linger.ms", _INT, 25, _NONE),
+    _K("controller.quorum.request.timeout.ms", _INT, 2_000, _NONE),
+    _K("controller.quorum.retry.backoff.ms", _INT, 20, _NONE),
     _K("controller.listener.names", _STRING, None, "The controllers' listeners, with commas."),
     _K("broker.heartbeat.interval.ms", _INT, 2_000, "How often brokers report to the controller."),
     _K("broker.session.timeout.ms", _INT, 9_000, "After how long a silent broker is fenced."),
@@ -104,31 +116,72 @@ NETWORK: Final = (
     _K("inter.broker.listener.name", _STRING, None, "The listener that brokers use."),
     _K("security.inter.broker.protocol", _STRING, "PLAINTEXT", "Its protocol, where not named."),
     _K("early.start.listeners", _STRING, None, _NONE),
-    _K("socket.send.buffer.bytes", _INT, 102_400, "SO_SNDBUF; -1 = the system's.", at_least(-1)),
-    _K("socket.receive.buffer.bytes", _INT, 102_400, "SO_RCVBUF; -1 = the system's.", at_least(-1)),
+    _K(
+        "socket.send.buffer.bytes",
+        _INT,
+        102_400,
+        "SO_SNDBUF where the file sets it; -1, or not set = the system's.",
+        at_least(-1),
+    ),
+    _K(
+        "socket.receive.buffer.bytes",
+        _INT,
+        102_400,
+        "SO_RCVBUF where the file sets it; -1, or not set = the system's.",
+        at_least(-1),
+    ),
     _K("socket.request.max.bytes", _INT, 100 * _MB, "The largest request.", at_least(1)),
     _K("socket.listen.backlog.size", _INT, 50, "Connections that may wait.", at_least(1)),
-    _K("connections.max.idle.ms", _LONG, 600_000, "Idle time until a connection is closed."),
-    _K("max.connections", _INT, INT_MAX, "Connections of the node.", at_least(0), _ALL),
-    _K("max.connections.per.ip", _INT, INT_MAX, "Connections per address.", at_least(0), _ALL),
-    _K("max.connections.per.ip.overrides", _STRING, "", "Per address: host:count.", None, _ALL),
     _K(
-        "max.connection.creation.rate",
+        "connections.max.idle.ms",
+        _LONG,
+        600_000,
+        "Idle time until a connection is closed; below 0 = never.",
+    ),
+    _K(
+        "max.connections",
         _INT,
         INT_MAX,
-        "New connections a second.",
+        "Connections of the node; the ones beyond are refused.",
         at_least(0),
+        _ALL,
+    ),
+    _K("max.connections.per.ip", _INT, INT_MAX, "Connections per address.", at_least(0), _ALL),
+    _K(
+        "max.connections.per.ip.overrides",
+        _STRING,
+        "",
+        "The same for single addresses: address:count, with commas.",
+        Check("as address:count, with commas, of IP addresses", _are_ip_limits),
         _ALL,
     ),
     _K("connection.failed.authentication.delay.ms", _INT, 100, _NONE, at_least(0)),
     _K("queued.max.requests", _INT, 500, _NONE, at_least(1)),
-    _K("queued.max.request.bytes", _LONG, -1, _NONE),
-    _K("num.network.threads", _INT, 3, _NONE, at_least(1), _ALL),
-    _K("num.io.threads", _INT, 8, "Threads for disk work that can block.", at_least(1), _ALL),
-    _K("background.threads", _INT, 10, _NONE, at_least(1), _ALL),
+    _K(
+        "queued.max.request.bytes",
+        _LONG,
+        -1,
+        "Bytes of requests that a node holds unfinished or waiting; the peer that would go over"
+        " it is disconnected; 0 or less = Ottla's own limit of 512 MiB.",
+    ),
+    _K("num.network.threads", _INT, 3, _NONE, at_least(1)),
+    _K("num.io.threads", _INT, 8, "Threads for disk work that can block.", at_least(1)),
+    _K("background.threads", _INT, 10, _NONE, at_least(1)),
     _K("request.timeout.ms", _INT, 30_000, "How long requests between nodes may take."),
-    _K("socket.connection.setup.timeout.ms", _LONG, 10_000, "How long a connection may take."),
-    _K("socket.connection.setup.timeout.max.ms", _LONG, 30_000, "The same after failures."),
+    _K(
+        "socket.connection.setup.timeout.ms",
+        _LONG,
+        10_000,
+        "How long a broker waits for a connection to the controller; doubled by each failure.",
+        at_least(1),
+    ),
+    _K(
+        "socket.connection.setup.timeout.max.ms",
+        _LONG,
+        30_000,
+        "The most that it waits.",
+        at_least(1),
+    ),
     _K("fetch.max.bytes", _INT, 55 * _MB, "The most that a fetch answers.", at_least(1024)),
     _K(
         "max.incremental.fetch.session.cache.slots",
@@ -162,7 +215,7 @@ REPLICATION: Final = (
     _K("replica.fetch.min.bytes", _INT, 1, _LATER),
     _K("replica.fetch.backoff.ms", _INT, 1_000, _LATER, at_least(0)),
     _K("replica.fetch.response.max.bytes", _INT, 10 * _MB, _LATER, at_least(0)),
-    _K("num.replica.fetchers", _INT, 1, _LATER, None, _ALL),
+    _K("num.replica.fetchers", _INT, 1, _LATER),
     _K("num.replica.alter.log.dirs.threads", _INT, None, _LATER),
     _K("replica.high.watermark.checkpoint.interval.ms", _LONG, 5_000, "How often they are saved."),
     _K("fetch.purgatory.purge.interval.requests", _INT, 1_000, _NONE),
@@ -172,15 +225,19 @@ REPLICATION: Final = (
     _K("leader.imbalance.check.interval.seconds", _LONG, 300, _LATER, at_least(1)),
     _K("leader.imbalance.per.broker.percentage", _INT, 10, _LATER),
     _K("unclean.leader.election.interval.ms", _LONG, 300_000, _LATER, at_least(1)),
-    _K("controller.socket.timeout.ms", _INT, 30_000, "How long the controller waits for brokers."),
-    _K("controlled.shutdown.enable", _BOOL, True, "Whether a broker hands its leaderships over."),
+    _K("controller.socket.timeout.ms", _INT, 30_000, _NONE),
+    _K(
+        "controlled.shutdown.enable",
+        _BOOL,
+        True,
+        "Whether a broker says that it stops.",
+    ),
     _K("controlled.shutdown.max.retries", _INT, 3, _NONE),
     _K("controlled.shutdown.retry.backoff.ms", _LONG, 5_000, _NONE),
 )
 
 _WINDOW = "Quotas are not there yet: without an effect."
 METRICS: Final = (
-    _K("metrics.port", _INT, -1, "Ottla: the port for metrics; -1 = none.", between(-1, 65_535)),
     _K("metrics.num.samples", _INT, 2, _NONE, at_least(1)),
     _K("metrics.sample.window.ms", _LONG, 30_000, _NONE, at_least(1)),
     _K("metrics.recording.level", _STRING, "INFO", _NONE),

@@ -48,6 +48,8 @@ def _is_pair(text: str) -> bool:
     return partition.isdecimal() and broker.isdecimal()
 
 
+_IDLE = "The cleaner does not run yet: kept, without an effect so far."
+_TIERED = "For remote storage, which is not there yet: kept, without an effect so far."
 _K = ConfigKey
 DEFINITIONS: Final = ConfigDef.of(
     _K(
@@ -91,7 +93,7 @@ DEFINITIONS: Final = ConfigDef.of(
         "delete.retention.ms",
         Type.LONG,
         DAY_MS,
-        "How long compaction keeps deletion markers.",
+        _IDLE,
         at_least(0),
     ),
     _K(
@@ -148,22 +150,21 @@ DEFINITIONS: Final = ConfigDef.of(
         "local.retention.bytes",
         Type.LONG,
         -2,
-        "Bytes of a tiered partition kept on local disk; -2 follows retention.bytes.",
+        _TIERED,
         at_least(-2),
     ),
     _K(
         "local.retention.ms",
         Type.LONG,
         -2,
-        "Milliseconds that a tiered partition's records stay on local disk; -2 follows"
-        " retention.ms.",
+        _TIERED,
         at_least(-2),
     ),
     _K(
         "max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
-        "The longest that a record stays out of compaction.",
+        _IDLE,
         at_least(1),
     ),
     _K(
@@ -204,14 +205,14 @@ DEFINITIONS: Final = ConfigDef.of(
         "min.cleanable.dirty.ratio",
         Type.DOUBLE,
         0.5,
-        "The share of a log that is not compacted yet at which compaction starts.",
+        _IDLE,
         between(0, 1),
     ),
     _K(
         "min.compaction.lag.ms",
         Type.LONG,
         0,
-        "The shortest that a record stays out of compaction.",
+        _IDLE,
         at_least(0),
     ),
     _K(
@@ -225,25 +226,25 @@ DEFINITIONS: Final = ConfigDef.of(
         "preallocate",
         Type.BOOLEAN,
         False,
-        "Whether a new segment's space is reserved at once.",
+        "Without an effect: files grow as they are written.",
     ),
     _K(
         "remote.log.copy.disable",
         Type.BOOLEAN,
         False,
-        "Whether a tiered topic stops copying to the remote store.",
+        "Only false is taken: there is no remote storage yet.",
     ),
     _K(
         "remote.log.delete.on.disable",
         Type.BOOLEAN,
         False,
-        "Whether turning tiering off deletes what was copied.",
+        "Only false is taken: there is no remote storage yet.",
     ),
     _K(
         "remote.storage.enable",
         Type.BOOLEAN,
         False,
-        "Whether segments are copied to the remote store; not supported yet.",
+        "Only false is taken: there is no remote storage yet.",
     ),
     _K(
         "retention.bytes",
@@ -290,7 +291,7 @@ DEFINITIONS: Final = ConfigDef.of(
         "unclean.leader.election.enable",
         Type.BOOLEAN,
         False,
-        "Whether a replica that may lack records can become leader when no other is there.",
+        "For replication, which is not there yet: kept, without an effect so far.",
     ),
 )
 

@@ -1,5 +1,7 @@
 """A promise is kept once, and every listener hears of it exactly once, in order."""
 
+import pytest
+
 from ottla.base.pending import Pending, completed, gather
 
 
@@ -11,6 +13,21 @@ def test_listeners_hear_in_order_once() -> None:
     assert pending.complete(7)
     assert not pending.complete(8)
     assert heard == ["first 7", "second 7"]
+    assert pending.value == 7
+
+
+def test_every_listener_hears_although_one_fails() -> None:
+    heard: list[int] = []
+
+    def fail(_value: int) -> None:
+        raise RuntimeError("a bug")
+
+    pending: Pending[int] = Pending()
+    pending.then(fail)
+    pending.then(heard.append)
+    with pytest.raises(RuntimeError, match="a bug"):
+        pending.complete(7)
+    assert heard == [7]
     assert pending.value == 7
 
 

@@ -1,5 +1,6 @@
 """Timers run when due, in order of deadline and then of setting, and never after a cancel."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,14 +18,58 @@ def test_equal_deadlines_run_in_the_order_of_setting() -> None:
     assert ran == ["early", "a", "b", "c"]
 
 
-def test_a_timer_set_while_running_runs_when_due() -> None:
+def test_a_timer_set_while_running_waits_for_the_next_turn() -> None:
     ran: list[int] = []
     timers = Timers()
     timers.at(1, lambda: timers.at(1, lambda: ran.append(1)) and None)
     timers.at(1, lambda: timers.at(2, lambda: ran.append(2)) and None)
-    timers.run_due(1)
+    assert timers.run_due(1) == 2
+    assert ran == []
+    assert timers.next_ms() == 1
+    assert timers.run_due(1) == 1
     assert ran == [1]
     assert timers.next_ms() == 2
+
+
+def test_a_timer_that_sets_itself_for_the_past_holds_nobody() -> None:
+    ran: list[str] = []
+    timers = Timers()
+
+    def again() -> None:
+        ran.append("again")
+        timers.at(-1, again)
+
+    timers.at(0, again)
+    timers.at(1, lambda: ran.append("other"))
+    assert timers.run_due(5) == 2
+    assert ran == ["again", "other"]
+    assert timers.run_due(5) == 1
+    assert len(timers) == 1
+
+
+def test_a_failing_callback_loses_no_other_timer() -> None:
+    ran: list[str] = []
+    timers = Timers()
+
+    def fail() -> None:
+        timers.at(0, lambda: ran.append("set before the failure"))
+        raise RuntimeError("a bug")
+
+    timers.at(1, fail)
+    timers.at(2, lambda: ran.append("after"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        timers.run_due(5)
+    assert timers.run_due(5) == 2
+    assert ran == ["set before the failure", "after"]
+
+
+def test_cancelling_what_was_just_set_keeps_the_count() -> None:
+    timers = Timers()
+    timers.at(0, lambda: timers.at(0, lambda: None).cancel())
+    timers.at(0, lambda: None)
+    assert timers.run_due(0) == 2
+    assert len(timers) == 0
+    assert timers.next_ms() is None
 
 
 def test_the_host_is_told_of_an_earlier_deadline_only() -> None:

@@ -7,13 +7,14 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.broker.maintenance import FIRST_AFTER_MS
 from ottla.log.partition_log import PartitionLog
 
 from .world import LOG_DIR, World, batch
 
 MINUTE_MS = 60_000
 CHECK_MS = 5 * MINUTE_MS
+FIRST_AFTER_MS = 30_000
+"""log.initial.task.delay.ms where it is not set."""
 
 
 def start(properties: dict[str, str] | None = None, **configs: str) -> tuple[World, PartitionLog]:
@@ -50,6 +51,23 @@ def test_the_first_pass_comes_soon_and_the_next_at_their_interval() -> None:
     assert log.log_start_offset == 1
     world.clock.advance(1)
     assert log.log_start_offset == 2
+
+
+def test_the_delay_of_the_first_pass_can_be_set() -> None:
+    world, log = start({"log.initial.task.delay.ms": "10"}, retention_ms="1")
+    append(world, "a")
+    world.clock.advance(10)
+    assert log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("never", ["0", str(2**31 - 1)])
+def test_an_interval_of_zero_repeats_nothing(never: str) -> None:
+    world = World({"log.flush.offset.checkpoint.interval.ms": never})
+    world.add_broker()
+    before = len(world.timers)
+    world.broker.start_serving()
+    armed = len(world.timers) - before
+    assert armed == (5 if never == "0" else 6) - 1  # flush.ms is never looked at by default.
 
 
 def test_a_pass_over_many_logs_is_cut_into_steps() -> None:

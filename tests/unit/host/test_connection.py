@@ -1,125 +1,34 @@
 """Frames come out as they went in, however the bytes were cut; answers keep their order.
 
-Method: a real server on a free port with a small handler in place of the dispatcher, and plain
-sockets as peers. The handler's first byte says what to do with the rest.
+Method: a real server on a free port with a scripted handler, and plain sockets as peers.
 """
 
 import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.base.pending import Pending
-from ottla.broker.api.base import CloseConnection, Connection, Listener
-from ottla.host.server import Server, describe_listen_error
-
-ECHO, LATER, NOTHING, CLOSE, FAIL, FILE = (bytes([value]) for value in range(6))
-
-
-@dataclass(slots=True)
-class PlainFile:
-    """A file as `ottla.base.ports.File` describes, as far as sending needs it."""
-
-    path: str
-    descriptor: int
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def read_at(self, position: int, count: int) -> bytes:
-        return os.pread(self.descriptor, count, position)
-
-
-@dataclass(slots=True)
-class PlainSlice:
-    file: PlainFile
-    position: int
-    length: int
-    released: int = 0
-
-    def release(self) -> None:
-        self.released += 1
-
-
-class Scripted:
-    """The handler, and what it saw."""
-
-    def __init__(self) -> None:
-        self.later: list[tuple[bytes, Pending[Any]]] = []
-        self.slices: list[PlainSlice] = []
-        self.file: PlainFile | None = None
-        self.seen = 0
-        self.closed: list[str] = []
-
-    def handle(self, connection: Connection, frame: memoryview) -> Any:
-        self.seen += 1
-        kind, rest = bytes(frame[:1]), bytes(frame[1:])
-        if kind == ECHO:
-            return framed(rest)
-        if kind == LATER:
-            pending: Pending[Any] = Pending()
-            self.later.append((rest, pending))
-            return pending
-        if kind == NOTHING:
-            return None
-        if kind == CLOSE:
-            connection.closed.then(lambda _none: self.closed.append(connection.id))
-            raise CloseConnection("asked to")
-        if kind == FILE:
-            position, length = (int(word) for word in rest.split())
-            assert self.file is not None
-            piece = PlainSlice(self.file, position, length)
-            self.slices.append(piece)
-            return [length.to_bytes(4, "big"), piece]
-        raise RuntimeError("a bug in a handler")
-
-    def answer_next(self) -> None:
-        rest, pending = self.later.pop(0)
-        pending.complete(framed(rest))
-
-
-def framed(body: bytes) -> list[Any]:
-    return [len(body).to_bytes(4, "big"), body]
-
-
-def request(kind: bytes, body: bytes = b"") -> bytes:
-    return (1 + len(body)).to_bytes(4, "big") + kind + body
-
-
-@asynccontextmanager
-async def serving(**options: Any) -> AsyncIterator[tuple[Scripted, Server, int]]:
-    peer = Scripted()
-    server = Server(asyncio.get_running_loop(), peer.handle, **options)
-    port = await server.listen("127.0.0.1", 0, Listener.CLIENT, "PLAINTEXT")
-    try:
-        yield peer, server, port
-    finally:
-        await server.close()
-        while server.connections:
-            await asyncio.sleep(0.001)
-
-
-async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    size = int.from_bytes(await reader.readexactly(4), "big")
-    return await reader.readexactly(size)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.001)
+from .scripted import (
+    BIG,
+    BIG_BYTES,
+    CLOSE,
+    ECHO,
+    FAIL,
+    FILE,
+    LATER,
+    NOTHING,
+    NOW,
+    PlainFile,
+    PlainSlice,
+    eventually,
+    read_frame,
+    request,
+    run,
+    serving,
+)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 7, 1000])
@@ -335,39 +244,85 @@ def test_a_peer_that_does_not_read_stops_only_itself(tmp_path: Path) -> None:
     run(test)
 
 
-def test_too_many_connections_are_refused() -> None:
+def test_small_requests_for_large_answers_wait_for_their_reader() -> None:
+    count = 2_000
+
     async def test() -> None:
-        async with serving(connections_max=2) as (_peer, _server, port):
-            kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-                await reader.readexactly(1)
-            writer.close()
-            for reader, writer in kept:
-                writer.write(request(ECHO, b"kept"))
-                assert await read_frame(reader) == b"kept"
-                writer.close()
-
-    run(test)
-
-
-def test_idle_connections_end() -> None:
-    async def test() -> None:
-        async with serving(idle_ms=20) as (_peer, _server, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            assert await reader.read() == b""
+        async with serving() as (peer, _server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(request(BIG) * count)
+            await eventually(lambda: peer.seen > 0)
+            await asyncio.sleep(0.05)
+            assert peer.seen * BIG_BYTES < 20_000_000, "what is not read is not made"
+            for _ in range(count):
+                assert len(await read_frame(reader)) == BIG_BYTES
             writer.close()
 
     run(test)
 
 
-def test_a_taken_port_is_named() -> None:
+def test_promises_kept_at_once_do_not_pile_up() -> None:
     async def test() -> None:
-        async with serving() as (_peer, server, port):
-            with pytest.raises(OSError) as raised:
-                await server.listen("127.0.0.1", port, Listener.CLIENT, "PLAINTEXT")
-            assert f"port {port} is in use" in describe_listen_error(
-                raised.value, "127.0.0.1", port
-            )
+        async with serving() as (peer, _server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(LATER, b"first"))
+            await eventually(lambda: peer.later != [])
+            writer.write(b"".join(request(NOW, b"%d" % index) for index in range(5_000)))
+            await writer.drain()
+            await asyncio.sleep(0.02)
+            peer.answer_next()
+            assert await read_frame(reader) == b"first"
+            assert [await read_frame(reader) for _ in range(5_000)] == [
+                b"%d" % index for index in range(5_000)
+            ]
+            writer.close()
+
+    run(test)
+
+
+def test_a_frame_beyond_the_budget_ends_its_connection_without_a_crash() -> None:
+    async def test() -> None:
+        trouble: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, context: trouble.append(context)
+        )
+        async with serving(frames_held_bytes_max=2_000_000) as (_peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(ECHO, bytes(10_000_000)))
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.transport.abort()
+            await eventually(lambda: not server.connections)
+            assert server._budget.used_bytes == 0
+        assert trouble == []
+
+    run(test)
+
+
+def test_a_frame_of_just_the_budget_is_read() -> None:
+    body = os.urandom(3_000_000 - 1)
+
+    async def test() -> None:
+        async with serving(frames_held_bytes_max=3_000_000) as (_peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(ECHO, body))
+            assert await read_frame(reader) == body
+            assert server._budget.used_bytes == 0
+            writer.close()
+
+    run(test)
+
+
+def test_a_disk_that_fails_ends_the_connection_and_unpins_all(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving() as (peer, server, port):
+            peer.file = PlainFile("gone", -1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(FILE, b"0 10") * 3)
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            await eventually(lambda: not server.connections)
+            assert [piece.released for piece in peer.slices] == [1] * len(peer.slices)
+            writer.close()
 
     run(test)

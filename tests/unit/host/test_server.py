@@ -1,0 +1,170 @@
+"""A node bounds what peers may hold, and tells others addresses that they can use.
+
+Method: a real server on a free port, plain sockets as peers; addresses by table.
+"""
+
+import asyncio
+import socket
+
+import pytest
+
+from ottla.broker.api.base import Listener
+from ottla.host.server import (
+    ConnectionLimits,
+    SocketOptions,
+    describe_listen_error,
+    reachable,
+)
+from ottla.metadata.brokers import Endpoint
+
+from .scripted import BIG, ECHO, eventually, read_frame, request, run, serving
+
+
+def test_too_many_connections_are_refused() -> None:
+    async def test() -> None:
+        def two() -> ConnectionLimits:
+            return ConnectionLimits(total=2)
+
+        async with serving(connection_limits=two) as (_peer, _server, port):
+            kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await reader.readexactly(1)
+            writer.close()
+            for reader, writer in kept:
+                writer.write(request(ECHO, b"kept"))
+                assert await read_frame(reader) == b"kept"
+                writer.close()
+
+    run(test)
+
+
+def test_limits_of_one_address_count_for_it_alone_and_can_change() -> None:
+    now = [ConnectionLimits(per_ip=0, by_ip={"127.0.0.1": 1})]
+
+    async def opens(port: int) -> bool:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(ECHO, b"in"))
+        try:
+            return await read_frame(reader) == b"in"
+        except (ConnectionResetError, asyncio.IncompleteReadError):
+            return False
+        finally:
+            opened.append(writer)
+
+    opened: list[asyncio.StreamWriter] = []
+
+    async def test() -> None:
+        async with serving(connection_limits=lambda: now[0]) as (_peer, _server, port):
+            assert [await opens(port) for _ in range(2)] == [True, False]
+            now[0] = ConnectionLimits(per_ip=2)
+            assert [await opens(port) for _ in range(2)] == [True, False]
+            for writer in opened:
+                writer.close()
+
+    run(test)
+
+
+def test_idle_connections_end() -> None:
+    async def test() -> None:
+        async with serving(idle_ms=20) as (_peer, _server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.read() == b""
+            writer.close()
+
+    run(test)
+
+
+def test_a_connection_that_ends_but_is_not_read_is_cut_off() -> None:
+    async def test() -> None:
+        async with serving(idle_ms=20) as (_peer, server, port):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            for _ in range(200):
+                writer.write(request(BIG))
+            await eventually(lambda: any(each._busy for each in server.connections))
+            for connection in server.connections:
+                connection.close("a test")
+            await eventually(lambda: not server.connections)
+            writer.transport.abort()
+
+    run(test)
+
+
+def test_below_zero_nobody_is_idle() -> None:
+    async def test() -> None:
+        async with serving(idle_ms=-1) as (_peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert server._sweeper is None
+            writer.write(request(ECHO, b"kept"))
+            assert await read_frame(reader) == b"kept"
+            writer.close()
+
+    run(test)
+
+
+def test_sockets_get_the_buffers_that_the_file_says() -> None:
+    async def test() -> None:
+        options = SocketOptions(send_buffer_bytes=50_000, receive_buffer_bytes=40_000)
+        async with serving(socket_options=options) as (_peer, server, port):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await eventually(lambda: len(server.connections) == 1)
+            (connection,) = server.connections
+            accepted = connection._transport.get_extra_info("socket")
+            sizes = [
+                accepted.getsockopt(socket.SOL_SOCKET, name)
+                for name in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+            ]
+            # Linux reserves twice of what is asked.
+            assert sizes in ([50_000, 40_000], [100_000, 80_000])
+            writer.close()
+
+    run(test)
+
+
+def test_a_taken_port_is_named() -> None:
+    async def test() -> None:
+        async with serving() as (_peer, server, port):
+            with pytest.raises(OSError) as raised:
+                await server.listen("127.0.0.1", port, Listener.CLIENT, "PLAINTEXT")
+            assert f"port {port} is in use" in describe_listen_error(
+                raised.value, "127.0.0.1", port
+            )
+
+    run(test)
+
+
+def test_a_busy_address_refuses_until_it_is_to_accept() -> None:
+    async def test() -> None:
+        async with serving() as (_peer, server, _port):
+            port = await server.listen("127.0.0.1", 0, Listener.CLIENT, "SECOND", accept=False)
+            with pytest.raises(OSError, match=r"refused|Connect call failed"):
+                await asyncio.open_connection("127.0.0.1", port)
+            await server.accept_all()
+            await server.accept_all()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(ECHO, b"in"))
+            assert await read_frame(reader) == b"in"
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (Endpoint("A", "", 9092), Endpoint("A", "here.example", 9092)),
+        (Endpoint("A", "", 0), Endpoint("A", "here.example", 4001)),
+        (Endpoint("B", "10.0.0.1", 0), Endpoint("B", "10.0.0.1", 4002)),
+        (Endpoint("B", "10.0.0.1", 9092), Endpoint("B", "10.0.0.1", 9092)),
+    ],
+)
+def test_others_are_told_what_they_can_use(written: Endpoint, told: Endpoint) -> None:
+    bound = {"A": 4001, "B": 4002}
+    assert reachable([written], bound, lambda: "here.example") == (told,)
+
+
+def test_nobody_looks_up_a_name_that_is_not_needed() -> None:
+    def fail() -> str:
+        raise AssertionError("a look-up can take seconds")
+
+    assert reachable([Endpoint("A", "host", 1)], {}, fail) == (Endpoint("A", "host", 1),)

@@ -23,11 +23,19 @@ from ottla.records.batch import (
     stamp_append_time,
 )
 from ottla.records.builder import recompress
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX
 from ottla.records.control import Marker
-from ottla.records.errors import InvalidRecord, RecordsError, UnsupportedMagic
+from ottla.records.errors import InvalidRecord, RecordsError, RecordsTooLarge, UnsupportedMagic
 from ottla.records.record import check_records, has_null_key
 
 Writable = bytearray | memoryview
+
+EXPANDED_BYTES_MIN = 32 << 20
+EXPANSION_MAX = 8
+"""What a produced batch may decompress to where the broker has to look into it: so many times
+max.message.bytes, or that much where a topic takes small batches only. A producer that compresses
+better is asked, as with any batch that is too large, to send less at once; without a bound, one
+small request could take all the node's memory and hold its loop for seconds."""
 
 
 class NewBatch(NamedTuple):
@@ -42,6 +50,8 @@ def api_error(error: RecordsError) -> ApiError:
     """Return what a client is told of malformed batches."""
     if isinstance(error, UnsupportedMagic):
         return ApiError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, str(error))
+    if isinstance(error, RecordsTooLarge):
+        return ApiError(Error.MESSAGE_TOO_LARGE, str(error))
     if isinstance(error, InvalidRecord):
         return ApiError(Error.INVALID_RECORD, str(error))
     return ApiError(Error.CORRUPT_MESSAGE, str(error))
@@ -107,6 +117,12 @@ def check_plain(
     return header
 
 
+def expanded_bytes_max(config: LogConfig) -> int:
+    """Return what a batch for such a topic may decompress to."""
+    wanted = max(EXPANDED_BYTES_MIN, EXPANSION_MAX * config.max_message_bytes)
+    return min(wanted, DECOMPRESSED_BYTES_MAX)
+
+
 def writable(data: bytes | Writable) -> Writable:
     """Return `data`, or a copy where it cannot be written to."""
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
@@ -132,7 +148,7 @@ def _check_batch(
         check_produced(header)
         if header.attributes & LOG_APPEND_TIME_BIT:
             raise _wrong_timestamp_type()
-    if config.compacts and has_null_key(data, 0, header):
+    if config.compacts and has_null_key(data, 0, header, limit=expanded_bytes_max(config)):
         raise ApiError(
             Error.INVALID_RECORD,
             f"Compacted topic cannot accept message without key in topic partition {where}.",
@@ -141,7 +157,8 @@ def _check_batch(
         _check_timestamps(data, header, config, now_ms)
     if config.codec is not None and config.codec is not header.compression:
         level = config.level(config.codec)
-        data = bytearray(recompress(data, 0, header, config.codec, level=level))
+        limit = expanded_bytes_max(config)
+        data = bytearray(recompress(data, 0, header, config.codec, level=level, limit=limit))
         header = parse_header(data)
         _check_size(header, config, where)
     if config.log_append_time:
@@ -176,7 +193,8 @@ def _check_timestamps(
 ) -> None:
     oldest = header.max_timestamp
     if config.timestamp_before_max_ms < INT64_MAX:
-        oldest = check_records(data, 0, header).timestamp_min
+        limit = expanded_bytes_max(config)
+        oldest = check_records(data, 0, header, limit=limit).timestamp_min
     for timestamp in (header.max_timestamp, oldest):
         if timestamp == -1:
             continue  # A record without a timestamp has none to be wrong.

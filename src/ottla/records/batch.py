@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from ottla.records.compression import Buffer, Codec
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec
 from ottla.records.errors import CorruptBatch, InvalidRecord, UnsupportedMagic
 
 MAGIC: Final = 2
@@ -30,6 +30,9 @@ LOG_OVERHEAD: Final = 12
 HEADER_SIZE: Final = 61
 RECORDS_AT: Final = HEADER_SIZE
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+
+RECORD_SIZE_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
@@ -216,14 +219,21 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 def check_produced(header: BatchHeader) -> None:
     """Raise InvalidRecord unless a client may send a batch with this header.
 
-    Source: LogValidator.validateBatch and UnifiedLog.analyzeAndValidateRecords. The records
+    The count must be one that the bytes can hold: offsets are given by it. The records
     themselves are `check_records`' business.
+
+    Source: LogValidator.validateBatch and UnifiedLog.analyzeAndValidateRecords.
     """
     count = header.record_count
+    room = header.batch_length - BATCH_LENGTH_MIN
+    if header.attributes & CODEC_MASK:
+        room = DECOMPRESSED_BYTES_MAX
     if header.base_offset != 0:
         raise InvalidRecord(f"a produced batch has base offset {header.base_offset}, not 0")
     if count == 0 or count != header.last_offset_delta + 1:
         raise InvalidRecord(f"{count} records with last offset delta {header.last_offset_delta}")
+    if count * RECORD_SIZE_MIN > room:
+        raise InvalidRecord(f"{room} bytes cannot hold {count} records")
     if header.is_control:
         raise InvalidRecord("clients are not allowed to write control records")
     if header.has_producer_id and header.base_sequence < 0:

@@ -17,7 +17,7 @@ from typing import Final
 import cramjam
 import lz4.frame
 
-from ottla.records.errors import CorruptBatch
+from ottla.records.errors import CorruptBatch, RecordsTooLarge
 
 Buffer = bytes | bytearray | memoryview
 
@@ -68,7 +68,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Return the original bytes.
 
-    Raises: CorruptBatch where `data` is damaged or would grow beyond `limit` bytes.
+    Raises: CorruptBatch where `data` is damaged, its child RecordsTooLarge where it would grow
+            beyond `limit` bytes.
     """
     if codec is Codec.NONE:
         if len(data) > limit:
@@ -77,8 +78,8 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) 
     return _DECOMPRESSORS[codec](data, limit)
 
 
-def _too_long(limit: int) -> CorruptBatch:
-    return CorruptBatch(f"the records decompress to more than the limit of {limit} bytes")
+def _too_long(limit: int) -> RecordsTooLarge:
+    return RecordsTooLarge(f"the records decompress to more than the limit of {limit} bytes")
 
 
 # --- gzip -----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """What can be wrong with bytes that claim to be record batches.
 
-The broker turns these into error codes: `CorruptBatch` into CORRUPT_MESSAGE, its child
-`InvalidRecord` into INVALID_RECORD, `UnsupportedMagic` into UNSUPPORTED_FOR_MESSAGE_FORMAT.
+The broker turns these into error codes: `CorruptBatch` into CORRUPT_MESSAGE, its children
+`InvalidRecord` into INVALID_RECORD and `RecordsTooLarge` into MESSAGE_TOO_LARGE,
+`UnsupportedMagic` into UNSUPPORTED_FOR_MESSAGE_FORMAT.
 Bytes from a peer or a disk raise nothing else.
 """
 
@@ -16,6 +17,10 @@ class CorruptBatch(RecordsError):
 
 class InvalidRecord(CorruptBatch):
     """The batch arrived whole, but its records break the rules of the format or of the topic."""
+
+
+class RecordsTooLarge(CorruptBatch):
+    """The records would decompress to more than the reader takes: a bomb, or nearly one."""
 
 
 class UnsupportedMagic(RecordsError):

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ottla.records.batch import (
     LOG_APPEND_TIME_BIT,
+    RECORD_SIZE_MIN,
     RECORDS_AT,
     BatchHeader,
     check_crc,
@@ -22,9 +23,6 @@ from ottla.records.errors import CorruptBatch, InvalidRecord
 from ottla.records.varint import ZIGZAG, read_varint, read_varlong
 
 Headers = tuple[tuple[str, bytes | None], ...]
-
-RECORD_SIZE_MIN: Final = 7
-"""Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
 TIMESTAMP_MIN: Final = -(2**63)
 TIMESTAMP_MAX: Final = 2**63 - 1

@@ -11,10 +11,15 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
-from ottla.log.validation import check_batches, check_plain
+from ottla.log.validation import (
+    EXPANDED_BYTES_MIN,
+    check_batches,
+    check_plain,
+    expanded_bytes_max,
+)
 from ottla.records.batch import CRC_AT, check_crc, parse_header
 from ottla.records.builder import seal
-from ottla.records.compression import Codec
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
 from ottla.records.control import build_marker
 from ottla.records.record import read_records
 from tests.unit.log.support import batch, produced
@@ -53,6 +58,11 @@ REFUSED: dict[str, tuple[bytes | bytearray, dict[str, Any], Error]] = {
     "larger than a segment": (batch(size=99), {"segment_bytes": 100}, Error.RECORD_LIST_TOO_LARGE),
     "base offset": (changed(batch(), base_offset=1), {}, Error.INVALID_RECORD),
     "count": (changed(batch(3), last_offset_delta=1), {}, Error.INVALID_RECORD),
+    "impossible count": (
+        changed(batch(), last_offset_delta=999, record_count=1000),
+        {},
+        Error.INVALID_RECORD,
+    ),
     "control": (MARKER, {}, Error.INVALID_RECORD),
     "no sequence": (changed(produced(1, 0, 0), base_sequence=-1), {}, Error.INVALID_RECORD),
     "transaction without producer": (batch(transactional=True), {}, Error.INVALID_RECORD),
@@ -151,6 +161,25 @@ def test_a_batch_may_become_too_large_by_recompression() -> None:
     with pytest.raises(ApiError) as caught:
         checked(data, codec=Codec.NONE, max_message_bytes=1_000)
     assert caught.value.error is Error.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "settings", [{"codec": Codec.ZSTD}, {"compacts": True}, {"timestamp_before_max_ms": 1}]
+)
+def test_a_bomb_is_too_large_where_its_records_are_looked_at(settings: dict[str, Any]) -> None:
+    zeros = compress(Codec.GZIP, bytes(EXPANDED_BYTES_MIN + 1))
+    header = parse_header(batch())._replace(attributes=Codec.GZIP)
+    bomb = bytearray(seal(header, zeros))
+    with pytest.raises(ApiError) as raised:
+        checked(bomb, **settings)
+    assert raised.value.error is Error.MESSAGE_TOO_LARGE
+    assert checked(bomb)  # Kept as it is, it costs the broker nothing.
+
+
+def test_what_a_batch_may_expand_to_grows_with_what_the_topic_takes() -> None:
+    assert expanded_bytes_max(LogConfig(max_message_bytes=1)) == EXPANDED_BYTES_MIN
+    assert expanded_bytes_max(LogConfig(max_message_bytes=10 << 20)) == 80 << 20
+    assert expanded_bytes_max(LogConfig(max_message_bytes=2**31 - 1)) == DECOMPRESSED_BYTES_MAX
 
 
 def test_damage_within_the_compressed_records_is_corruption() -> None:

@@ -202,6 +202,10 @@ def test_what_producers_may_send() -> None:
     good = parse_header(encode_batch([(b"k", b"v", (), 1)] * 3))
     check_produced(good)
     check_produced(good._replace(producer_id=4, producer_epoch=0, base_sequence=0))
+    # Compressed records may be more than their bytes.
+    check_produced(good._replace(attributes=Codec.ZSTD, record_count=100, last_offset_delta=99))
+    smallest = [(None, None, (), 1)] * 50
+    check_produced(parse_header(encode_batch(smallest)))
 
 
 @pytest.mark.parametrize(
@@ -214,6 +218,9 @@ def test_what_producers_may_send() -> None:
         {"attributes": 0x20},
         {"attributes": 0x10},
         {"producer_id": 4},
+        {"record_count": 4, "last_offset_delta": 3},
+        {"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2},
+        {"attributes": Codec.ZSTD, "record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2},
     ],
 )
 def test_what_producers_may_not_send(fields: dict[str, int]) -> None:

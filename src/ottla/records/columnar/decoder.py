@@ -21,6 +21,7 @@ import pyarrow as pa
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.batch import (
     LOG_APPEND_TIME_BIT,
+    RECORD_SIZE_MIN,
     RECORDS_AT,
     BatchHeader,
     check_crc,
@@ -31,7 +32,7 @@ from ottla.records.columnar.hops import find_records
 from ottla.records.columnar.varints import Ints
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec
 from ottla.records.errors import InvalidRecord
-from ottla.records.record import RECORD_SIZE_MIN, read_records, record_bytes
+from ottla.records.record import read_records, record_bytes
 
 COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 """What `decode` can make; names and types are those of Spark's own Kafka source."""

@@ -118,13 +118,20 @@ class ClusterClient:
             self.forget(connection)
             raise
 
-    def patiently(self, what: str, act: Callable[[], T], *, attempts_min: int = 1) -> T:
+    def patiently(
+        self,
+        what: str,
+        act: Callable[[], T],
+        *,
+        attempts_min: int = 1,
+        backoff_ms: int | None = None,
+    ) -> T:
         """Repeat an act that the network or a moving leader defeats, until the API timeout.
 
         Leaders are looked up anew before each repetition.
         """
         begun = time.monotonic()
-        backoff = self.options.retry_backoff_ms / 1000
+        backoff = (self.options.retry_backoff_ms if backoff_ms is None else backoff_ms) / 1000
         attempts = 0
         while True:
             try:

@@ -130,7 +130,7 @@ class Given:
             elif name == "kafka.group.id":
                 found.append(f"option {name} has no effect: no consumer group is joined")
             elif name.startswith(KAFKA) and name not in _HONOURED:
-                found.append(f"option {name} has no effect{_suggestion(name, _HONOURED)}")
+                found.append(f"option {name} has no effect{_suggestion(name, _HONOURED, 0.9)}")
         return found
 
     def refuse(self, names: Iterable[str], purpose: str) -> None:
@@ -188,7 +188,7 @@ def as_integer(text: str) -> int | None:
     return int(text) if digits.isascii() and digits.isdecimal() else None
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     names = {each.lower(): each for each in sorted(known)}
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=likeness)
     return f"; did you mean {names[close[0]]}?" if close else ""

@@ -89,6 +89,7 @@ def offsets_at(
     *,
     read_committed: bool = False,
     attempts_min: int = 1,
+    backoff_ms: int | None = None,
 ) -> Found:
     """Return, for each partition, the first offset of that timestamp (ms) or a later one.
 
@@ -116,7 +117,7 @@ def offsets_at(
         if refusals:
             raise refusals[0]
 
-    client.patiently("looking up offsets", ask, attempts_min=attempts_min)
+    client.patiently("looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
     return found
 
 
@@ -141,15 +142,19 @@ def edges_of(
     keys: Collection[TopicPartition],
     *,
     read_committed: bool,
-    attempts_min: int,
+    attempts_min: int = 1,
+    backoff_ms: int | None = None,
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the earliest offset of each partition and the one after its last readable record."""
-    earliest = offsets_at(client, dict.fromkeys(keys, EARLIEST), attempts_min=attempts_min)
-    latest = offsets_at(
-        client,
-        dict.fromkeys(keys, LATEST),
-        read_committed=read_committed,
-        attempts_min=attempts_min,
+    earliest, latest = (
+        offsets_at(
+            client,
+            dict.fromkeys(keys, edge),
+            read_committed=read_committed,
+            attempts_min=attempts_min,
+            backoff_ms=backoff_ms,
+        )
+        for edge in (EARLIEST, LATEST)
     )
     return {key: (earliest[key] or 0, latest[key] or 0) for key in keys}
 

@@ -66,6 +66,7 @@ def _facts(
         list(ids),
         read_committed=options.read_committed,
         attempts_min=1 + options.offset_retries,
+        backoff_ms=options.offset_retry_ms,
     )
     sizes = lookup.sizes_of(client, list(ids))
     plain = lookup.never_compacted(client, {topic for topic, _ in ids})

@@ -158,9 +158,7 @@ def _skip_lost(
         )
         report_losses([loss], fail=options.fail_on_data_loss)
         return split.end
-    earliest, latest = lookup.edges_of(
-        client, [key], read_committed=options.read_committed, attempts_min=1
-    )[key]
+    earliest, latest = lookup.edges_of(client, [key], read_committed=options.read_committed)[key]
     if offset < earliest:
         reached = min(earliest, split.end)
         loss = f"{subject}: offsets {offset} to {reached - 1} are no longer there"

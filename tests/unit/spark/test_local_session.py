@@ -1,0 +1,20 @@
+"""Settings of a session, as far as they need no session: see tests/spark for the rest.
+
+Method: the settings that would be handed to Spark.
+"""
+
+from ottla.spark.local_session import _LOGGING, _with_logging
+
+
+def test_logging_is_quiet_from_the_first_line() -> None:
+    options = _with_logging({"spark.driver.extraJavaOptions": "-Xss1m"}, "WARN")
+    text = options["spark.driver.extraJavaOptions"]
+    assert text.endswith(" -Xss1m")
+    assert "-Dottla.spark.log.level=warn" in text
+    assert _LOGGING.as_uri() in text
+    assert _LOGGING.is_file()
+
+
+def test_logging_of_the_user_wins() -> None:
+    given = {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}
+    assert _with_logging(given, "WARN") == given

@@ -1,0 +1,62 @@
+"""A plan must follow from the cluster's answers and the options.
+
+Method: a fake broker with known logs; the decisions themselves are tested in `test_planning`.
+"""
+
+import pytest
+
+from ottla.records.builder import encode_batch
+from ottla.spark.errors import DataLossError, OptionError
+from ottla.spark.options import ReadOptions
+from ottla.spark.planner import Split, plan
+from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
+
+
+def options(broker: FakeBroker, **given: str) -> ReadOptions:
+    base = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": TOPIC}
+    return ReadOptions.of(base | given)
+
+
+def fill(broker: FakeBroker) -> None:
+    for log in broker.logs[:2]:
+        log.append(encode_batch([(None, b"v", (), 5)] * 10))
+    broker.logs[1].start = 4
+
+
+def test_splits() -> None:
+    with FakeBroker(partitions=3) as broker:
+        fill(broker)
+        assert plan(options(broker)) == [
+            Split(TOPIC, ID, 0, 0, 10, False),
+            Split(TOPIC, ID, 1, 4, 10, False),
+        ]  # The third is empty.
+        assert len(plan(options(broker, maxRecordsPerPartition="5"))) == 4
+        found = plan(options(broker, startingOffsets='{"t":{"0":9,"1":-2,"2":-2}}'))
+        assert [(each.start, each.end) for each in found] == [(9, 10), (4, 10)]
+
+
+def test_what_is_gone() -> None:
+    with FakeBroker(partitions=2) as broker:
+        fill(broker)
+        all_of_it = {"startingOffsets": '{"t":{"0":0,"1":0}}'}
+        with pytest.raises(DataLossError, match=r"t-1: offsets 0 to 3 .* failOnDataLoss=false"):
+            plan(options(broker, **all_of_it))
+        found = plan(options(broker, failOnDataLoss="false", **all_of_it))
+        assert [each.start for each in found] == [0, 4]
+
+
+def test_named_partitions_and_timestamps() -> None:
+    with FakeBroker(partitions=2) as broker:
+        fill(broker)
+        with pytest.raises(OptionError, match="endingOffsets does not name t-1"):
+            plan(options(broker, endingOffsets='{"t":{"0":-1}}'))
+        # The fake finds no record at any timestamp.
+        with pytest.raises(OptionError, match="no record of t-0 is as new"):
+            plan(options(broker, startingTimestamp="7"))
+        assert len(plan(options(broker, endingTimestamp="7"))) == 2
+
+
+def test_nothing_matches() -> None:
+    with FakeBroker() as broker:
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "x"}
+        assert plan(ReadOptions.of(given)) == []

@@ -1,0 +1,129 @@
+"""Rows must be sorted to their topics and partitions without being lost, doubled or reordered.
+
+Method: a whole task against a fake broker, without Spark; hypothesis over rows; tables of schemas.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType, _parse_datatype_json_string
+
+from ottla.records.record import iter_records
+from ottla.spark.errors import OptionError, WriteError
+from ottla.spark.partitioner import by_key
+from ottla.spark.sink import BatchWriter, check_columns
+from ottla.spark.write_options import WriteOptions
+from tests.unit.spark.fake_broker import TOPIC, FakeBroker
+
+PARTITIONS = 4
+Row = tuple[str, bytes | None, int | None]
+ROWS = st.lists(
+    st.tuples(
+        st.just(TOPIC),
+        st.none() | st.binary(max_size=5),
+        st.none() | st.integers(0, PARTITIONS - 1),
+    ),
+    max_size=40,
+)
+
+
+def schema_of(**types: str) -> StructType:
+    fields = ",".join(
+        f'{{"name":"{name}","type":"{kind}","nullable":true,"metadata":{{}}}}'
+        for name, kind in types.items()
+    )
+    parsed: StructType = _parse_datatype_json_string(f'{{"type":"struct","fields":[{fields}]}}')
+    return parsed
+
+
+ALL = schema_of(topic="string", key="binary", partition="integer", value="binary")
+
+
+def writer(broker: FakeBroker, topic: str | None = None) -> BatchWriter:
+    given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
+    if topic is not None:
+        given["topic"] = topic
+    return BatchWriter(WriteOptions.of(given), ALL)
+
+
+def batch(rows: list[Row], first: int = 0) -> Any:
+    topics, keys, partitions = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(topics, pa.string()),
+            pa.array(keys, pa.binary()),
+            pa.array(partitions, pa.int32()),
+            pa.array([b"%d" % (first + number) for number in range(len(rows))], pa.binary()),
+        ],
+        names=["topic", "key", "partition", "value"],
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS, ROWS)
+def test_each_row_at_its_place_and_in_order(one: list[Row], two: list[Row]) -> None:
+    with FakeBroker(partitions=PARTITIONS) as broker:
+        done = writer(broker).write(iter([batch(one), batch(two, len(one))]))
+        assert done.rows == len(one) + len(two)
+        found = [
+            [(record.key, int(record.value or b"")) for record in iter_records(bytes(log.data))]
+            for log in broker.logs
+        ]
+    assert sorted(number for log in found for _, number in log) == list(range(done.rows))
+    rows = one + two
+    for partition, log in enumerate(found):
+        assert [number for _, number in log] == sorted(number for _, number in log)
+        for key, number in log:
+            assert key == rows[number][1]
+            if rows[number][2] is not None:
+                assert partition == rows[number][2]
+            elif key is not None:
+                assert partition == by_key(pa.array([key]), PARTITIONS)[0]
+
+
+def test_rows_that_cannot_be_placed() -> None:
+    with FakeBroker(partitions=PARTITIONS) as broker:
+        null: Any = None
+        with pytest.raises(WriteError, match="null topic"):
+            writer(broker).write(iter([batch([(null, b"k", None)])]))
+        for partition in (-1, PARTITIONS):
+            with pytest.raises(WriteError, match=f"partition {partition} of topic t: expect"):
+                writer(broker).write(iter([batch([(TOPIC, b"k", partition)])]))
+        assert all(not log.data for log in broker.logs)
+        # The option wins over the column, whatever that holds.
+        assert writer(broker, TOPIC).write(iter([batch([(null, b"k", None)])])).rows == 1
+
+
+def test_an_empty_task_asks_nothing() -> None:
+    with FakeBroker() as broker:
+        assert writer(broker).write(iter([batch([])])).rows == 0
+        assert broker.asked == []
+
+
+@pytest.mark.parametrize(
+    ("types", "topic", "message"),
+    [
+        ({"key": "binary"}, "t", "no column value among key"),
+        ({"value": "string"}, None, "no topic"),
+        ({"value": "long"}, "t", "column value is bigint: expected string or binary"),
+        ({"value": "string", "key": "double"}, "t", "column key is double"),
+        ({"value": "string", "partition": "long"}, "t", "column partition is bigint: expected int"),
+        ({"value": "string", "topic": "binary"}, None, "column topic is binary: expected string"),
+        ({"value": "string", "timestamp": "date"}, "t", "column timestamp is date"),
+        ({"value": "string", "headers": "string"}, "t", "column headers is string: expected array"),
+    ],
+)
+def test_schemas_that_cannot_be_written(
+    types: dict[str, str], topic: str | None, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        check_columns(schema_of(**types), topic)
+
+
+def test_schemas_that_can() -> None:
+    check_columns(schema_of(value="string", offset="long", other="double"), "t")
+    check_columns(schema_of(value="binary", topic="binary"), "t")
+    check_columns(schema_of(value="binary", topic="string", timestamp="timestamp_ntz"), None)

@@ -1,0 +1,62 @@
+"""The format must do with Spark's protocol what Spark's workers expect of it.
+
+Method: the calls that Spark's workers make, without Spark.
+"""
+
+import pickle
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+import pyspark_ottla
+from ottla.spark.errors import OptionError
+from ottla.spark.planner import Split
+from ottla.spark.source import BatchReader, OttlaDataSource
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+
+
+def test_spark_finds_the_format() -> None:
+    assert pyspark_ottla.DefaultSource is OttlaDataSource
+    assert issubclass(OttlaDataSource, DataSource)
+    assert OttlaDataSource.name() == "ottla"
+
+
+def test_a_reader_travels_and_takes_no_filters() -> None:
+    source = OttlaDataSource(OPTIONS)
+    reader = source.reader(source.schema())
+    # Spark refuses a reader of its own filters where its pushdown is off, which is the default.
+    assert BatchReader.pushFilters is DataSourceReader.pushFilters
+    again = pickle.loads(pickle.dumps(reader))
+    assert isinstance(again, BatchReader)
+    assert (again.options, again.columns) == (reader.options, reader.columns)
+
+
+def test_an_empty_plan_reads_nothing() -> None:
+    source = OttlaDataSource(OPTIONS)
+    reader = source.reader(source.schema())
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_splits_travel() -> None:
+    split = Split("t", bytes(16), 0, 1, 2, True)
+    assert pickle.loads(pickle.dumps(split)) == split
+
+
+def test_refusals() -> None:
+    with pytest.raises(OptionError, match="did you mean subscribe"):
+        OttlaDataSource({"subscribes": "t"})
+    source = OttlaDataSource(OPTIONS)
+    schema = StructType([StructField("value", StringType())])
+    with pytest.raises(OptionError, match="overwrite is not supported"):
+        source.writer(schema, True)
+    with pytest.raises(OptionError, match="readStream is not supported"):
+        source.streamReader(schema)
+    with pytest.raises(OptionError, match="writeStream is not supported"):
+        source.streamWriter(schema, False)
+
+
+def test_options_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    OttlaDataSource(OPTIONS | {"kafka.linger.ms": "5"})
+    assert "option kafka.linger.ms has no effect" in caplog.text

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("startup", "latency", "throughput", "codec", "decode")
+BENCHES = ("startup", "latency", "throughput", "codec", "decode", "spark_scan")
 
 
 def main(names: list[str]) -> int:

@@ -106,6 +106,8 @@ class ReplicaManager:
         self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
         self.on_no_storage: Callable[[], None] | None = None
         """Called when the last log folder has failed: such a broker must end."""
+        self.on_folder_lost: Callable[[], None] | None = None
+        """Called when one has failed and others are left: the controller must hear of it."""
         log_dirs.on_offline = self._dir_failed
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
@@ -381,8 +383,9 @@ class ReplicaManager:
                 hit.append(partition)
         for partition in hit:
             self._wake_all(partition)
-        if not self.log_dirs.online_dirs and self.on_no_storage is not None:
-            self.on_no_storage()
+        told = self.on_folder_lost if self.log_dirs.online_dirs else self.on_no_storage
+        if told is not None:
+            told()
 
 
 def _refused(partition: Partition, refusal: ApiError, data: Buffer) -> AppendResult:

@@ -168,6 +168,7 @@ class BrokerNode:
         image = self.image
         await self._folders.load_logs(image, self._config)
         broker = self._make_broker()
+        broker.replicas.on_folder_lost = self._folder_lost
         broker.epoch = self._lifecycle.epoch
         broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
         broker.apply(delta_between(EMPTY, image))
@@ -175,6 +176,9 @@ class BrokerNode:
             # What changed while the logs were loading.
             broker.apply(delta_between(image, self.image))
         self.broker = broker
+        if not self._folders.log_dirs.online_dirs:
+            raise StartError("every log folder has failed")
+        self._folder_lost()
 
     async def serve(self) -> None:
         """Ask to be unfenced; return when it is so, and the own image says it too."""
@@ -188,6 +192,13 @@ class BrokerNode:
     def _changed(self, delta: ClusterDelta) -> None:
         if self.broker is not None:
             self.broker.apply(delta)
+
+    def _folder_lost(self) -> None:
+        """Tell the controller of the folders that failed, so that nothing is led from them."""
+        registered = self._lifecycle.config.log_dirs
+        for directory in self._folders.log_dirs.offline_dirs:
+            if directory.directory_id in registered:
+                self._lifecycle.dir_failed(directory.directory_id)
 
     def _epoch_changed(self, epoch: int) -> None:
         if self.broker is not None:

@@ -1,0 +1,308 @@
+"""A whole node in this process: it starts, serves, reports what breaks, and stops from anywhere.
+
+Method: a combined node on real folders and free ports, asked over real sockets. `free_node`
+makes one that listens on port 0, so what it tells others must be what it got.
+"""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError
+from ottla.host.channel import Channel
+from ottla.host.disk import OsDisk
+from ottla.host.folders import StartError
+from ottla.host.node import Node, _run, socket_options
+from ottla.host.storage import format_storage
+from ottla.host.waiting import outcome_of
+from ottla.host.world import SystemClock, SystemDice
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.node_config import NodeConfig
+from ottla.testing.ports import free_ports
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+from .world import CLUSTER_ID
+
+
+def free_node(folder: Path, **properties: str) -> NodeConfig:
+    """Return the configuration of a formatted combined node; underscores stand for dots."""
+    (controller_port,) = free_ports(1)
+    given = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "log.dirs": f"{folder}/a,{folder}/b",
+        "broker.heartbeat.interval.ms": "50",
+    }
+    config = NodeConfig.parse(given | {k.replace("_", "."): v for k, v in properties.items()})
+    format_storage(
+        OsDisk(),
+        log_dirs=config.log_dirs,
+        metadata_log_dir=config.metadata_log_dir,
+        node_id=config.node_id,
+        cluster_id=CLUSTER_ID,
+        dice=SystemDice(),
+        clock=SystemClock(),
+        ignore_formatted=True,
+    )
+    return config
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.005)
+
+
+async def started(config: NodeConfig) -> Node:
+    node = Node(config, asyncio.get_running_loop())
+    await node.start()
+    return node
+
+
+def channel_to(node: Node) -> Channel:
+    """Return a channel to the address that the node told the cluster."""
+    (endpoint,) = node.image.brokers[1].endpoints
+    return Channel(
+        asyncio.get_running_loop(), lambda: (endpoint.host, endpoint.port), client_id="test"
+    )
+
+
+async def ask(channel: Channel, request: object, version: int) -> Any:
+    answer = await outcome_of(channel.send(request, version, timeout_ms=20_000))
+    assert not isinstance(answer, ApiError), answer
+    return answer
+
+
+def creation(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=tuple(
+            CreatableTopic(
+                name=name, num_partitions=1, replication_factor=1, assignments=(), configs=()
+            )
+            for name in names
+        ),
+        timeout_ms=20_000,
+    )
+
+
+def test_a_node_tells_others_the_port_that_it_got(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = await started(free_node(tmp_path))
+        (endpoint,) = node.image.brokers[1].endpoints
+        assert endpoint.host == "127.0.0.1"
+        assert endpoint.port > 0
+        channel = channel_to(node)
+        metadata = await ask(channel, MetadataRequest(topics=()), 12)
+        assert [(each.host, each.port) for each in metadata.brokers] == [
+            ("127.0.0.1", endpoint.port)
+        ]
+        channel.close()
+        await node.stop()
+
+    run(test)
+
+
+def test_a_topic_made_deleted_and_made_again_at_once_is_the_new_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = await started(free_node(tmp_path))
+        channel = channel_to(node)
+        for _ in range(10):
+            made = channel.send(creation("again"), 7, timeout_ms=20_000)
+            gone = channel.send(
+                DeleteTopicsRequest(topic_names=("again",), timeout_ms=20_000),
+                5,
+                timeout_ms=20_000,
+            )
+            assert (await outcome_of(made)).topics[0].error_code == 0
+            assert (await outcome_of(gone)).responses[0].error_code == 0
+        last = await ask(channel, creation("again"), 7)
+        described = await ask(
+            channel, MetadataRequest(topics=(MetadataRequestTopic(name="again"),)), 12
+        )
+        (topic,) = described.topics
+        assert (topic.error_code, topic.topic_id) == (0, last.topics[0].topic_id)
+        channel.close()
+        await node.stop()
+        again = await started(
+            free_node(
+                tmp_path,
+                listeners=node.config.given["listeners"],
+                controller_quorum_voters=node.config.given["controller.quorum.voters"],
+            )
+        )
+        assert again.image.topics.names() == ["again"]
+        await again.stop()
+
+    run(test)
+
+
+def test_a_failed_folder_is_reported_and_the_last_one_ends_the_node(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        node = await started(free_node(tmp_path))
+        channel = channel_to(node)
+        await ask(channel, creation(*"abcdefgh"), 7)
+        assert node._folders is not None
+        log_dirs = node._folders.log_dirs
+        first, second = log_dirs.dirs
+        await eventually(lambda: len(list(log_dirs.logs())) == 8)
+        assert first.logs
+        assert second.logs
+        log_dirs._dir_failed(second, OSError(errno.EIO, "a test"))
+
+        await eventually(lambda: node.image.brokers[1].log_dirs == (first.directory_id,))
+        assert not node.stopping.done()
+        log_dirs._dir_failed(first, OSError(errno.EIO, "a test"))
+        assert await node.stopping == "every log folder has failed"
+        channel.close()
+        await node.stop()
+
+    run(test)
+
+
+def test_connection_limits_change_while_the_node_runs(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = await started(free_node(tmp_path))
+        assert node._connection_limits().per_ip == 2**31 - 1
+        channel = channel_to(node)
+        change = IncrementalAlterConfigsRequest(
+            validate_only=False,
+            resources=(
+                AlterConfigsResource(
+                    resource_type=ResourceType.BROKER,
+                    resource_name="",
+                    configs=(
+                        AlterableConfig(name="max.connections", config_operation=0, value="100"),
+                        AlterableConfig(
+                            name="max.connections.per.ip.overrides",
+                            config_operation=0,
+                            value="10.0.0.1:5",
+                        ),
+                    ),
+                ),
+            ),
+        )
+        answer = await ask(channel, change, 1)
+        assert answer.responses[0].error_code == 0
+        limits = node._connection_limits()
+        assert (limits.total, limits.by_ip) == (100, {"10.0.0.1": 5})
+        assert node._connection_limits() is limits
+        channel.close()
+        await node.stop()
+
+    run(test)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144])
+def test_a_stop_in_the_middle_of_a_start(tmp_path: Path, turns: int) -> None:
+    config = free_node(tmp_path)
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        trouble: list[Any] = []
+        loop.set_exception_handler(lambda _loop, context: trouble.append(context))
+        node = Node(config, loop)
+        starting = loop.create_task(node.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait((starting,))
+        await node.stop()
+        await asyncio.sleep(0.05)
+        assert trouble == []
+        # Nothing is locked or half made: the same folders start.
+        await (await started(config)).stop()
+
+    run(test)
+
+
+def test_a_start_that_takes_too_long_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (nobody,) = free_ports(1)
+    config = free_node(
+        tmp_path,
+        process_roles="broker",
+        listeners="PLAINTEXT://127.0.0.1:0",
+        controller_quorum_voters=f"9@127.0.0.1:{nobody}",
+        server_max_startup_time_ms="50",
+    )
+    assert asyncio.run(_run(config)) == 1
+    assert "server.max.startup.time.ms=50" in capsys.readouterr().err
+
+
+def test_a_taken_port_and_a_folder_in_use_are_one_line(tmp_path: Path) -> None:
+    async def test() -> None:
+        config = free_node(tmp_path / "one")
+        node = await started(config)
+        with pytest.raises(StartError, match="Failed to acquire lock"):
+            await started(config)
+        taken = config.given["controller.quorum.voters"].partition(":")[2]
+        other = free_node(
+            tmp_path / "two",
+            listeners=f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{taken}",
+            controller_quorum_voters=f"1@127.0.0.1:{taken}",
+        )
+        late = Node(other, asyncio.get_running_loop())
+        with pytest.raises(StartError, match=f"CONTROLLER: port {taken} is in use"):
+            await late.start()
+        await late.stop()
+        await node.stop()
+
+    run(test)
+
+
+def test_requests_in_flight_do_not_hold_up_a_stop(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = await started(free_node(tmp_path))
+        channels = [channel_to(node) for _ in range(5)]
+        flying = [
+            channel.send(creation(f"t{number}-{index}"), 7, timeout_ms=20_000)
+            for number, channel in enumerate(channels)
+            for index in range(20)
+        ]
+        await ask(channels[0], ApiVersionsRequest(), 2)
+        await node.stop()
+        for channel in channels:
+            channel.close()
+        outcomes = [await outcome_of(each) for each in flying]
+        assert len(outcomes) == 100
+
+    run(test)
+
+
+def test_only_what_the_file_says_of_sockets_is_set(tmp_path: Path) -> None:
+    plain = socket_options(free_node(tmp_path))
+    assert (plain.backlog, plain.send_buffer_bytes, plain.receive_buffer_bytes) == (50, -1, -1)
+    said = socket_options(
+        free_node(
+            tmp_path,
+            socket_listen_backlog_size="7",
+            socket_send_buffer_bytes="1000",
+            socket_receive_buffer_bytes="2000",
+        )
+    )
+    assert (said.backlog, said.send_buffer_bytes, said.receive_buffer_bytes) == (7, 1000, 2000)

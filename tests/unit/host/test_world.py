@@ -1,0 +1,142 @@
+"""Threads hand their results to the loop, timers wake it, and neither does so after the end.
+
+Method: a real loop and real threads, waited for with a deadline; a clock for timers by hand.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def test_results_and_failures_come_back_on_the_loop() -> None:
+    async def test() -> None:
+        loop_thread = threading.get_ident()
+        workers = ThreadWorkers(asyncio.get_running_loop(), 2)
+        heard: list[tuple[Any, bool]] = []
+
+        def hear(outcome: Any) -> None:
+            heard.append((outcome, threading.get_ident() == loop_thread))
+
+        def fail() -> int:
+            raise OSError(5, "a test")
+
+        workers.submit(threading.get_ident, hear)
+        await eventually(lambda: len(heard) == 1)
+        assert heard[0][0] != loop_thread
+        workers.submit(fail, hear)
+        await eventually(lambda: len(heard) == 2)
+        assert isinstance(heard[1][0], OSError)
+        assert all(on_loop for _, on_loop in heard)
+        workers.close()
+
+    run(test)
+
+
+def test_a_failure_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        workers = ThreadWorkers(asyncio.get_running_loop(), 1)
+
+        def fail() -> None:
+            raise RuntimeError("a bug in a thread")
+
+        workers.submit(fail)
+        workers.close()
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert "work in a thread failed" in caplog.text
+
+
+def test_work_that_ends_after_the_loop_hurts_nobody() -> None:
+    gate = threading.Event()
+    workers: list[ThreadWorkers] = []
+    heard: list[object] = []
+
+    async def test() -> None:
+        workers.append(ThreadWorkers(asyncio.get_running_loop(), 1))
+        workers[0].submit(gate.wait, heard.append)
+
+    run(test)
+    gate.set()
+    workers[0].close()
+    assert heard == []
+
+
+def test_a_timer_runs_and_arms_the_next_though_one_fails() -> None:
+    async def test() -> None:
+        clock = SystemClock()
+        loop_timers = LoopTimers(asyncio.get_running_loop(), clock)
+        ran: list[str] = []
+
+        def fail() -> None:
+            ran.append("failed")
+            raise RuntimeError("a bug in a timer")
+
+        now_ms = clock.monotonic_ms()
+        loop_timers.timers.at(now_ms + 20, lambda: ran.append("late"))
+        loop_timers.timers.at(now_ms + 1, fail)
+        loop_timers.timers.at(now_ms + 1, lambda: ran.append("early"))
+        await eventually(lambda: ran == ["failed", "early", "late"])
+        loop_timers.close()
+
+    run(test)
+
+
+def test_a_timer_for_the_past_leaves_the_loop_to_others() -> None:
+    async def test() -> None:
+        clock = SystemClock()
+        loop_timers = LoopTimers(asyncio.get_running_loop(), clock)
+        turns = [0]
+
+        def again() -> None:
+            turns[0] += 1
+            loop_timers.timers.at(clock.monotonic_ms() - 1_000, again)
+
+        again()
+        await eventually(lambda: turns[0] > 5)
+        loop_timers.close()
+
+    run(test)
+
+
+def test_after_the_end_no_timer_runs() -> None:
+    async def test() -> None:
+        clock = SystemClock()
+        loop_timers = LoopTimers(asyncio.get_running_loop(), clock)
+        ran: list[str] = []
+        loop_timers.timers.at(clock.monotonic_ms(), lambda: ran.append("before"))
+        loop_timers.close()
+        loop_timers.timers.at(clock.monotonic_ms(), lambda: ran.append("after"))
+        await asyncio.sleep(0.02)
+        assert ran == []
+
+    run(test)
+
+
+def test_clocks_and_dice() -> None:
+    clock, dice = SystemClock(), SystemDice()
+    assert clock.now_ms() > 1_700_000_000_000
+    first = clock.monotonic_ms()
+    assert clock.monotonic_ms() >= first
+    assert len(dice.random_bytes(16)) == 16
+    assert dice.random_bytes(16) != dice.random_bytes(16)
+    assert {dice.below(3) for _ in range(200)} == {0, 1, 2}

@@ -1,0 +1,191 @@
+"""A request finds its handler, and one that cannot be answered ends its connection, no other.
+
+Method: the real table of APIs for what is served; scripted endpoints for how answers travel.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending, completed
+from ottla.broker.api.base import (
+    CLIENTS,
+    Api,
+    CloseConnection,
+    Connection,
+    Context,
+    Listener,
+    RunsOn,
+)
+from ottla.broker.dispatch import Dispatcher, Endpoint, advertised, load_apis, read_header
+from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+HEARTBEAT = 12
+TABLE = load_apis()
+
+
+def connection(listener: Listener = Listener.CLIENT) -> Connection:
+    return Connection(id="c1", listener=listener, listener_name="L", client_host="h", client_port=1)
+
+
+def ask(
+    dispatcher: Dispatcher,
+    request: object,
+    version: int,
+    *,
+    listener: Listener = Listener.CLIENT,
+    **parts: Any,
+) -> Any:
+    frame = memoryview(encode_request(request, version, 77, "me"))[4:]
+    header, body_at = read_header(frame)
+    ctx = Context(header, connection(listener), 0, 0, node=None, **parts)  # type: ignore[arg-type]
+    return dispatcher.dispatch(ctx, frame, body_at)
+
+
+def scripted(handle: Callable[..., Any], **api: Any) -> Dispatcher:
+    declared = Api(key=HEARTBEAT, versions=range(4), listeners=CLIENTS, **api)
+    return Dispatcher({HEARTBEAT: Endpoint(declared, handle, HeartbeatRequest, "Heartbeat")})
+
+
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def body_of(chunks: Any, version: int = 0) -> Any:
+    frame = b"".join(chunks)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, message = decode_response(HeartbeatResponse, frame[4:], version)
+    assert correlation_id == 77
+    return message
+
+
+def test_every_file_is_served_where_it_says() -> None:
+    assert list(TABLE) == sorted(TABLE)
+    clients = advertised(TABLE, Listener.CLIENT)
+    controllers = advertised(TABLE, Listener.CONTROLLER)
+    assert {0, 1, 3, 18, 19} <= set(clients)
+    assert not {58, 59, 62, 63, 67} & set(clients), "what nodes say to each other is not offered"
+    assert {1, 18, 58, 62, 63} <= set(controllers)
+    assert 0 not in controllers
+
+
+@pytest.mark.parametrize("answer", ["now", "kept", "later"])
+def test_an_answer_bears_the_requests_number(answer: str) -> None:
+    response = HeartbeatResponse(error_code=3)
+    pending: Pending[Any] = Pending()
+    made = {"now": response, "kept": completed(response), "later": pending}[answer]
+    outcome = ask(scripted(lambda _ctx, _request: made), BEAT, 0)
+    if answer == "later":
+        assert not outcome.done
+        pending.complete(response)
+        outcome = outcome.value
+    assert body_of(outcome).error_code == 3
+
+
+@pytest.mark.parametrize("answer", [None, completed(None)])
+def test_no_answer_is_none(answer: Any) -> None:
+    assert ask(scripted(lambda _ctx, _request: answer), BEAT, 0) is None
+
+
+def test_a_late_answer_that_cannot_be_encoded_ends_its_own_connection_only() -> None:
+    heard: list[Any] = []
+    pending: Pending[Any] = Pending()
+    ask(scripted(lambda _ctx, _request: pending), BEAT, 0).then(heard.append)
+    assert pending.complete(HeartbeatResponse(error_code="no number"))  # type: ignore[arg-type]
+    assert heard == [None]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "listener", "said"),
+    [
+        (ApiVersionsRequest(), 0, Listener.CLIENT, "API key 18 is not served"),
+        (BEAT, 0, Listener.CONTROLLER, "API key 12 is not served on this listener"),
+        (BEAT, 4, Listener.CLIENT, "version 4 of Heartbeat is not served"),
+    ],
+)
+def test_what_is_not_served_ends_the_connection(
+    request_: object, version: int, listener: Listener, said: str
+) -> None:
+    def handle(_ctx: Context, _request: object) -> Any:
+        raise AssertionError("must not be asked")
+
+    with pytest.raises(CloseConnection, match=said):
+        ask(scripted(handle), request_, version, listener=listener)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_the_first() -> None:
+    frame = b"\x00\x12\x00\x63\x00\x00\x00\x4d" + b"whatever follows"
+    header, body_at = read_header(memoryview(frame))
+    assert (header.api_version, header.correlation_id, body_at) == (99, 77, len(frame))
+    ctx = Context(header, connection(), 0, 0, node=None)  # type: ignore[arg-type]
+    chunks: Any = Dispatcher(TABLE).dispatch(ctx, memoryview(frame), body_at)
+    _, response = decode_response(ApiVersionsResponse, b"".join(chunks)[4:], 0)
+    assert response.error_code == Error.UNSUPPORTED_VERSION
+    (own,) = response.api_keys
+    assert (own.api_key, own.min_version, own.max_version) == (18, 0, 4)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x00",
+        b"\x7f\xff\x00\x00\x00\x00\x00\x01",
+        b"\x00\x03\x00\x63\x00\x00\x00\x01",
+        b"\x00\x03\x00\x01\x00\x00\x00\x01\x00\x09short",
+    ],
+)
+def test_garbage_ends_the_connection(frame: bytes) -> None:
+    with pytest.raises(CloseConnection):
+        read_header(memoryview(frame))
+
+
+def test_a_body_that_ends_early_ends_the_connection() -> None:
+    frame = memoryview(encode_request(BEAT, 0, 77, "me"))[4:-1]
+    header, body_at = read_header(frame)
+    ctx = Context(header, connection(), 0, 0, node=None)  # type: ignore[arg-type]
+    with pytest.raises(CloseConnection, match="malformed Heartbeat request"):
+        scripted(lambda _ctx, _request: None).dispatch(ctx, frame, body_at)
+
+
+class Forwarder:
+    """Keeps what is forwarded and its promise."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.answer: Pending[bytes | None] = Pending()
+
+    def forward(self, _ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+        self.frames.append(bytes(frame))
+        return self.answer
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.forwarder = Forwarder()
+
+
+@pytest.mark.parametrize(("answer", "chunks"), [(b"abc", [b"\0\0\0\3", b"abc"]), (None, None)])
+def test_the_controllers_requests_are_forwarded_as_they_came(
+    answer: bytes | None, chunks: list[bytes] | None
+) -> None:
+    def handle(_ctx: Context, _request: object) -> Any:
+        raise AssertionError("a broker does not decide")
+
+    broker = Broker()
+    dispatcher = scripted(handle, runs_on=RunsOn.CONTROLLER)
+    outcome = ask(dispatcher, BEAT, 0, broker_or_none=broker)
+    assert broker.forwarder.frames == [encode_request(BEAT, 0, 77, "me")[4:]]
+    broker.forwarder.answer.complete(answer)
+    assert outcome.value == chunks
+
+
+def test_on_the_controller_they_are_decided() -> None:
+    dispatcher = scripted(
+        lambda _ctx, _request: HeartbeatResponse(error_code=0), runs_on=RunsOn.CONTROLLER
+    )
+    outcome = ask(dispatcher, BEAT, 0, controller_or_none=object())
+    assert body_of(outcome).error_code == 0

@@ -1,0 +1,199 @@
+"""A node opens folders that are its own and free, and keeps or deletes on evidence only.
+
+Method: a disk in memory with formatted folders; images made from records.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.host.folders import Folders, StartError, open_folders
+from ottla.host.storage import format_storage
+from ottla.log import names
+from ottla.log.checkpoints import encode_clean_shutdown
+from ottla.log.partition_metadata import encode_partition_metadata
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionRecord, TopicRecord
+
+from .world import CLUSTER_ID, Dice, World
+
+PROPERTIES = {
+    "process.roles": "broker",
+    "node.id": "3",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9093",
+    "log.dirs": "/a,/b",
+}
+KEPT, MOVED, UNKNOWN = (Uuid(bytes([value]) * 16) for value in (1, 2, 3))
+
+
+def formatted(world: World, **properties: str) -> NodeConfig:
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    config = NodeConfig.parse(PROPERTIES | given)
+    format_storage(
+        world.disk,
+        log_dirs=config.log_dirs,
+        metadata_log_dir=config.metadata_log_dir,
+        node_id=config.node_id,
+        cluster_id=CLUSTER_ID,
+        dice=Dice(1),
+        clock=world.clock,
+        ignore_formatted=True,
+    )
+    return config
+
+
+def opened(world: World, config: NodeConfig) -> Folders:
+    return open_folders(
+        world.disk,
+        config,
+        clock=world.clock,
+        dice=Dice(2),
+        timers=world.timers,
+        workers=world.workers,
+    )
+
+
+def test_folders_are_opened_once_and_again_after_close() -> None:
+    world = World()
+    config = formatted(world)
+    folders = opened(world, config)
+    assert folders.cluster_id == CLUSTER_ID
+    assert len(folders.directory_ids) == 2
+    assert folders.previous_broker_epoch == -1
+    with pytest.raises(StartError, match=r"Failed to acquire lock on file \.lock in /a"):
+        opened(world, config)
+    folders.close()
+    opened(world, config).close()
+
+
+def test_an_unformatted_folder_says_what_to_do() -> None:
+    world = World()
+    config = NodeConfig.parse(PROPERTIES)
+    with pytest.raises(StartError, match="ottla storage format"):
+        opened(world, config)
+
+
+def test_another_nodes_folder_is_refused_and_not_kept_locked() -> None:
+    world = World()
+    formatted(world)
+    other = NodeConfig.parse(PROPERTIES | {"node.id": "4"})
+    with pytest.raises(StartError, match="4"):
+        opened(world, other)
+    opened(world, NodeConfig.parse(PROPERTIES)).close()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "previous"), [((7, 7), 7), ((7, 5), 5), ((7, None), -1), ((None, None), -1)]
+)
+def test_the_last_clean_stop_counts_if_every_folder_tells_of_it(
+    epochs: tuple[int | None, ...], previous: int
+) -> None:
+    world = World()
+    config = formatted(world)
+    for path, epoch in zip(config.log_dirs, epochs, strict=True):
+        if epoch is not None:
+            content = encode_clean_shutdown(epoch)
+            world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", content)
+    folders = opened(world, config)
+    assert folders.previous_broker_epoch == previous
+    folders.close()
+
+
+def test_a_metadata_log_that_cannot_be_opened_leaves_nothing_locked() -> None:
+    world = World()
+    config = formatted(world)
+    world.disk.write_atomic("/a/__cluster_metadata-0", b"a file where the folder should be")
+    with pytest.raises(StartError, match="/a/__cluster_metadata-0"):
+        opened(world, config)
+    world.disk.remove("/a/__cluster_metadata-0")
+    opened(world, config).close()
+
+
+def test_a_controller_locks_its_metadata_folder_only() -> None:
+    world = World()
+    config = formatted(
+        world,
+        process_roles="controller",
+        node_id="1",
+        listeners="CONTROLLER://localhost:9093",
+        metadata_log_dir="/meta",
+    )
+    folders = opened(world, config)
+    assert [each.path for each in folders.log_dirs.dirs] == ["/meta"]
+    folders.close()
+
+
+def image_of(*topics: tuple[str, Uuid, tuple[int, ...]]) -> ClusterImage:
+    records: list[Any] = []
+    for name, topic_id, replicas in topics:
+        records.append(TopicRecord(name=name, topic_id=topic_id))
+        records.append(
+            PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=replicas,
+                leader=replicas[0],
+            )
+        )
+    return replay(EMPTY, records, offset=10, epoch=1).image
+
+
+def load(world: World, folders: Folders, image: ClusterImage, config: NodeConfig) -> None:
+    """Load logs while the workers run whenever the loop is idle."""
+
+    async def loading() -> None:
+        task = asyncio.ensure_future(folders.load_logs(image, config))
+        while not task.done():
+            await asyncio.sleep(0)
+            world.workers.run()
+        task.result()
+
+    asyncio.run(loading())
+
+
+def put_partition(world: World, path: str, topic_id: Uuid) -> None:
+    world.disk.mkdir(path)
+    world.disk.write_atomic(
+        f"{path}/{names.PARTITION_METADATA}", encode_partition_metadata(topic_id)
+    )
+
+
+def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
+    world = World()
+    config = formatted(world)
+    put_partition(world, "/a/kept-0", KEPT)
+    put_partition(world, "/a/moved-0", MOVED)
+    put_partition(world, "/b/unknown-0", UNKNOWN)
+    put_partition(world, "/b/kept-1", KEPT)
+    folders = opened(world, config)
+    load(world, folders, image_of(("kept", KEPT, (3,)), ("moved", MOVED, (4,))), config)
+    assert [log.name for log in folders.log_dirs.logs()] == ["kept-0"]
+    found = {name for path in "ab" for name in world.disk.listdir(f"/{path}") if "-" in name}
+    kinds: list[tuple[str, Callable[[str], bool]]] = [
+        ("kept-0", lambda name: name == "kept-0"),
+        ("unknown-0", lambda name: name.startswith("unknown-0.") and name.endswith("-stray")),
+    ]
+    for topic, matches in kinds:
+        assert any(matches(name) for name in found), (topic, found)
+    assert "moved-0" not in found
+    assert "kept-1" not in found, "the topic has no such partition"
+    folders.close()
+
+
+def test_a_topic_of_the_same_name_does_not_get_the_old_ones_records() -> None:
+    world = World()
+    config = formatted(world)
+    put_partition(world, "/a/again-0", UNKNOWN)
+    folders = opened(world, config)
+    load(world, folders, image_of(("again", KEPT, (3,))), config)
+    assert list(folders.log_dirs.logs()) == []
+    assert "again-0" not in world.disk.listdir("/a")
+    folders.close()

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.config_def import ConfigError
-from ottla.metadata.listeners import Voter, parse_servers, parse_voters
+from ottla.metadata.listeners import Voter, parse_ip_limits, parse_servers, parse_voters
 
 from .nodes import BROKER, COMBINED, CONTROLLER, node
 
@@ -240,3 +240,26 @@ def test_a_voter_twice() -> None:
 def test_bad_bootstrap_servers(entry: str) -> None:
     with pytest.raises(ConfigError, match=r"expected \{host\}:\{port\}"):
         parse_servers((entry,))
+
+
+def test_a_controller_may_leave_its_address_to_the_machine() -> None:
+    config = node(
+        {"listeners": "PLAINTEXT://localhost:9092,CONTROLLER://0.0.0.0:9093"}, base=COMBINED
+    )
+    assert config.controller_listeners == (Endpoint("CONTROLLER", "0.0.0.0", 9093),)
+    assert config.advertised_controller_listeners == (Endpoint("CONTROLLER", "", 9093),)
+
+
+def test_limits_of_single_addresses() -> None:
+    assert parse_ip_limits("") == {}
+    assert parse_ip_limits("127.0.0.1:5, ::1:6,[fe80::2]:0") == {
+        "127.0.0.1": 5,
+        "::1": 6,
+        "fe80::2": 0,
+    }
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:-1", "localhost:5", ":5"])
+def test_malformed_limits_of_single_addresses(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides.*IP addresses"):
+        node({"max.connections.per.ip.overrides": text})

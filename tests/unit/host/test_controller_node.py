@@ -1,0 +1,143 @@
+"""A silent broker is fenced when its session ends, whoever else is late, and whatever fails.
+
+Method: the controller role on a disk in memory; time by hand. Brokers are their records.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.step import Decision, Step
+from ottla.host.controller_node import RECHECK_MS, ControllerNode
+from ottla.host.quorum_log import open_quorum_storage
+from ottla.host.storage import bootstrap_records
+from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+from .world import CLUSTER_ID, Dice, World
+
+SESSION_MS = 9_000
+PROPERTIES = {
+    "process.roles": "controller",
+    "node.id": "1",
+    "listeners": "CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@localhost:9093",
+    "metadata.max.idle.interval.ms": "0",
+}
+
+
+def running(world: World) -> ControllerNode:
+    config = NodeConfig.parse(PROPERTIES)
+    world.disk.mkdir("/meta")
+    storage = open_quorum_storage(
+        world.disk,
+        "/meta",
+        clock=world.clock,
+        timers=world.timers,
+        workers=world.workers,
+        segment_bytes=config["metadata.log.segment.bytes"],
+        segment_ms=config["metadata.log.segment.ms"],
+    )
+    failures: list[str] = []
+    controller = ControllerNode(
+        config,
+        cluster_id=CLUSTER_ID,
+        listeners=(Endpoint("CONTROLLER", "localhost", 9093),),
+        storage=storage,
+        bootstrap=bootstrap_records(),
+        clock=world.clock,
+        dice=Dice(1),
+        timers=world.timers,
+        workers=world.workers,
+        on_failure=failures.append,
+    )
+    controller.runtime.start()
+    world.workers.run()
+    assert controller.ready.done
+    return controller
+
+
+def add_broker(world: World, controller: ControllerNode, broker_id: int) -> None:
+    """Make an unfenced broker that is heard of now."""
+    broker = BrokerImage(
+        id=broker_id,
+        epoch=broker_id,
+        incarnation_id=Uuid(bytes([broker_id]) * 16),
+        endpoints=(Endpoint("PLAINTEXT", "localhost", 9092),),
+        fenced=False,
+    )
+    controller.run(lambda _image: Decision(Step((record_of(broker),)), None))
+    controller.context.liveness.touch(broker_id, world.clock.monotonic_ms())
+    world.workers.run()
+
+
+def fenced(controller: ControllerNode) -> list[int]:
+    brokers = controller.runtime.committed_image.brokers
+    return sorted(broker_id for broker_id, broker in brokers.items() if broker.fenced)
+
+
+def test_each_broker_is_fenced_at_the_end_of_its_own_session() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 11)
+    world.advance(3_000)
+    add_broker(world, controller, 12)
+    add_broker(world, controller, 13)
+    world.advance(SESSION_MS - 3_000 - 1)
+    assert fenced(controller) == []
+    world.advance(2)
+    assert fenced(controller) == [11]
+    controller.context.liveness.touch(12, world.clock.monotonic_ms())
+    world.advance(3_000)
+    assert fenced(controller) == [11, 13]
+    world.advance(SESSION_MS)
+    assert fenced(controller) == [11, 12, 13]
+
+
+def test_many_that_go_silent_together_are_all_fenced() -> None:
+    world = World()
+    controller = running(world)
+    for broker_id in range(11, 61):
+        add_broker(world, controller, broker_id)
+    world.advance(SESSION_MS + 1)
+    assert fenced(controller) == list(range(11, 61))
+
+
+class ConfusedLiveness(BrokerLiveness):
+    """Names a broker that does not exist, until it is told to be sane."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        super().__init__(session_timeout_ms)
+        self.asked = 0
+        self.sane = False
+
+    def stalest(self, image: ClusterImage) -> tuple[int, int] | None:
+        self.asked += 1
+        return super().stalest(image) if self.sane else (0, 99)
+
+
+def test_a_decision_that_fails_is_tried_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    controller = running(world)
+    liveness = ConfusedLiveness(SESSION_MS)
+    controller.context = replace(controller.context, liveness=liveness)
+    add_broker(world, controller, 11)
+    world.advance(SESSION_MS + RECHECK_MS)
+    assert "a decision failed" in caplog.text
+    assert 0 < liveness.asked < 100, "not again and again at once"
+    liveness.sane = True
+    world.advance(RECHECK_MS)
+    assert fenced(controller) == [11]
+
+
+def test_after_a_stop_nobody_is_looked_at() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 11)
+    controller.stop()
+    world.advance(2 * SESSION_MS)
+    assert fenced(controller) == []

@@ -29,6 +29,7 @@ from ottla.wire.messages.produce import (
 )
 
 _LAST_WITH_NAMES: Final = 12
+_NO_OFFSET: Final = bytes(8)
 _SEQUENCES: Final = 2**31
 _TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
 _NO_TRANSACTION_MS: Final = 2**31 - 1
@@ -120,7 +121,9 @@ class RawProducer:
         for data in encoded:
             count = int.from_bytes(data[57:61])
             at = (first + start) % _SEQUENCES
-            batches.append(_Batch(data, rows.slice(start, count), at))
+            # The encoder counts offsets on from batch to batch; a produced one must begin at 0.
+            produced = data if not start else _NO_OFFSET + data[len(_NO_OFFSET) :]
+            batches.append(_Batch(produced, rows.slice(start, count), at))
             start += count
         assert start == rows.num_rows
         if sequence is None:

@@ -203,6 +203,8 @@ class FakeBroker:
 
     def _append(self, partition: int, batch: bytes) -> int:
         ((_, header),) = iter_headers(batch)
+        if header.base_offset:
+            return Error.INVALID_RECORD
         if len(batch) > self.batch_bytes_max:
             return Error.MESSAGE_TOO_LARGE
         log = self.logs[partition]

@@ -47,6 +47,14 @@ class Pending(Generic[T]):
         else:
             self._listeners.append(listener)
 
+    def forget(self, listener: Callable[[T], None]) -> None:
+        """Tell `listener` no more; harmless where it was told, or never asked.
+
+        What lives long and is listened to for short times would gather listeners otherwise.
+        """
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
     def map(self, convert: Callable[[T], U]) -> "Pending[U]":
         """Return a promise of `convert(value)`."""
         converted: Pending[U] = Pending()

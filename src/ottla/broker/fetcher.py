@@ -56,7 +56,7 @@ class Fetcher:
         """Read what is there, or wait for `min_bytes` of it until `max_wait_ms` have passed.
 
         An error or a diverging log in any partition is answered at once. `gone` is kept when
-        nobody waits for the answer any more: then nothing more is read for it.
+        nobody waits for the answer any more: then the request is forgotten.
         """
         reads, size, urgent = self.read(fetching, limits)
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
@@ -143,13 +143,18 @@ class _WaitingFetch:
             deadline_ms=now_ms + self._limits.max_wait_ms,
             wanted_bytes=wanted_bytes,
         )
+        self._gone.then(self._abandon)
         return self.pending
 
+    def _abandon(self, _none: None) -> None:
+        """Let go at once: how long it would wait is the peer's word, up to weeks."""
+        assert self._parked is not None
+        self._parked.abandon()
+
     def _attempt(self) -> bool:
-        if self._gone.done:
-            return True
         reads, size, urgent = self._fetcher.read(self._fetching, self._limits)
         if size >= self._limits.min_bytes or urgent:
+            self._gone.forget(self._abandon)
             self.pending.complete(reads)
             return True
         _release(reads)
@@ -158,8 +163,8 @@ class _WaitingFetch:
         return False
 
     def _expire(self) -> None:
-        if not self._gone.done:
-            self.pending.complete(self._fetcher.read(self._fetching, self._limits)[0])
+        self._gone.forget(self._abandon)
+        self.pending.complete(self._fetcher.read(self._fetching, self._limits)[0])
 
 
 def _is_idle(partition: Partition, asked: FetchPartition, committed_only: bool) -> bool:

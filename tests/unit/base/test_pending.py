@@ -45,6 +45,25 @@ def test_a_listener_added_while_telling_hears_too() -> None:
     assert heard == [1]
 
 
+def test_who_is_forgotten_hears_nothing() -> None:
+    heard: list[str] = []
+
+    def first(_value: int) -> None:
+        heard.append("first")
+
+    def second(_value: int) -> None:
+        heard.append("second")
+
+    pending: Pending[int] = Pending()
+    pending.then(first)
+    pending.then(second)
+    pending.forget(first)
+    pending.forget(first)
+    pending.complete(1)
+    pending.forget(second)
+    assert heard == ["second"]
+
+
 def test_map_converts_now_or_later() -> None:
     later: Pending[int] = Pending()
     doubled = later.map(lambda value: value * 2)

@@ -101,6 +101,34 @@ def test_a_fetch_that_waits_pins_nothing(world: World) -> None:
     assert pinned(world) == 0
 
 
+def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(world: World) -> None:
+    fetcher = world.broker.replicas.fetcher
+    timers = len(world.timers)
+    gone: Pending[None] = Pending()
+    weeks_ms = 2**31 - 1
+    waiting = fetcher.fetch(asking(0, 0), limits(wait_ms=weeks_ms), gone)
+    assert isinstance(waiting, Pending)
+    assert fetcher.parked.count == 1
+    gone.complete(None)
+    assert fetcher.parked.count == 0
+    assert len(world.timers) == timers
+    append(world, 0)
+    assert not waiting.done
+
+
+def test_a_connection_does_not_gather_its_fetches(world: World) -> None:
+    fetcher = world.broker.replicas.fetcher
+    gone: Pending[None] = Pending()
+    for offset in range(5):
+        fetcher.fetch(asking(offset), limits(wait_ms=10), gone)
+        append(world, 0)
+    for _ in range(5):
+        fetcher.fetch(asking(5), limits(wait_ms=10), gone)
+        world.clock.advance(10)
+    assert fetcher.parked.count == 0
+    assert gone._listeners == []
+
+
 def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
     append(world, 0)
     waiting = fetch(world, asking(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))

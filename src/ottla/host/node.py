@@ -111,6 +111,11 @@ class Node:
             log.info("a forwarded request has no answer: %s", reason)
             answer.complete(None)
             return answer
+        except Exception:
+            # Its broker's connection carries other clients' requests too, and must not end.
+            log.exception("a forwarded request failed")
+            answer.complete(None)
+            return answer
         if isinstance(outcome, Pending):
             return outcome.map(_unframed)
         answer.complete(_unframed(outcome))

@@ -7,12 +7,13 @@ makes one that listens on port 0, so what it tells others must be what it got.
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, Error
 from ottla.host.channel import Channel
 from ottla.host.disk import OsDisk
 from ottla.host.folders import StartError
@@ -32,6 +33,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 from .world import CLUSTER_ID
 
@@ -211,6 +213,33 @@ def test_connection_limits_change_while_the_node_runs(tmp_path: Path) -> None:
         assert (limits.total, limits.by_ip) == (100, {"10.0.0.1": 5})
         assert node._connection_limits() is limits
         channel.close()
+        await node.stop()
+
+    run(test)
+
+
+def test_a_forwarded_request_that_fails_ends_nobody_elses(tmp_path: Path) -> None:
+    def broken(_ctx: Any, _request: Any) -> Any:
+        raise RuntimeError("a bug in a handler")
+
+    async def test() -> None:
+        node = await started(free_node(tmp_path))
+        endpoints: Any = node._dispatcher.endpoints
+        endpoints[64] = replace(endpoints[64], handle=broken)
+        mine, others = channel_to(node), channel_to(node)
+        waiting = [
+            others.send(creation(f"other-{index}"), 7, timeout_ms=20_000) for index in range(5)
+        ]
+        failed = await outcome_of(
+            mine.send(UnregisterBrokerRequest(broker_id=9), 0, timeout_ms=20_000)
+        )
+        assert isinstance(failed, ApiError)
+        assert failed.error is Error.NETWORK_EXCEPTION
+        assert [(await outcome_of(each)).topics[0].error_code for each in waiting] == [0] * 5
+        assert node._broker is not None
+        assert node._broker._forwarder._sender.connected  # type: ignore[attr-defined]
+        for channel in (mine, others):
+            channel.close()
         await node.stop()
 
     run(test)

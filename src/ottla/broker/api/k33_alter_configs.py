@@ -6,9 +6,9 @@ Versions:  v2 flexible.
 Not done:  authorization; policy classes.
 """
 
-from ottla.base.errors import ApiError
+from ottla.broker.api.altering import alter
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.controller.configs import Alteration, AlteredResource, Operation, alter_configs
+from ottla.controller.configs import Alteration, Operation
 from ottla.wire.messages import alter_configs as wire
 
 API = Api(
@@ -29,35 +29,11 @@ def handle(ctx: Context, request: wire.AlterConfigsRequest) -> Answer:
         )
         for resource in request.resources
     ]
-    context = ctx.controller.context
-    decided = ctx.controller.run(
-        lambda image: alter_configs(
-            image,
-            wanted,
-            incremental=False,
-            validate_only=request.validate_only,
-            context=context,
-        )
-    )
-    return decided.map(lambda reply: _answer(wanted, reply))
-
-
-def _answer(
-    wanted: list[Alteration], reply: tuple[AlteredResource, ...] | ApiError
-) -> wire.AlterConfigsResponse:
-    if isinstance(reply, ApiError):
-        refusal = reply
-        reply = tuple(
-            AlteredResource(each.resource, refusal.error, refusal.message) for each in wanted
-        )
-    return wire.AlterConfigsResponse(
-        responses=tuple(
-            wire.AlterConfigsResourceResponse(
-                error_code=each.error,
-                error_message=each.message,
-                resource_type=each.resource[0],
-                resource_name=each.resource[1],
-            )
-            for each in reply
-        )
+    return alter(
+        ctx,
+        wanted,
+        incremental=False,
+        validate_only=request.validate_only,
+        response=wire.AlterConfigsResponse,
+        resource_response=wire.AlterConfigsResourceResponse,
     )

@@ -100,6 +100,10 @@ def describe_all_brokers(image: ClusterImage) -> Iterator[Entry]:
         yield Entry(name, value, said.source, read_only, False, key.type, key.doc, tuple(synonyms))
 
 
+_SAME = {"broker.id": "node.id", "node.id": "broker.id"}
+"""Two names of one property: a file that says one has said the other."""
+
+
 def _broker_names(name: str) -> tuple[str, ...]:
     """Return a broker property's names, the finest first: those that can say its value."""
     return (name, *(source for derived, source, _ in DERIVED if derived == name))
@@ -116,8 +120,10 @@ def _said(image: ClusterImage, node_config: NodeConfig, name: str) -> Iterator[S
             value = image.configs.of(ResourceType.BROKER, resource).get(name)
             if value is not None:
                 yield Synonym(name, value, source)
-    if name in node_config.given:
-        yield Synonym(name, node_config.given[name], Source.STATIC_BROKER)
+    for given in (name, _SAME.get(name, name)):
+        if given in node_config.given:
+            yield Synonym(name, node_config.given[given], Source.STATIC_BROKER)
+            break
     if key.default is not None:
         yield Synonym(name, format_value(key.type, key.default), Source.DEFAULT)
 

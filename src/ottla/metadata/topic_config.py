@@ -175,12 +175,6 @@ DEFINITIONS: Final = ConfigDef.of(
         at_least(0),
     ),
     _K(
-        "message.downconversion.enable",
-        Type.BOOLEAN,
-        True,
-        "Without an effect, as in Kafka 4.0: old message formats are gone.",
-    ),
-    _K(
         "message.timestamp.after.max.ms",
         Type.LONG,
         3_600_000,

@@ -89,6 +89,9 @@ def test_a_broker_tells_its_file_its_defaults_and_what_changed() -> None:
     ]
     entry = broker("node.id", EMPTY, {})
     assert (entry.value, entry.source, entry.read_only) == ("1", Source.STATIC_BROKER, True)
+    # The other name of the same property is said with it.
+    entry = broker("broker.id", EMPTY, {})
+    assert (entry.value, entry.source) == ("1", Source.STATIC_BROKER)
     entry = broker("num.partitions", EMPTY, {})
     assert (entry.value, entry.source, entry.read_only) == ("1", Source.DEFAULT, True)
     entry = broker("broker.rack", EMPTY, {})

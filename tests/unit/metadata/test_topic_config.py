@@ -35,7 +35,6 @@ KAFKA = {
     "local.retention.ms": "-2",
     "max.compaction.lag.ms": "9223372036854775807",
     "max.message.bytes": "1048588",
-    "message.downconversion.enable": "true",
     "message.timestamp.after.max.ms": "3600000",
     "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.type": "CreateTime",
@@ -54,7 +53,7 @@ KAFKA = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""Kafka 4.0's topic properties and their defaults, as its documentation lists them."""
+"""Kafka 4.0's topic properties and their defaults, as its broker describes them."""
 
 
 def test_properties_and_defaults_are_kafka_s() -> None:

@@ -4,7 +4,8 @@ Behaviour: addresses are those of the listener that the client came by; a leader
            told as LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing
            topics are created where both sides allow it, and told UNKNOWN_TOPIC_OR_PARTITION
            until they are there. The controller's id is that of any live broker, since each
-           forwards what the controller must decide (KIP-590).
+           forwards what the controller must decide (KIP-590). A request of v10 or v11 that has a
+           topic without a name is refused as a whole, topic by topic (INVALID_REQUEST).
 Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v5 offline
            replicas; v6 LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE; v7 leader epochs;
            v8 authorized operations (KIP-430), of the cluster until v10; v9 flexible; v10 topic
@@ -14,7 +15,7 @@ Not done:  authorization: everybody may do all, and is told so.
 
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, Uuid
-from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -37,6 +38,8 @@ API = Api(key=3, versions=range(14), acl="topic:describe")
 def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
     """Answer from the broker's image; start the creation of missing topics."""
     broker, version = ctx.broker, ctx.version
+    if version < 12 and _has_nameless(request):
+        return _refusal(request)
     image = broker.image
     listener = ctx.connection.listener_name
     nodes = live_nodes(image, listener)
@@ -55,6 +58,29 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
     )
 
 
+def _has_nameless(request: wire.MetadataRequest) -> bool:
+    """Say whether a topic lacks a name or has an id: v10 and v11 have ids, for answers only."""
+    return request.topics is not None and any(
+        each.name is None or each.topic_id != NO_UUID for each in request.topics
+    )
+
+
+def _refusal(request: wire.MetadataRequest) -> wire.MetadataResponse:
+    """Refuse each topic, in a response that tells of nothing else, as Kafka does."""
+    return wire.MetadataResponse(
+        brokers=(),
+        topics=tuple(
+            wire.MetadataResponseTopic(
+                error_code=Error.INVALID_REQUEST,
+                name=each.name or "",
+                topic_id=each.topic_id,
+                partitions=(),
+            )
+            for each in request.topics or ()
+        ),
+    )
+
+
 def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataResponseTopic, ...]:
     image = ctx.broker.image
     teller = _Teller(
@@ -65,7 +91,7 @@ def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataR
     )
     if request.topics is None or (ctx.version == 0 and not request.topics):
         return tuple(teller.topic(topic) for topic in image.topics)
-    ids = _ids(ctx, request.topics)
+    ids = list(dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != NO_UUID))
     if ids:
         # A request speaks of topics by id or by name; with any id, the names do not count.
         found = (image.topics.by_id(topic_id) for topic_id in ids)
@@ -86,14 +112,6 @@ def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataR
         topic = image.topics.by_name(name)
         told.append(teller.missing(name, errors[name]) if topic is None else teller.topic(topic))
     return tuple(told)
-
-
-def _ids(ctx: Context, topics: tuple[wire.MetadataRequestTopic, ...]) -> list[Uuid]:
-    """Return the topic ids asked for, each once; names and ids of v10 and v11 must be plain."""
-    ids = [each.topic_id for each in topics if each.topic_id != NO_UUID]
-    if ctx.version < 12 and (ids or any(each.name is None for each in topics)):
-        raise CloseConnection(f"metadata v{ctx.version} names topics by name only")
-    return list(dict.fromkeys(ids))
 
 
 def _why_missing(name: str) -> Error:

@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32): properties of topics and brokers, where they come from, what they are.
 
 Behaviour: a broker describes itself and, under the empty name, the dynamic defaults of all
-           brokers; topics from its image. Null keys = all; names that do not exist are left out.
+           brokers; topics from its image. Null or no keys = all; names that do not exist are left
+           out.
 Versions:  v1 sources and synonyms (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
 Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authorization.
 """
@@ -52,7 +53,7 @@ def _result(
         configs=tuple(
             _config(ctx.version, request, entry)
             for entry in entries
-            if keys is None or entry.name in keys
+            if not keys or entry.name in keys
         ),
     )
 

@@ -2,14 +2,14 @@
 
 Behaviour: topics in order of their names; no topics = all. A page holds at most the smaller of
            response_partition_limit and max.request.partition.size.limit partitions, at least
-           one; the cursor says where the next begins. A cursor outside of the topics asked for,
-           or a negative one, ends the connection, as such a request has no error field.
+           one; the cursor says where the next begins. With a cursor outside of the topics asked
+           for, or a negative one, each topic asked for is told INVALID_REQUEST.
 Versions:  v0.
 """
 
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS
-from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.nodes import TOPIC_OPERATIONS, leader_of, offline_replicas, operations
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topic_names import fault_of
@@ -23,10 +23,10 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
     """Fill one page from the broker's image."""
     image, cursor = ctx.broker.image, request.cursor
     asked = {topic.name for topic in request.topics}
-    if cursor is not None and cursor.partition_index < 0:
-        raise CloseConnection(f"a cursor with partition {cursor.partition_index}")
-    if cursor is not None and asked and cursor.topic_name not in asked:
-        raise CloseConnection(f"the cursor's topic {cursor.topic_name!r} is not asked for")
+    if cursor is not None and (
+        cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
+    ):
+        return _refusal(request)
     first = "" if cursor is None else cursor.topic_name
     names = [name for name in sorted(asked or image.topics.names()) if name >= first]
     left = min(
@@ -78,6 +78,20 @@ def _topic(
             for index, state in page
         ),
         topic_authorized_operations=operations(TOPIC_OPERATIONS),
+    )
+
+
+def _refusal(
+    request: wire.DescribeTopicPartitionsRequest,
+) -> wire.DescribeTopicPartitionsResponse:
+    """Refuse each topic asked for: the response has no error of its own."""
+    return wire.DescribeTopicPartitionsResponse(
+        topics=tuple(
+            wire.DescribeTopicPartitionsResponseTopic(
+                error_code=Error.INVALID_REQUEST, name=topic.name, partitions=()
+            )
+            for topic in request.topics
+        )
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.broker.api.base import CloseConnection
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -83,10 +82,21 @@ def test_topics_by_id(world: World) -> None:
     )
 
 
-def test_ids_before_their_version_end_the_connection(world: World) -> None:
-    request = MetadataRequest(topics=(MetadataRequestTopic(topic_id=TOPIC_ID, name="t"),))
-    with pytest.raises(CloseConnection):
-        world.ask(request, 11)
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_before_their_version_are_refused(world: World, version: int) -> None:
+    with_id = MetadataRequestTopic(topic_id=TOPIC_ID, name="t")
+    nameless = MetadataRequestTopic(name=None)
+    plain = MetadataRequestTopic(name="t")
+    answer = world.ask(MetadataRequest(topics=(plain, with_id)), version)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("t", Error.INVALID_REQUEST),
+        ("t", Error.INVALID_REQUEST),
+    ]
+    answer = world.ask(MetadataRequest(topics=(nameless,)), version)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("", Error.INVALID_REQUEST)
+    ]
+    assert answer.brokers == ()
 
 
 def test_a_missing_topic_is_created_where_both_sides_allow_it(world: World) -> None:

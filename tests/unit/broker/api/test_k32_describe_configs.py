@@ -74,7 +74,10 @@ def test_synonyms_and_documentation_on_demand() -> None:
 
 def test_a_key_that_does_not_exist_is_left_out() -> None:
     assert ask(TOPIC, "t", 4, ("nobody",)) == (Error.NONE, {})
-    assert ask(TOPIC, "t", 4, ()) == (Error.NONE, {})
+
+
+def test_no_keys_at_all_ask_for_everything() -> None:
+    assert ask(TOPIC, "t", 4, ()) == ask(TOPIC, "t", 4)
 
 
 def test_this_broker() -> None:

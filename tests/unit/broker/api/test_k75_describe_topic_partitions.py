@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.broker.api.base import CloseConnection
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -104,6 +103,10 @@ def test_missing_topics_are_told_only_to_those_who_named_them(world: World) -> N
     "cursor",
     [Cursor(topic_name="a", partition_index=-1), Cursor(topic_name="z", partition_index=0)],
 )
-def test_senseless_cursors_end_the_connection(world: World, cursor: Cursor) -> None:
-    with pytest.raises(CloseConnection):
-        world.ask(request("a", cursor=cursor), 0)
+def test_senseless_cursors_are_refused_topic_by_topic(world: World, cursor: Cursor) -> None:
+    answer = world.ask(request("b", "a", cursor=cursor), 0)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("b", Error.INVALID_REQUEST),
+        ("a", Error.INVALID_REQUEST),
+    ]
+    assert answer.next_cursor is None

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,17 @@ def load(data_dir: Path) -> ClusterEntry:
         raise ClusterError(f"no cluster in {data_dir}: expected {path}") from None
     except ValueError as error:
         raise ClusterError(f"{path} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ClusterError(f"{path} holds no JSON object: expected what 'ottla up' wrote")
     if content.get("version") != FORMAT:
         raise ClusterError(f"{path} has version {content.get('version')}: expected {FORMAT}")
     try:
-        return _entry_of(content)
-    except (KeyError, TypeError) as error:
+        entry = _entry_of(content)
+    except (KeyError, TypeError, ValueError) as error:
         raise ClusterError(f"{path} lacks or garbles {error}") from None
+    if not entry.nodes:
+        raise ClusterError(f"{path} names no nodes: expected what 'ottla up' wrote")
+    return entry
 
 
 def save(data_dir: Path, entry: ClusterEntry) -> None:
@@ -91,8 +96,14 @@ def save(data_dir: Path, entry: ClusterEntry) -> None:
         "nodes": [_node_json(node) for node in entry.nodes],
     }
     temporary = data_dir / f"{FILE}.new"
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, data_dir / FILE)
+    try:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, data_dir / FILE)
+    except OSError as error:
+        error.filename = error.filename or str(temporary)  # A full disk does not tell which.
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 @contextmanager

@@ -74,11 +74,13 @@ class LocalCluster:
         return self.node_dir(node_id) / "node.properties"
 
     def state(self, node: NodeEntry) -> str:
-        """Return running, starting, paused, stopped (on purpose) or dead."""
+        """Return running, starting, paused, stopping, stopped (on purpose) or dead."""
         if node.process is None or not processes.is_alive(node.process):
             return "dead" if node.wanted else "stopped"
         if processes.is_paused(node.process):
             return "paused"
+        if not node.wanted:
+            return "stopping"
         return "running" if ports.accepts(node.plan.port) else "starting"
 
     def alive(self) -> list[NodeEntry]:
@@ -102,9 +104,14 @@ class LocalCluster:
                     nodes=[NodeEntry(plan) for plan in plans],
                     config=dict(config),
                 )
-            for plan in plans:
-                self._write_node(plan, entry)
+            properties = [self._properties(plan, entry) for plan in plans]
+            for each in properties:
+                readiness.check_properties(each)
+            # The id is kept before any folder is marked with it: were it lost in between, the
+            # next attempt would find folders of another cluster.
             cluster_file.save(self.data_dir, entry)
+            for plan, each in zip(plans, properties, strict=True):
+                self._write_node(plan, each, entry.cluster_id)
         return entry
 
     def _adapt(self, plans: Sequence[NodePlan], config: Mapping[str, str]) -> ClusterEntry:
@@ -123,15 +130,17 @@ class LocalCluster:
         entry.config |= config
         return entry
 
-    def _write_node(self, plan: NodePlan, entry: ClusterEntry) -> None:
-        directory = self.node_dir(plan.id)
-        directory.mkdir(parents=True, exist_ok=True)
-        properties = node_properties(plan, entry.plans, str(directory / "data"), entry.config)
+    def _properties(self, plan: NodePlan, entry: ClusterEntry) -> dict[str, str]:
+        data = str(self.node_dir(plan.id) / "data")
+        return node_properties(plan, entry.plans, data, entry.config)
+
+    def _write_node(self, plan: NodePlan, properties: dict[str, str], cluster_id: str) -> None:
+        self.node_dir(plan.id).mkdir(parents=True, exist_ok=True)
         self.properties_path(plan.id).write_text(
             "# Written by Ottla at each start of the cluster.\n" + write_properties(properties),
             encoding="utf-8",
         )
-        readiness.format_node(properties, entry.cluster_id)
+        readiness.format_node(properties, cluster_id)
 
     # -- lives of nodes ------------------------------------------------------------------------
 
@@ -145,14 +154,27 @@ class LocalCluster:
                     raise ClusterError(f"node {node.plan.id} runs already (pid {_pid(node)})")
             for node in nodes:
                 _check_ports(node.plan)
+            started: list[subprocess.Popen[bytes]] = []
             try:
                 for node in nodes:
                     child = self._spawn(node.plan.id)
-                    self._children[child.pid] = child
+                    started.append(child)
                     node.process = processes.identify(child.pid)
                     node.wanted = True
             finally:
-                cluster_file.save(self.data_dir, entry)
+                self._remember(started, entry)
+
+    def _remember(self, started: list["subprocess.Popen[bytes]"], entry: ClusterEntry) -> None:
+        self._children |= {child.pid: child for child in started}
+        try:
+            cluster_file.save(self.data_dir, entry)
+        except OSError:
+            # A process that no file names could never be stopped again.
+            for child in started:
+                child.kill()
+                child.wait()
+            self._reap()
+            raise
 
     def _spawn(self, node_id: int) -> "subprocess.Popen[bytes]":
         # -P: a folder named ottla in the working directory must not be taken for the package.
@@ -210,7 +232,9 @@ class LocalCluster:
             nodes = _pick(entry, node_ids)
             for node in nodes:
                 node.wanted = False
-            cluster_file.save(self.data_dir, entry)
+            # Nodes on a full disk can be stopped too; they are shown as dead then.
+            with suppress(OSError):
+                cluster_file.save(self.data_dir, entry)
         deadline = time.monotonic() + timeout
         killed: list[int] = []
         for is_broker in (True, False):

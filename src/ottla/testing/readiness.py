@@ -47,19 +47,29 @@ def known_brokers(port: int) -> set[int] | None:
     return {each.node_id for each in answer.brokers}
 
 
-def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
-    """Format a node's storage; what is formatted already stays as it is.
-
-    Raises ClusterError for properties that no node takes, and for folders of another cluster.
-    """
-    from ottla.host.disk import OsDisk
-    from ottla.host.storage import StorageError, format_storage
-    from ottla.host.world import SystemClock, SystemDice
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise ClusterError for properties that no node takes."""
     from ottla.metadata.config_def import ConfigError
     from ottla.metadata.node_config import NodeConfig
 
     try:
-        config = NodeConfig.parse(properties)
+        NodeConfig.parse(properties)
+    except ConfigError as error:
+        raise ClusterError(str(error)) from None
+
+
+def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
+    """Format a node's storage; what is formatted already stays as it is.
+
+    Raises ClusterError for folders of another cluster.
+    """
+    from ottla.host.disk import OsDisk
+    from ottla.host.storage import StorageError, format_storage
+    from ottla.host.world import SystemClock, SystemDice
+    from ottla.metadata.node_config import NodeConfig
+
+    config = NodeConfig.parse(properties)
+    try:
         format_storage(
             OsDisk(),
             log_dirs=config.log_dirs,
@@ -70,5 +80,5 @@ def format_node(properties: Mapping[str, str], cluster_id: str) -> None:
             clock=SystemClock(),
             ignore_formatted=True,
         )
-    except (ConfigError, StorageError) as error:
+    except StorageError as error:
         raise ClusterError(str(error)) from None

@@ -44,6 +44,10 @@ def test_nodes_by_id() -> None:
         ("{", "is not JSON"),
         ('{"version": 2}', "has version 2: expected 1"),
         ('{"version": 1}', "lacks or garbles 'nodes'"),
+        ("[]", "holds no JSON object"),
+        ('{"version": 1, "cluster_id": "x", "config": {}, "nodes": [1]}', "lacks or garbles"),
+        ('{"version": 1, "cluster_id": "x", "config": "x", "nodes": []}', "lacks or garbles"),
+        ('{"version": 1, "cluster_id": "x", "config": {}, "nodes": []}', "names no nodes"),
     ],
 )
 def test_files_that_are_not_one_of_ours(tmp_path: Path, content: str, message: str) -> None:
@@ -55,6 +59,13 @@ def test_files_that_are_not_one_of_ours(tmp_path: Path, content: str, message: s
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"no cluster in .*: expected .*cluster\.json"):
         cluster_file.load(tmp_path)
+
+
+def test_what_cannot_be_saved_leaves_what_there_was(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").mkdir()  # In the file's place, so that replacing it fails.
+    with pytest.raises(OSError, match=r"cluster\.json"):
+        cluster_file.save(tmp_path, entry())
+    assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:

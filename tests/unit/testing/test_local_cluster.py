@@ -4,8 +4,11 @@ Method: entries of `cluster.json` name this test's own process, another pid's, o
 """
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ottla.metadata.properties import read_properties
@@ -68,12 +71,51 @@ def test_a_property_that_no_node_takes_is_refused(engine: LocalCluster) -> None:
         engine.prepare(plan_nodes(1, 0, 9092), {"log.segment.bytes": "many"})
 
 
+def test_what_is_refused_leaves_nothing_behind(engine: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match=r"no\.such\.property"):
+        engine.prepare(plan_nodes(3, 0, 9092), {"no.such.property": "1"})
+    assert [path.name for path in engine.data_dir.iterdir()] == ["cluster.lock"]
+
+
+def test_a_folder_that_was_half_made_is_finished_later(engine: LocalCluster) -> None:
+    """The cluster's id was once written last: folders formatted before fitted nothing then."""
+    engine.data_dir.mkdir()
+    (engine.data_dir / "node-2").write_text("a file in a folder's place")
+    with pytest.raises(FileExistsError):
+        engine.prepare(plan_nodes(2, 0, 9092), {})
+    assert (engine.node_dir(1) / "data" / "meta.properties").exists()
+    (engine.data_dir / "node-2").unlink()
+    engine.prepare(plan_nodes(2, 0, 9092), {})
+    assert (engine.node_dir(2) / "data" / "meta.properties").exists()
+
+
+def test_a_node_that_cannot_be_remembered_does_not_stay(engine: LocalCluster) -> None:
+    """As on a full disk: a process that no file names could never be stopped."""
+    engine.prepare(plan_nodes(1, 0, *free_ports(1)), {})
+    # What `save` writes first cannot be written.
+    (engine.data_dir / "cluster.json.new").mkdir()
+    with pytest.raises(OSError, match=r"cluster\.json\.new"):
+        engine.start()
+    assert psutil.Process().children() == []
+
+
+def test_nodes_are_stopped_also_where_nothing_can_be_written(engine: LocalCluster) -> None:
+    engine.prepare(plan_nodes(1, 0, 9092), {})
+    with subprocess.Popen(["sleep", "60"]) as child:
+        pretend(engine, identify(child.pid), wanted=True)
+        (engine.data_dir / "cluster.json.new").mkdir()
+        assert engine.stop(10.0) == []
+        assert child.wait(10) == -signal.SIGTERM
+
+
 def test_states_of_nodes_without_a_process(engine: LocalCluster) -> None:
     engine.prepare(plan_nodes(1, 0, *free_ports(1)), {})
     (node,) = engine.entry().nodes
     assert engine.state(node) == "stopped"
     pretend(engine, identify(os.getpid()), wanted=True)
     assert engine.state(engine.entry().nodes[0]) == "starting"  # It does not listen.
+    pretend(engine, identify(os.getpid()), wanted=False)
+    assert engine.state(engine.entry().nodes[0]) == "stopping"
 
 
 def test_a_recycled_pid_is_a_dead_node_and_is_not_signalled(engine: LocalCluster) -> None:

@@ -307,4 +307,7 @@ def test_the_console_names_a_broker_that_is_not_there() -> None:
     for name, extra in (("console-producer", ("--max-block-ms", "300")),
                         ("console-consumer", ("--timeout", "0.3"))):  # fmt: skip
         ran = ottla(name, "--bootstrap-server", "127.0.0.1:1", "--topic", "t", *extra)
-        assert ran == (1, "", f"ottla {name}: no broker answers at 127.0.0.1:1 within 0.3 s\n")
+        assert (ran.code, ran.out) == (1, "")
+        expected = f"ottla {name}: no broker answers at 127.0.0.1:1 within 0.3 s: "
+        assert ran.err.startswith(expected)
+        assert ran.err.endswith("Connection refused\n")

@@ -14,6 +14,7 @@ from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import (
     BootstrapServer,
     bootstrap_or_local,
+    check_seconds,
     key_values,
     read_property_file,
 )
@@ -41,6 +42,8 @@ PROPERTY_HELP = (
 POLL_SECONDS = 0.5
 BATCH = 500
 INTERRUPTED = 130
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
 
 Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="What to read.")]
 Include = Annotated[
@@ -129,6 +132,7 @@ def console_consumer(
 ) -> int:
     """Print the records of topics."""
     check(topic, include, partition, offset, from_beginning)
+    check_seconds(timeout)
     shown = read_property_file(formatter_config)
     shown |= {"key.deserializer": key_deserializer} if key_deserializer else {}
     shown |= {"value.deserializer": value_deserializer} if value_deserializer else {}
@@ -162,6 +166,8 @@ def check(
         raise UsageError("exactly one of --topic and --include is required")
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic")
+    if partition is not None and not 0 <= partition <= PARTITION_MAX:
+        raise UsageError(f"--partition {partition}: expected 0 to {PARTITION_MAX}")
     if partition is None and offset is not None:
         raise UsageError("--offset needs --partition")
     if from_beginning and offset is not None:
@@ -186,8 +192,10 @@ def parse_offset(text: str | None, from_beginning: bool) -> int | str:
     word = text.lower()
     if word in ("earliest", "latest"):
         return word
-    if not word.isdecimal():
-        raise UsageError(f"--offset {text}: expected 'earliest', 'latest' or a number from 0")
+    if not word.isdecimal() or int(word) > OFFSET_MAX:
+        raise UsageError(
+            f"--offset {text}: expected 'earliest', 'latest' or a number from 0 to {OFFSET_MAX}"
+        )
     return int(word)
 
 
@@ -240,7 +248,12 @@ def _open(
     )
 
     consumer = librdkafka.make(Consumer, config)
-    librdkafka.find_broker(consumer, topic, config["bootstrap.servers"], timeout)
+    partitions = librdkafka.find_broker(consumer, topic, config, timeout).get(topic or "", 0)
+    if partition is not None and 0 < partitions <= partition:
+        consumer.close()
+        raise CommandError(
+            f"there is no partition {topic}-{partition}: expected 0 to {partitions - 1}"
+        )
     try:
         if partition is not None:
             ends = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
@@ -252,7 +265,8 @@ def _open(
             consumer.subscribe([f"^({include})$"])
     except KafkaException as error:
         consumer.close()
-        raise CommandError(librdkafka.reason_of(error)) from None
+        subject = "" if include is None else f"--include {include}: "
+        raise CommandError(subject + librdkafka.reason_of(error)) from None
     return consumer
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli import librdkafka
-from ottla.cli.errors import UsageError
+from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.line_reader import LineReader, line_reader
 from ottla.cli.options import (
     BootstrapServer,
@@ -139,6 +139,8 @@ def console_producer(
         "metadata.max.age.ms": (metadata_expiry_ms, 300_000),
         "compression.type": (compression_codec, "none"),
     }
+    if max_block_ms < 1:
+        raise UsageError(f"--max-block-ms {max_block_ms}: expected 1 or more")
     bootstrap = bootstrap_or_local(bootstrap_server)
     config = producer_settings(bootstrap, given, settings)
     return _send_lines(config, topic, reader, sync=sync, find_s=max_block_ms / 1000)
@@ -171,10 +173,10 @@ def _kilobytes(count: int | None) -> int | None:
 def _send_lines(
     config: dict[str, Any], topic: str, reader: LineReader, *, sync: bool, find_s: float
 ) -> int:
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaException, Producer
 
     producer = librdkafka.make(Producer, config)
-    librdkafka.find_broker(producer, topic, config["bootstrap.servers"], find_s)
+    librdkafka.find_broker(producer, topic, config, find_s)
     failures: list[int] = []
     is_typed = sys.stdin.isatty() and sys.stdout.isatty()
     number = 0
@@ -187,7 +189,11 @@ def _send_lines(
                 break
             number += 1
             record = reader.read(line.rstrip(b"\n").rstrip(b"\r"), number)
-            _send(producer, topic, record, _report(number, failures))
+            try:
+                _send(producer, topic, record, _report(number, failures))
+            except KafkaException as error:
+                reason = librdkafka.reason_of(error)
+                raise CommandError(f"line {number} was not sent: {reason}") from None
             if sync:
                 producer.flush()
     finally:

@@ -145,20 +145,22 @@ def _delete(client: WireClient, wish: Wish) -> int:
     _print(["", "Error: Deletion of some consumer groups failed:", *failed])
     if done:
         print(f"\nThese consumer groups were deleted successfully: {named}")
-    return 1
+    raise CommandError(f"{len(failed)} of {len(done) + len(failed)} groups were not deleted")
 
 
 def _delete_offsets(client: WireClient, wish: Wish) -> int:
     name = wish.group[0]
     outcomes = groups.delete_offsets(client, name, _partitions(client, wish.topic))
-    failed = any(outcomes.values())
+    failed = sum(bool(outcome) for outcome in outcomes.values())
     if failed:
         _print(["", "Error: Encounter some partition level error, see the follow-up details:"])
     else:
         topics = ", ".join(wish.topic)
         print(f"Request succeed for deleting offsets with topic {topics} group {name}")
     _print(text.deletion_lines(outcomes))
-    return 1 if failed else 0
+    if failed:
+        raise CommandError(f"{failed} of {len(outcomes)} partitions were refused")
+    return 0
 
 
 def _reset(client: WireClient, wish: Wish) -> int:

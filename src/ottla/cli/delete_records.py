@@ -28,6 +28,9 @@ EPILOG = examples(
 )
 
 VERSION = 1
+HIGH_WATERMARK = -1
+PARTITION_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
 
 
 @app.command("delete-records", epilog=EPILOG)
@@ -38,7 +41,7 @@ def delete_records(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
-) -> int:
+) -> None:
     """Delete the records before an offset, partition by partition."""
     try:
         text = offset_json_file.read_text(encoding="utf-8")
@@ -54,7 +57,9 @@ def delete_records(
         print("Records delete operation completed:")
         for (topic, partition), outcome in sorted(outcomes.items()):
             print(f"partition: {topic}-{partition}\t{outcome}")
-    return 1 if any(each.startswith("error") for each in outcomes.values()) else 0
+    failed = sum(each.startswith("error") for each in outcomes.values())
+    if failed:
+        raise CommandError(f"{failed} of {len(outcomes)} partitions were refused: see above")
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
@@ -77,15 +82,15 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def _partition_of(content: Any) -> tuple[TopicPartition, int]:
-    expected = CommandError(
-        f'{json.dumps(content)}: expected {{"topic": text, "partition": number, "offset": number}}'
+    match content:
+        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)} if (
+            0 <= partition <= PARTITION_MAX and HIGH_WATERMARK <= offset <= OFFSET_MAX
+        ):
+            return (topic, partition), offset
+    raise CommandError(
+        f"{json.dumps(content)}: expected "
+        '{"topic": text, "partition": number from 0, "offset": number from -1}'
     )
-    if not isinstance(content, dict):
-        raise expected
-    topic, partition, offset = (content.get(key) for key in ("topic", "partition", "offset"))
-    if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int)):
-        raise expected
-    return (topic, partition), offset
 
 
 def _delete(client: WireClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, str]:

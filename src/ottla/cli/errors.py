@@ -10,3 +10,10 @@ class CommandError(Exception):
 
 class UsageError(Exception):
     """Asked wrongly: exit code 2."""
+
+
+def os_reason(error: OSError) -> str:
+    """Return what the operating system refused, and where: `/data: no space left on device`."""
+    reason = (error.strerror or str(error)).lower()
+    where = error.filename2 or error.filename
+    return reason if where is None else f"{where}: {reason}"

@@ -1,12 +1,15 @@
 """What both console commands need of librdkafka: its configuration and its errors in our words."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.cli.errors import CommandError
 
 TELL_SECONDS = 1.0
+TRY_SECONDS = 0.5
+"""How long one call into librdkafka may last: Ctrl-C is seen between two of them."""
 
 QUIET_LOG_LEVEL = 2
 """Critical only: librdkafka logs each refused connection otherwise."""
@@ -63,34 +66,47 @@ def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
         raise CommandError(f"client configuration: {reason_of(error)}") from None
 
 
-def find_broker(client: Any, topic: str | None, bootstrap: str, timeout: float) -> None:
-    """Wait until a broker answers; raise CommandError where none does in time."""
-    if timeout > TELL_SECONDS:
-        if _answers(client, topic, TELL_SECONDS):
-            return
-        print(f"waiting for a broker at {bootstrap}", file=sys.stderr, flush=True)
-    if not _answers(client, topic, max(timeout - TELL_SECONDS, min(timeout, TELL_SECONDS))):
-        raise CommandError(f"no broker answers at {bootstrap} within {timeout:g} s")
+def find_broker(
+    client: Any, topic: str | None, config: Mapping[str, Any], timeout: float
+) -> dict[str, int]:
+    """Wait until a broker answers; return how many partitions each topic that it told of has.
+
+    Raises CommandError where none answers in time.
+    """
+    bootstrap = config["bootstrap.servers"]
+    began = time.monotonic()
+    is_told = False
+    while True:
+        found = _ask(client, topic, min(timeout, TRY_SECONDS))
+        if found is not None:
+            return found
+        waited = time.monotonic() - began
+        if waited >= timeout:
+            reason = config["error_cb"].reason(client)
+            raise CommandError(f"no broker answers at {bootstrap} within {timeout:g} s{reason}")
+        if not is_told and waited >= TELL_SECONDS:
+            print(f"waiting for a broker at {bootstrap}", file=sys.stderr, flush=True)
+            is_told = True
 
 
-def _answers(client: Any, topic: str | None, timeout: float) -> bool:
+def _ask(client: Any, topic: str | None, timeout: float) -> dict[str, int] | None:
     from confluent_kafka import KafkaError, KafkaException
 
     absent = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
     named = {} if topic is None else {"topic": topic}
     try:
-        client.list_topics(timeout=timeout, **named)
+        answer = client.list_topics(timeout=timeout, **named)
     except KafkaException as error:
         if error.args[0].code() in absent:
-            return False
+            return None
         raise CommandError(reason_of(error)) from None
-    return True
+    return {name: len(each.partitions) for name, each in answer.topics.items()}
 
 
 def reason_of(error: Any) -> str:
     """Return a KafkaException's or KafkaError's words with its code's name."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else error
-    return f"{inner.str()} ({inner.name().lstrip('_')})"
+    return f"{' '.join(inner.str().split())} ({inner.name().lstrip('_')})"
 
 
 class _Complaints:
@@ -98,9 +114,21 @@ class _Complaints:
 
     def __init__(self) -> None:
         self._last = ""
+        self._reason = ""
+        self._is_silent = False
 
     def __call__(self, error: Any) -> None:
         text = error.str()
-        if error.name() == "_ALL_BROKERS_DOWN" and text != self._last:
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self._reason = text
+        elif text != self._last and not self._is_silent:
             print(f"WARN: {text}: still trying", file=sys.stderr, flush=True)
             self._last = text
+
+    def reason(self, client: Any) -> str:
+        """Return why no broker could be reached, to follow a sentence; "" where nobody told."""
+        self._is_silent = True
+        client.poll(0)  # Complaints wait for it.
+        self._is_silent = False
+        text = " ".join(self._reason.partition(" (after ")[0].split())
+        return f": {text}" if text else ""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli.errors import CommandError
-from ottla.cli.options import DEFAULT_DATA_DIR
+from ottla.cli.options import DEFAULT_DATA_DIR, check_seconds
 from ottla.cli.typing_app import examples, new_app
 from ottla.testing.layout import ClusterError
 from ottla.testing.local_cluster import LocalCluster
@@ -48,6 +48,7 @@ def down(
     """Stop a cluster: brokers first, then the controller. Its data stays."""
     from ottla.cli.local_up import stop_all
 
+    check_seconds(timeout)
     with cluster_of(data_dir) as engine:
         return stop_all(engine, timeout)
 
@@ -71,6 +72,7 @@ def start(
     """Start a node that was killed or stopped, and wait until it serves."""
     from ottla.cli.progress import Progress
 
+    check_seconds(timeout)
     progress = Progress()
     with cluster_of(data_dir) as engine:
         engine.start([node])
@@ -102,7 +104,10 @@ def status(
     data_dir: DataDir = DATA_DIR,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Show a cluster's nodes: running, starting, paused, stopped (on purpose) or dead."""
+    """Show a cluster's nodes.
+
+    Each is starting, running, paused, stopping, stopped (on purpose) or dead.
+    """
     with cluster_of(data_dir) as engine:
         facts = collect(engine)
     if as_json:

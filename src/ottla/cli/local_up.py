@@ -10,12 +10,19 @@ from typing import Annotated
 import typer
 
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import DEFAULT_DATA_DIR, key_values
+from ottla.cli.options import DEFAULT_DATA_DIR, check_seconds, key_values
 from ottla.cli.progress import Progress
 from ottla.cli.typing_app import examples, new_app
 from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry
-from ottla.testing.layout import ClusterError, NodePlan, plan_nodes
+from ottla.testing.layout import (
+    BROKERS_MAX,
+    CONTROLLER_PORT_OFFSET,
+    PORT_MAX,
+    ClusterError,
+    NodePlan,
+    plan_nodes,
+)
 from ottla.testing.local_cluster import LocalCluster
 
 app = new_app()
@@ -76,6 +83,7 @@ def up(
         raise CommandError("--zookeeper: clusters over ZooKeeper are not supported yet")
     if remote_storage is not None:
         raise CommandError("--remote-storage: tiered storage is not supported yet")
+    check_seconds(timeout)
     properties = key_values(config, "--config", empty=False)
     engine = LocalCluster(data_dir, bound=not detach)
     try:
@@ -107,9 +115,21 @@ def choose_plans(
         controllers = separate if stored and brokers == 1 else 0
     if port is None:
         port = stored[0].port if stored else DEFAULT_PORT
-    if port < 1:
-        raise UsageError(f"--port {port}: expected 1 or more")
+    _check_numbers(brokers, controllers, port)
     return plan_nodes(brokers, controllers, port)
+
+
+def _check_numbers(brokers: int, controllers: int, port: int) -> None:
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise UsageError(f"--brokers {brokers}: expected 1 to {BROKERS_MAX}")
+    if controllers < 0:
+        raise UsageError(f"--controllers {controllers}: expected 0 or 1")
+    last = PORT_MAX - CONTROLLER_PORT_OFFSET
+    if not 1 <= port <= last:
+        raise UsageError(
+            f"--port {port}: expected 1 to {last}, since a controller listens "
+            f"on PORT + {CONTROLLER_PORT_OFFSET}"
+        )
 
 
 def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, os_reason
 
 DONE = 0
 FAILED = 1
@@ -95,29 +95,35 @@ Examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ottla` with these arguments (the process's own where not given)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("--help", "-h", "help"):
-        print(overview(), end="")
-        return DONE
-    if words[0] == "--version":
-        print(f"ottla {_version()}")
-        return DONE
-    name = words[0]
-    command = COMMANDS.get(name)
-    if command is None:
-        return _refuse(name)
+    prefix = "ottla"
+    _open_missing_streams()
     try:
-        return _run(command, words[1:])
+        if not words or words[0] in ("--help", "-h", "help"):
+            print(overview(), end="")
+            code = DONE
+        elif words[0] == "--version":
+            print(f"ottla {_version()}")
+            code = DONE
+        elif words[0] not in COMMANDS:
+            return _refuse(words[0])
+        else:
+            prefix = f"ottla {words[0]}"
+            code = _run(COMMANDS[words[0]], words[1:])
+        sys.stdout.flush()  # What cannot be written must not go unnoticed until the exit.
+        return code
     except CommandError as error:
-        return _fail(f"ottla {name}: {error}", FAILED)
+        return _fail(f"{prefix}: {error}", FAILED)
     except UsageError as error:
-        return _fail(f"ottla {name}: {error}\nSee 'ottla {name} --help'.", WRONG_USAGE)
+        return _fail(f"{prefix}: {error}\nSee '{prefix} --help'.", WRONG_USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has gone. Nothing more can be said, not even at exit.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return FAILED
+    except OSError as error:
+        # The world's doing: a disk that is full or read-only, a file in a folder's place.
+        return _fail(f"{prefix}: {os_reason(error)}", FAILED)
 
 
 def overview() -> str:
@@ -156,9 +162,28 @@ def _refuse(name: str) -> int:
 
 
 def _fail(text: str, code: int) -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
     print(text, file=sys.stderr)
     return code
+
+
+def _open_missing_streams() -> None:
+    """Give a process that was started with closed standard streams empty ones."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - kept to the end
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer of stdout go nowhere: the interpreter writes it at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version() -> str:

@@ -12,6 +12,7 @@ from ottla.cli.wire_client import WireClient
 
 DEFAULT_DATA_DIR = "ottla-data"
 DEFAULT_TIMEOUT_SECONDS = 15.0
+SECONDS_MAX = 1_000_000.0
 
 BootstrapServer = Annotated[
     str | None,
@@ -72,8 +73,7 @@ def connect(
     client_id: str = "ottla",
 ) -> WireClient:
     """Return an administration client for what the options say."""
-    if timeout <= 0:
-        raise UsageError(f"--timeout {timeout:g}: expected more than 0 seconds")
+    check_seconds(timeout)
     properties = read_property_file(command_config)
     protocol = properties.get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
@@ -86,6 +86,14 @@ def connect(
         timeout=timeout,
         client_id=properties.get("client.id", client_id),
     )
+
+
+def check_seconds(timeout: float, option: str = "--timeout") -> None:
+    """Raise UsageError where nobody can wait so long: nothing, infinity, not a number."""
+    if not 0 < timeout <= SECONDS_MAX:
+        raise UsageError(
+            f"{option} {timeout:g}: expected more than 0 seconds, at most {SECONDS_MAX:g}"
+        )
 
 
 def read_property_file(path: str | None) -> dict[str, str]:

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import typer
+from typer import BadParameter
 from typer.exceptions import TyperException
 from typer.main import get_command
 
 from ottla.cli.errors import CommandError, UsageError
 
 _USAGE_EXIT_CODE = 2
+
+EXPECTED = {"int": "an integer", "float": "a number"}
+"""What the checker of values calls a type, and what people do."""
 
 
 def new_app() -> typer.Typer:
@@ -39,13 +43,25 @@ def run_app(
     try:
         result = command.main(args=words, prog_name=prefix, standalone_mode=False)
     except TyperException as error:
-        message = " ".join(error.format_message().split())
+        message = _message_of(error)
         if error.exit_code == _USAGE_EXIT_CODE:
             raise UsageError(message) from None
         raise CommandError(message) from None
     except typer.Abort:
         raise CommandError("aborted") from None
     return result if isinstance(result, int) else 0
+
+
+def _message_of(error: TyperException) -> str:
+    """Return the error in one line; a value of the wrong type is named with what was expected."""
+    cause: Any = error.__cause__
+    if isinstance(error, BadParameter) and error.param is not None and hasattr(cause, "errors"):
+        problem = cause.errors()[0]
+        expected = EXPECTED.get(problem["type"].partition("_")[0])
+        if expected is not None:
+            hint = str(error.param.get_error_hint()).replace("'", "")
+            return f"{hint} {problem['input']}: expected {expected}"
+    return " ".join(error.format_message().split())
 
 
 def fill_values(words: list[str], optional_values: Mapping[str, str]) -> list[str]:

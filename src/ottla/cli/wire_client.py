@@ -10,11 +10,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import TypeVar
 
 from ottla.base.errors import Error, error_name
-from ottla.cli.errors import CommandError
+from ottla.cli.errors import CommandError, UsageError
 from ottla.client.connection import Connection, NoSuchVersionError
 from ottla.wire.errors import WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -247,11 +246,13 @@ class WireClient:
         waiting = Waiting(self.timeout)
         while True:
             for host, port in self._addresses:
-                with suppress(OSError, WireError):
+                try:
                     return self._connect(host, port, waiting.seconds_left)
+                except (OSError, WireError) as error:
+                    reason = f"{host}:{port}: {_network_reason(error, self.timeout)}"
             if waiting.is_over:
                 raise CommandError(
-                    f"no broker answers at {self.bootstrap} within {self.timeout:g} s"
+                    f"no broker answers at {self.bootstrap} within {self.timeout:g} s ({reason})"
                 )
             waiting.pause(f"a broker at {self.bootstrap}")
 
@@ -293,7 +294,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
         address = each.strip().removeprefix("PLAINTEXT://")
         host, separator, port = address.rpartition(":")
         if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise CommandError(f"--bootstrap-server {text}: expected HOST:PORT[,HOST:PORT...]")
+            raise UsageError(f"--bootstrap-server {text}: expected HOST:PORT[,HOST:PORT...]")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
 

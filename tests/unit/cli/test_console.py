@@ -66,7 +66,7 @@ def test_offsets() -> None:
     assert parse_offset(None, True) == "earliest"
     assert parse_offset("Earliest", False) == "earliest"
     assert parse_offset("42", False) == 42
-    for wrong in ("-1", "first", ""):
+    for wrong in ("-1", "first", "", str(2**63)):
         with pytest.raises(UsageError, match="expected 'earliest', 'latest' or a number from 0"):
             parse_offset(wrong, False)
 
@@ -99,6 +99,12 @@ def test_what_does_not_fit(
          "--formatter com.example.F: expected DefaultMessageFormatter or NoOpMessageFormatter"),
         ("console-consumer", ["--topic", "t", "--group", "g", "--partition", "0"],
          "--group cannot be used with --partition"),
+        ("console-consumer", ["--topic", "t", "--partition", "-1"],
+         "--partition -1: expected 0 to 2147483647"),
+        ("console-consumer", ["--topic", "t", "--timeout", "nan"],
+         "--timeout nan: expected more than 0 seconds, at most 1e+06"),
+        ("console-producer", ["--topic", "t", "--max-block-ms", "0"],
+         "--max-block-ms 0: expected 1 or more"),
     ],
 )  # fmt: skip
 def test_wrong_usage(run: Run, command: str, arguments: list[str], message: str) -> None:

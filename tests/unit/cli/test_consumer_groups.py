@@ -143,7 +143,7 @@ def test_some_groups_cannot_be_deleted(run: Run, broker: FakeBroker) -> None:
         "\nError: Deletion of some consumer groups failed:\n"
         "* Group 'busy' could not be deleted due to: The group has members. (NON_EMPTY_GROUP)\n"
         "\nThese consumer groups were deleted successfully: 'idle'\n",
-        "",
+        "ottla consumer-groups: 1 of 2 groups were not deleted\n",
     )
 
 

@@ -28,6 +28,17 @@ def test_offsets() -> None:
         ('{"version": 1}', 'expected an object with the field "partitions", a list'),
         ('{"partitions": [], "version": 2}', "version 2: expected 1"),
         ('{"partitions": [{"topic": "t"}]}', "expected {"),
+        ('{"partitions": [7]}', '7: expected {"topic": text'),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": -2}]}', "number from -1"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": 1e99}]}', "expected {"),
+        (
+            f'{{"partitions": [{{"topic": "t", "partition": 0, "offset": {2**63}}}]}}',
+            "expected {",
+        ),
+        (
+            f'{{"partitions": [{{"topic": "t", "partition": {2**31}, "offset": 1}}]}}',
+            "expected {",
+        ),
         (
             '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}, '
             '{"topic": "t", "partition": 0, "offset": 2}]}',
@@ -74,7 +85,7 @@ def test_watermarks_and_errors(run: Run, broker: FakeBroker, tmp_path: Path) -> 
         "partition: t-0\terror: The offset lies outside of the partition's log. "
         "(OFFSET_OUT_OF_RANGE)\n"
         "partition: t-1\tlow_watermark: 5\n",
-        "",
+        "ottla delete-records: 1 of 2 partitions were refused: see above\n",
     )
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.errors import UsageError
 from ottla.cli.local_up import choose_plans
 from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
@@ -37,3 +38,20 @@ def test_ports_that_were_not_in_a_row_stay(tmp_path: Path) -> None:
     entry = ClusterEntry(cluster_id="id", nodes=[NodeEntry(plan) for plan in plans])
     cluster_file.save(tmp_path, entry)
     assert choose_plans(tmp_path, None, None, None) == plans
+
+
+@pytest.mark.parametrize(
+    ("brokers", "controllers", "port", "message"),
+    [
+        (0, None, None, "--brokers 0: expected 1 to 100"),
+        (101, None, None, "--brokers 101: expected 1 to 100"),
+        (1, -1, None, "--controllers -1: expected 0 or 1"),
+        (1, None, 0, r"--port 0: expected 1 to 65435, since a controller listens on PORT \+ 100"),
+        (1, None, 65_436, "--port 65436: expected 1 to 65435"),
+    ],
+)
+def test_numbers_out_of_range_are_wrong_usage(
+    tmp_path: Path, brokers: int, controllers: int | None, port: int | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        choose_plans(tmp_path, brokers, controllers, port)

@@ -3,8 +3,10 @@
 Method: the command runs in this process; only what it imports on the way is checked in another.
 """
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +69,57 @@ def test_starting_a_server_does_not_import_what_it_does_not_need() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def ottla(*arguments: str, stdin: int | None = None, stdout: int) -> tuple[int, str]:
+    """Run `ottla` in a process of its own; return its exit code and what it said on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.cli", *arguments],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_file_in_a_folders_place_is_a_reason_and_no_traceback(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    ran = run("up", "--data-dir", str(file))
+    assert ran == (1, "", f"ottla up: {file}: file exists\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("arguments", [("--help",), ("storage", "random-uuid"), ("up", "--help")])
+def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        code, said = ottla(*arguments, stdout=full.fileno())
+    assert code == 1
+    assert said.startswith("ottla")
+    assert said.endswith(": no space left on device\n")
+    assert len(said.splitlines()) == 1
+
+
+def test_a_reader_that_has_gone() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert ottla("--help", stdout=writing) == (1, "")
+    finally:
+        os.close(writing)
+
+
+def test_closed_standard_streams() -> None:
+    """A shell's `<&- >&-`, or a service manager's."""
+    program = "import os, sys; os.closerange(0, 2); os.execv(sys.executable, sys.argv[1:])"
+    words = [sys.executable, "-c", program, sys.executable, "-m", "ottla.cli"]
+    done = subprocess.run([*words, "--version"], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    line = ["console-producer", "--topic", "t", "--bootstrap-server", "127.0.0.1:1"]
+    done = subprocess.run(
+        [*words, *line, "--max-block-ms", "100"], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("ottla console-producer: no broker answers at 127.0.0.1:1 ")

@@ -44,5 +44,6 @@ def test_property_files(tmp_path: Path) -> None:
 
 
 def test_a_timeout_must_leave_some_time() -> None:
-    with pytest.raises(UsageError, match="--timeout 0: expected more than 0 seconds"):
-        connect("x:1", None, 0)
+    for text in ("0", "-1", "nan", "inf"):
+        with pytest.raises(UsageError, match=f"--timeout {text}: expected more than 0 seconds"):
+            connect("x:1", None, float(text))

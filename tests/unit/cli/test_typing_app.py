@@ -1,0 +1,30 @@
+"""Wrong values on the command line: one line that names the option, the value and what it takes."""
+
+import pytest
+
+from ottla.cli.typing_app import fill_values
+
+from .conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("up", "--brokers", "three"), "ottla up: --brokers three: expected an integer"),
+        (("up", "--port", "1.5"), "ottla up: --port 1.5: expected an integer"),
+        (("kill", "two"), "ottla kill: NODE two: expected an integer"),
+        (("down", "--timeout", "soon"), "ottla down: --timeout soon: expected a number"),
+        (("kill",), "ottla kill: Missing argument 'NODE'."),
+    ],
+)
+def test_values_of_the_wrong_type(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [message, f"See 'ottla {arguments[0]} --help'."]
+
+
+def test_a_value_that_may_be_left_out() -> None:
+    optional = {"--state": "all"}
+    assert fill_values(["--state", "--list"], optional) == ["--state", "all", "--list"]
+    assert fill_values(["--list", "--state"], optional) == ["--list", "--state", "all"]
+    assert fill_values(["--state", "Empty"], optional) == ["--state", "Empty"]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from ottla.metadata.properties import read_properties

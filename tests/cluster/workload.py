@@ -50,8 +50,8 @@ class Workload:
         self.marks: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
 
     def __enter__(self) -> "Workload":
-        for target in (self._write, self._watch):
-            thread = threading.Thread(target=target, daemon=True)
+        for work in (self._write, self._watch):
+            thread = threading.Thread(target=self._run, args=(work,), daemon=True)
             self._threads.append(thread)
             thread.start()
         self.wait_progress()
@@ -75,6 +75,7 @@ class Workload:
         before = len(self.acknowledged)
 
         def missing() -> set[int]:
+            assert self.errors == []
             fresh = list(self.acknowledged)[before:]
             return wanted - {partition for partition, _ in fresh}
 
@@ -107,6 +108,12 @@ class Workload:
                 assert time.monotonic() < deadline, f"read {len(values)} of {count} records"
                 values += [each.value for each in reader.poll(0.5)]
         return values
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.errors.append(repr(error))
 
     def _write(self) -> None:
         producer = Producer(

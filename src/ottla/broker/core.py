@@ -17,6 +17,7 @@ from ottla.broker.api.base import Forwarder
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.maintenance import Maintenance
+from ottla.broker.metrics import PartitionErrors
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.log.config import LogConfig
@@ -71,6 +72,7 @@ class Broker:
             log_dirs=log_dirs,
             settings=self._settings,
         )
+        self.partition_errors = PartitionErrors()
         self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], dice)
         self.producer_ids = ProducerIds(
             node_id=self.node_id,

@@ -15,10 +15,11 @@ from typing import Any
 import ottla.broker.api
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, CloseConnection, Context, Listener, Message, RunsOn
+from ottla.broker.metrics import ApiMetrics, Find, error_finder
 from ottla.wire.codec import decode
 from ottla.wire.errors import UnsupportedVersionError, WireError
 from ottla.wire.frames import RequestHeader, decode_request_header, encode_response
-from ottla.wire.registry import NAMES, request_type
+from ottla.wire.registry import FETCH, NAMES, PRODUCE, request_type, response_type
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +64,19 @@ def advertised(endpoints: Mapping[int, Endpoint], listener: Listener) -> dict[in
     }
 
 
+def _errors_of(key: int) -> Find | None:
+    # Produce and Fetch count the errors of partitions themselves, off their hot path.
+    return error_finder(response_type(key), nested=key not in (PRODUCE, FETCH))
+
+
 class Dispatcher:
     """Routes one node's requests."""
 
     def __init__(self, endpoints: Mapping[int, Endpoint]) -> None:
         self.endpoints = endpoints
+        self.metrics = {
+            key: ApiMetrics(endpoint.name, _errors_of(key)) for key, endpoint in endpoints.items()
+        }
 
     def dispatch(self, ctx: Context, frame: memoryview, body_at: int) -> Outcome:
         """Handle one request whose header was read; raise CloseConnection to end the peer."""
@@ -94,12 +103,16 @@ class Dispatcher:
         if answer is None:
             return None
         version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
+        metrics = self.metrics[ctx.header.api_key]
         if isinstance(answer, Pending):
             if not answer.done:
-                return answer.map(lambda late: _encoded_late(late, version, correlation_id))
+                return answer.map(
+                    lambda late: _encoded_late(late, version, correlation_id, metrics)
+                )
             answer = answer.value
             if answer is None:
                 return None
+        metrics.answered(answer)
         return encode_response(answer, version, correlation_id)
 
     def _unsupported_api_versions(self, ctx: Context, endpoint: Endpoint) -> Outcome:
@@ -107,10 +120,13 @@ class Dispatcher:
         from ottla.broker.api.k18_api_versions import refusal
 
         answer = refusal(ctx)
+        self.metrics[API_VERSIONS].answered(answer)
         return encode_response(answer, 0, ctx.header.correlation_id)
 
 
-def _encoded_late(answer: Answer, version: int, correlation_id: int) -> Chunks | None:
+def _encoded_late(
+    answer: Answer, version: int, correlation_id: int, metrics: ApiMetrics
+) -> Chunks | None:
     """Encode what came later. A mistake ends this connection, and is not raised.
 
     Whoever completes a parked request is busy with another one, which must not fail for it.
@@ -118,6 +134,7 @@ def _encoded_late(answer: Answer, version: int, correlation_id: int) -> Chunks |
     if answer is None:
         return None
     try:
+        metrics.answered(answer)
         return encode_response(answer, version, correlation_id)
     except Exception:
         log.exception("an answer cannot be encoded in version %d", version)

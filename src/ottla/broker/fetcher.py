@@ -7,6 +7,7 @@ Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, Error
@@ -61,7 +62,7 @@ class Fetcher:
         reads, size, urgent = self.read(fetching, limits)
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
             return reads
-        _release(reads)
+        self.take_back(reads)
         return _WaitingFetch(self, fetching, limits, gone).park(
             self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size
         )
@@ -99,18 +100,32 @@ class Fetcher:
             except ApiError as refusal:
                 found = PartitionRead(refusal.error)
                 urgent = True
+                self._count_failure(asked)
             except OSError as error:
                 self._hosts.storage_failed(partition, error)
                 found = PartitionRead(Error.KAFKA_STORAGE_ERROR)
                 urgent = True
+                self._count_failure(asked)
             reads.append((asked, found))
             size = found.size
             if size:
+                partition.metrics.bytes_out += size
                 total += size
                 left = left - size if left > size else 0
             elif found.diverging is not None:
                 urgent = True
         return reads, total, urgent
+
+    def take_back(self, reads: Reads) -> None:
+        """Unpin what was read and will not be sent, as if it had not been read."""
+        for asked, found in reads:
+            if found.size:
+                self._hosts.asked_for(asked).metrics.bytes_out -= found.size
+        _release(reads)
+
+    def _count_failure(self, asked: FetchPartition) -> None:
+        with suppress(ApiError):  # What is not hosted has no counters.
+            self._hosts.asked_for(asked).metrics.failed_fetches += 1
 
     def _keys(self, fetching: Fetching) -> list[Partition]:
         return [self._hosts.asked_for(asked) for asked in fetching.partitions.values()]
@@ -157,7 +172,7 @@ class _WaitingFetch:
             self._gone.forget(self._abandon)
             self.pending.complete(reads)
             return True
-        _release(reads)
+        self._fetcher.take_back(reads)
         assert self._parked is not None
         self._parked.wanted_bytes = self._limits.min_bytes - size
         return False

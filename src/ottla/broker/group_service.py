@@ -71,6 +71,10 @@ class GroupService:
             raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS)
         return [shard for _, shard in sorted(self._shards.items())]
 
+    def served(self) -> Sequence[Shard]:
+        """Return the shards that are served now, whatever else is still loading."""
+        return list(self._shards.values())
+
     # --- for the broker ---------------------------------------------------------------------
 
     def became_leader(self, partition: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
+from ottla.broker.metrics import TopicMetrics
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
@@ -54,7 +55,8 @@ class Partition:
     Fields: `log`: None while its log folder is offline. `followers`: log end offset of each
             other replica, as far as it has told this leader; empty on becoming leader.
             `epoch_start_offset`: the log end when this leader's epoch began. `alone`: this
-            broker holds the only replica, so that what it appends is committed.
+            broker holds the only replica, so that what it appends is committed. `metrics`: of
+            the whole topic, shared by its partitions here.
     """
 
     __slots__ = (
@@ -67,6 +69,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "metrics",
         "min_insync_replicas",
         "node_id",
         "partition_epoch",
@@ -76,13 +79,21 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, topic_id: Uuid, index: int, *, node_id: int, log: "PartitionLog | None"
+        self,
+        topic: str,
+        topic_id: Uuid,
+        index: int,
+        *,
+        node_id: int,
+        log: "PartitionLog | None",
+        metrics: TopicMetrics | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.node_id = node_id
         self.log = log
+        self.metrics = TopicMetrics(topic) if metrics is None else metrics
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH

@@ -9,7 +9,7 @@ Source: Kafka's ReplicaManager.scala and DelayedProduce.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
 from ottla.broker.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetcher import Fetcher
+from ottla.broker.metrics import TopicMetrics
 from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
@@ -113,6 +114,7 @@ class ReplicaManager:
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._by_key: dict[Key, Partition] = {}
         """Each partition twice, by id and by name: what requests look up."""
+        self._metrics: dict[str, TopicMetrics] = {}
 
     # -- Finding --
 
@@ -154,6 +156,11 @@ class ReplicaManager:
         for topic in sorted(self._by_name):
             for _, partition in sorted(self._by_name[topic].items()):
                 yield partition
+
+    @property
+    def topic_metrics(self) -> Collection[TopicMetrics]:
+        """Return the counters of the hosted topics; those of a deleted one go with it."""
+        return self._metrics.values()
 
     # -- Appending --
 
@@ -198,12 +205,18 @@ class ReplicaManager:
             try:
                 info = partition.append(data, acks, now_ms, origin)
             except ApiError as refusal:
+                partition.metrics.failed_produces += 1
                 results.append(_refused(partition, refusal, data))
                 continue
             except OSError as error:
+                partition.metrics.failed_produces += 1
                 self.storage_failed(partition, error)
                 results.append(AppendResult(Error.KAFKA_STORAGE_ERROR))
                 continue
+            if not info.duplicate:
+                metrics = partition.metrics
+                metrics.messages_in += info.record_count
+                metrics.bytes_in += info.size
             flushed = None
             if info.flush_due and partition.log is not None:
                 flushed = partition.log.flush()
@@ -328,7 +341,14 @@ class ReplicaManager:
             log.reconfigure(settings.log)
         except OSError as error:
             logger.error("%s-%d has no log: %s", topic.name, index, error)
-        partition = Partition(topic.name, topic.id, index, node_id=self.node_id, log=log)
+        partition = Partition(
+            topic.name,
+            topic.id,
+            index,
+            node_id=self.node_id,
+            log=log,
+            metrics=self._metrics.setdefault(topic.name, TopicMetrics(topic.name)),
+        )
         partition.min_insync_replicas = settings.min_insync_replicas
         self._by_id.setdefault(topic.id, {})[index] = partition
         self._by_name[topic.name] = self._by_id[topic.id]
@@ -346,6 +366,7 @@ class ReplicaManager:
             del self._by_id[topic_id]
             if self._by_name.get(partition.topic) is hosted:
                 del self._by_name[partition.topic]
+                del self._metrics[partition.topic]
         partition.deleted = True
         try:
             self.log_dirs.delete(partition.topic, index)

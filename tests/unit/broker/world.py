@@ -147,6 +147,9 @@ class FakeGroups:
     def topics_deleted(self, names: list[str]) -> None:
         self.heard.append(("topics_deleted", names))
 
+    def served(self) -> list[object]:
+        return []
+
     def shutdown(self) -> None:
         self.heard.append(("shutdown", None))
 

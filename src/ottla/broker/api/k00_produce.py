@@ -174,6 +174,7 @@ def _refusal(
     if error is Error.UNKNOWN_TOPIC_OR_PARTITION and gone:
         # Deleted while the batch waited for its replicas.
         error, message = Error.UNKNOWN_TOPIC_ID, None
+    ctx.broker.partition_errors.add(API.key, error)
     return wire.PartitionProduceResponse(
         index=index,
         error_code=error,

@@ -160,6 +160,8 @@ def _special(
         error = Error.NOT_LEADER_OR_FOLLOWER
     if ctx.version >= 16 and error in LEADER_ERRORS:
         leader = _leader(ctx, asked, endpoints)
+    if error is not _NONE:
+        ctx.broker.partition_errors.add(API.key, error)
     if found.diverging is not None:
         epoch, end_offset = found.diverging
         diverging = wire.EpochEndOffset(epoch=epoch, end_offset=end_offset)

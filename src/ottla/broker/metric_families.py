@@ -1,0 +1,201 @@
+"""A broker's numbers as families: made when they are scraped, from what the broker holds anyway.
+
+Source: the MBeans of Kafka's brokers; docs/metrics.md maps the names.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import Error
+from ottla.base.metrics import Family, Sample, counter, gauge, histogram
+from ottla.coordinator.group_states import NAMES, State
+
+if TYPE_CHECKING:
+    from ottla.broker.core import Broker
+    from ottla.broker.metrics import ApiMetrics, TopicMetrics
+    from ottla.broker.partition import Partition
+    from ottla.log.partition_log import PartitionLog
+
+
+def request_families(
+    apis: "Sequence[ApiMetrics]", partition_errors: "dict[str, Counter[int]]"
+) -> Iterator[Family]:
+    """Yield what requests were and cost; only APIs that were asked for have samples."""
+    used = [each for each in apis if each.requests]
+
+    def samples(value: "Callable[[ApiMetrics], Sample]") -> list[Sample]:
+        return [value(each) for each in used]
+
+    yield counter(
+        "kafka_network_request_metrics_requests_total",
+        "Requests that came, by API.",
+        samples(lambda each: ((("request", each.name),), each.requests)),
+    )
+    yield counter(
+        "kafka_network_request_metrics_request_bytes_total",
+        "Bytes of the requests that came, by API.",
+        samples(lambda each: ((("request", each.name),), each.request_bytes)),
+    )
+    yield counter(
+        "kafka_network_request_metrics_errors_total",
+        "Error codes in responses, by API and error; a response can hold many.",
+        _errors(apis, partition_errors),
+    )
+    yield histogram(
+        "kafka_network_request_metrics_local_time_seconds",
+        "How long a request's handler held the loop.",
+        samples(lambda each: ((("request", each.name),), each.local)),
+    )
+    yield histogram(
+        "kafka_network_request_metrics_total_time_seconds",
+        "From a whole request to its answer, waits included.",
+        samples(lambda each: ((("request", each.name),), each.total)),
+    )
+
+
+def _errors(
+    apis: "Sequence[ApiMetrics]", partition_errors: "dict[str, Counter[int]]"
+) -> Iterator[Sample]:
+    for each in apis:
+        errors = each.errors + partition_errors.get(each.name, Counter())
+        for code, count in sorted(errors.items()):
+            yield (("request", each.name), ("error", Error(code).name)), count
+
+
+def broker_families(broker: "Broker") -> Iterator[Family]:
+    """Yield the families of a broker whose logs are loaded."""
+    yield from _topic_families(broker.replicas.topic_metrics)
+    partitions = list(broker.replicas.hosted())
+    yield from _replica_families(partitions)
+    yield gauge(
+        "kafka_log_log_manager_offline_log_directory_count",
+        "Log folders that failed.",
+        len(broker.log_dirs.offline_dirs),
+    )
+    yield gauge(
+        "kafka_server_delayed_operation_purgatory_size",
+        "Requests that wait for replicas or for data.",
+        [
+            ((("delayed_operation", "Fetch"),), broker.replicas.fetcher.parked.count),
+            ((("delayed_operation", "Produce"),), broker.replicas.produces.count),
+        ],
+    )
+    yield from _session_families(broker)
+    yield from _group_families(broker)
+    yield gauge(
+        "kafka_server_broker_metadata_metrics_last_applied_record_offset",
+        "The last metadata record that this broker has applied.",
+        broker.image.position[0],
+    )
+    yield from _log_families(partitions)
+
+
+def _topic_families(topics: "Iterable[TopicMetrics]") -> Iterator[Family]:
+    ordered = sorted(topics, key=lambda each: each.topic)
+    for name, text, value in TOPIC_COUNTERS:
+        yield counter(
+            f"kafka_server_broker_topic_metrics_{name}_total",
+            text,
+            [((("topic", each.topic),), value(each)) for each in ordered],
+        )
+
+
+TOPIC_COUNTERS: "tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]" = (
+    ("messages_in", "Records appended as leader.", lambda each: each.messages_in),
+    ("bytes_in", "Bytes of batches appended as leader.", lambda each: each.bytes_in),
+    ("bytes_out", "Bytes of batches read for fetches.", lambda each: each.bytes_out),
+    (
+        "failed_produce_requests",
+        "Appends to a partition that were refused or failed.",
+        lambda each: each.failed_produces,
+    ),
+    (
+        "failed_fetch_requests",
+        "Reads of a partition that were refused or failed.",
+        lambda each: each.failed_fetches,
+    ),
+)
+
+
+def _replica_families(partitions: "list[Partition]") -> Iterator[Family]:
+    led = [each for each in partitions if each.is_leader]
+    yield gauge(
+        "kafka_server_replica_manager_partition_count",
+        "Partitions that this broker hosts.",
+        len(partitions),
+    )
+    yield gauge(
+        "kafka_server_replica_manager_leader_count",
+        "Partitions that this broker leads.",
+        len(led),
+    )
+    yield gauge(
+        "kafka_server_replica_manager_offline_replica_count",
+        "Hosted partitions whose log folder has failed.",
+        sum(each.log is None for each in partitions),
+    )
+    yield gauge(
+        "kafka_server_replica_manager_under_replicated_partitions",
+        "Led partitions with fewer replicas in sync than they have.",
+        sum(len(each.isr) < len(each.replicas) for each in led),
+    )
+    yield gauge(
+        "kafka_server_replica_manager_under_min_isr_partition_count",
+        "Led partitions with fewer replicas in sync than min.insync.replicas.",
+        sum(len(each.isr) < each.min_isr for each in led),
+    )
+
+
+def _session_families(broker: "Broker") -> Iterator[Family]:
+    prefix = "kafka_server_fetch_session_cache"
+    yield gauge(
+        f"{prefix}_num_incremental_fetch_sessions", "Fetch sessions held.", len(broker.sessions)
+    )
+    yield gauge(
+        f"{prefix}_num_incremental_fetch_partitions_cached",
+        "Partitions in fetch sessions.",
+        broker.sessions.partition_count,
+    )
+    yield counter(
+        f"{prefix}_incremental_fetch_session_evictions_total",
+        "Fetch sessions that made room for others.",
+        [((), broker.sessions.evictions)],
+    )
+
+
+def _group_families(broker: "Broker") -> Iterator[Family]:
+    shards = broker.groups.served()
+    states = Counter(group.state for shard in shards for group in shard.groups.values())
+    yield gauge(
+        "kafka_coordinator_group_group_metadata_manager_num_groups",
+        "Groups that this broker coordinates, by state.",
+        [((("state", NAMES[state]),), states[state]) for state in State],
+    )
+    yield gauge(
+        "kafka_coordinator_group_group_metadata_manager_num_offsets",
+        "Committed offsets that this broker keeps.",
+        sum(shard.offsets.count for shard in shards),
+    )
+
+
+def _log_families(partitions: "list[Partition]") -> Iterator[Family]:
+    for name, text, value in LOG_GAUGES:
+        yield gauge(f"kafka_log_log_{name}", text, _log_samples(partitions, value))
+
+
+LOG_GAUGES: "tuple[tuple[str, str, Callable[[PartitionLog], int]], ...]" = (
+    ("size_bytes", "Bytes of a partition's segments.", lambda log: log.size_bytes),
+    ("log_start_offset", "A partition's first offset.", lambda log: log.log_start_offset),
+    ("log_end_offset", "The next offset of a partition.", lambda log: log.log_end_offset),
+    ("num_log_segments", "Segments of a partition.", lambda log: len(log.segments)),
+)
+
+
+def _log_samples(
+    partitions: "list[Partition]", value: "Callable[[PartitionLog], int]"
+) -> Iterator[Sample]:
+    # Lazily: the sender of a long text pauses, and partitions may go in the meantime.
+    for each in partitions:
+        if each.log is not None:
+            yield (("topic", each.topic), ("partition", str(each.index))), value(each.log)

@@ -1,0 +1,217 @@
+"""What brokers count, and the families made of it: each number moves with what it stands for.
+
+Method: a broker with real logs, asked through its handlers; its families are rendered and read
+back strictly. Group counts are tested with the real coordinator, in test_group_service.
+"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.base.metrics import render
+from ottla.broker.dispatch import Dispatcher, load_apis
+from ottla.broker.metric_families import broker_families, request_families
+from ottla.broker.metrics import ApiMetrics, error_finder
+from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.wire.messages import create_topics, metadata
+from ottla.wire.messages import fetch as fetch_wire
+from ottla.wire.messages import produce as produce_wire
+from tests.exposition import Scrape
+
+from .world import TOPIC_ID, World, batch
+
+OUT = "kafka_server_broker_topic_metrics_bytes_out_total"
+IN = "kafka_server_broker_topic_metrics_bytes_in_total"
+MESSAGES = "kafka_server_broker_topic_metrics_messages_in_total"
+FAILED_IN = "kafka_server_broker_topic_metrics_failed_produce_requests_total"
+FAILED_OUT = "kafka_server_broker_topic_metrics_failed_fetch_requests_total"
+PARKED = "kafka_server_delayed_operation_purgatory_size"
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.add_broker()
+    made.add_topic(partitions=2)
+    return made
+
+
+def scrape(world: World) -> Scrape:
+    return Scrape("".join(render(broker_families(world.broker))))
+
+
+def produce(world: World, data: bytes, index: int = 0, topic: str = "t") -> None:
+    partition = produce_wire.PartitionProduceData(index=index, records=data)
+    topics = (produce_wire.TopicProduceData(name=topic, partition_data=(partition,)),)
+    request = produce_wire.ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    assert world.begin(request, 9).done
+
+
+def fetch(world: World, offset: int, *, min_bytes: int = 1, wait_ms: int = 0) -> Any:
+    partition = fetch_wire.FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20
+    )
+    topics = (fetch_wire.FetchTopic(topic="t", partitions=(partition,)),)
+    request = fetch_wire.FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, topics=topics
+    )
+    return world.begin(request, 11)
+
+
+def test_bytes_and_messages_in_and_out(world: World) -> None:
+    data = batch("a", "b", "c")
+    produce(world, data)
+    produce(world, data, index=1)
+    found = scrape(world)
+    assert found.value(IN, topic="t") == 2 * len(data)
+    assert found.value(MESSAGES, topic="t") == 6
+    assert found.value(OUT, topic="t") == 0
+    assert fetch(world, 0).done
+    assert scrape(world).value(OUT, topic="t") == len(data)
+
+
+def test_a_fetch_that_waits_counts_once(world: World) -> None:
+    data = batch("a")
+    produce(world, data)
+    waiting = fetch(world, 0, min_bytes=len(data) * 2, wait_ms=1_000)
+    assert not waiting.done
+    found = scrape(world)
+    assert found.value(OUT, topic="t") == 0
+    assert found.value(PARKED, delayed_operation="Fetch") == 1
+    produce(world, data)
+    assert waiting.done
+    found = scrape(world)
+    assert found.value(OUT, topic="t") == 2 * len(data)
+    assert found.value(PARKED, delayed_operation="Fetch") == 0
+
+
+def test_what_fails_counts_as_failed(world: World) -> None:
+    spoilt = bytearray(batch("a"))
+    spoilt[-1] ^= 1
+    produce(world, bytes(spoilt))
+    produce(world, batch("a"), topic="nowhere")
+    fetch(world, 99)
+    found = scrape(world)
+    assert (found.value(FAILED_IN, topic="t"), found.value(IN, topic="t")) == (1, 0)
+    assert found.value(FAILED_OUT, topic="t") == 1
+    assert world.broker.partition_errors.by_key == {
+        0: Counter({Error.CORRUPT_MESSAGE: 1, Error.UNKNOWN_TOPIC_OR_PARTITION: 1}),
+        1: Counter({Error.OFFSET_OUT_OF_RANGE: 1}),
+    }
+
+
+def test_counters_go_with_their_topic(world: World) -> None:
+    produce(world, batch("a"))
+    world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert scrape(world).labels(IN) == set()
+    world.add_topic(topic_id=Uuid(b"u" * 16))
+    assert scrape(world).value(IN, topic="t") == 0
+    assert len(scrape(world).labels(IN)) == 1
+
+
+def test_partitions_leaders_and_logs(world: World) -> None:
+    data = batch("a", "b")
+    produce(world, data)
+    found = scrape(world)
+    prefix = "kafka_server_replica_manager"
+    assert found.value(f"{prefix}_partition_count") == 2
+    assert found.value(f"{prefix}_leader_count") == 2
+    assert found.value(f"{prefix}_offline_replica_count") == 0
+    assert found.value(f"{prefix}_under_replicated_partitions") == 0
+    assert found.value("kafka_log_log_size_bytes", topic="t", partition="0") == len(data)
+    assert found.value("kafka_log_log_log_end_offset", topic="t", partition="0") == 2
+    assert found.value("kafka_log_log_num_log_segments", topic="t", partition="1") == 1
+    offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
+    assert found.value(offset) == world.offset
+    world.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=1, leader=-1))
+    found = scrape(world)
+    assert found.value(f"{prefix}_partition_count") == 2
+    assert found.value(f"{prefix}_leader_count") == 1
+
+
+def test_replicas_out_of_sync(world: World) -> None:
+    world.add_topic("wide", Uuid(b"w" * 16), replicas=(1, 2), min_insync_replicas="2")
+    found = scrape(world)
+    assert found.value("kafka_server_replica_manager_under_replicated_partitions") == 1
+    assert found.value("kafka_server_replica_manager_under_min_isr_partition_count") == 1
+
+
+def test_a_failed_folder_shows(world: World) -> None:
+    world.broker.replicas.on_no_storage = lambda: None
+    world.fail_disk("append")
+    produce(world, batch("a"))
+    found = scrape(world)
+    assert found.value("kafka_log_log_manager_offline_log_directory_count") == 1
+    assert found.value("kafka_server_replica_manager_offline_replica_count") == 2
+    assert found.value(FAILED_IN, topic="t") == 1
+    assert found.labels("kafka_log_log_size_bytes") == set()
+
+
+def test_fetch_sessions(world: World) -> None:
+    prefix = "kafka_server_fetch_session_cache"
+    assert scrape(world).value(f"{prefix}_num_incremental_fetch_sessions") == 0
+    partition = fetch_wire.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = (fetch_wire.FetchTopic(topic="t", partitions=(partition,)),)
+    request = fetch_wire.FetchRequest(
+        max_wait_ms=0, min_bytes=1, session_id=0, session_epoch=0, topics=topics
+    )
+    assert world.begin(request, 11).done
+    found = scrape(world)
+    assert found.value(f"{prefix}_num_incremental_fetch_sessions") == 1
+    assert found.value(f"{prefix}_num_incremental_fetch_partitions_cached") == 1
+    assert found.value(f"{prefix}_incremental_fetch_session_evictions_total") == 0
+
+
+# -- Requests --
+
+
+def test_requests_by_api() -> None:
+    seen, unused = ApiMetrics("Fetch"), ApiMetrics("Produce")
+    seen.requests, seen.request_bytes = 2, 70
+    seen.local.observe(200_000)
+    seen.total.observe(3_000_000_000)
+    errors = {"Fetch": Counter({int(Error.OFFSET_OUT_OF_RANGE): 4})}
+    found = Scrape("".join(render(request_families([seen, unused], errors))))
+    prefix = "kafka_network_request_metrics"
+    assert found.value(f"{prefix}_requests_total", request="Fetch") == 2
+    assert found.value(f"{prefix}_request_bytes_total", request="Fetch") == 70
+    assert found.labels(f"{prefix}_requests_total") == {frozenset({("request", "Fetch")})}
+    error = {"request": "Fetch", "error": "OFFSET_OUT_OF_RANGE"}
+    assert found.value(f"{prefix}_errors_total", **error) == 4
+    assert found.value(f"{prefix}_local_time_seconds_sum", request="Fetch") == 0.0002
+    assert found.value(f"{prefix}_total_time_seconds_sum", request="Fetch") == 3
+    assert found.value(f"{prefix}_total_time_seconds_count", request="Fetch") == 1
+
+
+def test_errors_are_found_at_every_depth() -> None:
+    find = error_finder(metadata.MetadataResponse)
+    assert find is not None
+    partitions = tuple(
+        metadata.MetadataResponsePartition(
+            error_code=code, partition_index=0, leader_id=1, replica_nodes=(), isr_nodes=()
+        )
+        for code in (0, 5, 5)
+    )
+    topic = metadata.MetadataResponseTopic(error_code=3, name="t", partitions=partitions)
+    errors: Counter[int] = Counter()
+    find(metadata.MetadataResponse(brokers=(), topics=(topic,), error_code=41), errors)
+    assert errors == {3: 1, 5: 2, 41: 1}
+
+
+def test_where_no_error_can_be_nothing_is_looked_for() -> None:
+    assert error_finder(produce_wire.ProduceResponse, nested=False) is None
+    assert error_finder(produce_wire.ProduceResponse) is not None
+
+
+def test_every_api_counts_errors_of_its_responses() -> None:
+    dispatcher = Dispatcher(load_apis())
+    without = [each.name for each in dispatcher.metrics.values() if each.find_errors is None]
+    assert without == ["Produce"]  # It counts them where it writes them.
+    answer = create_topics.CreateTopicsResponse(
+        topics=(create_topics.CreatableTopicResult(name="t", error_code=36),)
+    )
+    dispatcher.metrics[19].answered(answer)
+    assert dispatcher.metrics[19].errors == {36: 1}

@@ -1,11 +1,14 @@
 """BrokerRegistration (key 62): a broker asks to be part of the cluster (KIP-631).
 
 Behaviour: the answer is the broker's epoch, the offset of its registration. It starts fenced and
-           is unfenced by heartbeats (key 63) once it has replayed the log so far.
+           is unfenced by heartbeats (key 63) once it has replayed the log so far. The response
+           holds no message, so the controller's log says why a broker is refused.
 Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the epoch of the
            last clean shutdown (KIP-966), not used without eligible leader replicas; v4 features
            of minimum level 0.
 """
+
+import logging
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
@@ -13,6 +16,8 @@ from ottla.controller.brokers import register_broker
 from ottla.controller.context import next_offset
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
 from ottla.wire.messages import broker_registration as wire
+
+log = logging.getLogger(__name__)
 
 API = Api(
     key=62,
@@ -28,7 +33,7 @@ NO_BROKER_EPOCH = -1
 def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
     """Decide on the controller; translate."""
     if request.is_migrating_zk_broker:
-        return _answer(ApiError(Error.BROKER_ID_NOT_REGISTERED))
+        return _answer(request.broker_id, ApiError(Error.BROKER_ID_NOT_REGISTERED))
     broker = BrokerImage(
         id=request.broker_id,
         epoch=NO_BROKER_EPOCH,
@@ -54,10 +59,13 @@ def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
             context=context,
             now_ms=ctx.monotonic_ms,
         )
-    ).map(_answer)
+    ).map(lambda reply: _answer(request.broker_id, reply))
 
 
-def _answer(reply: int | ApiError) -> wire.BrokerRegistrationResponse:
+def _answer(broker_id: int, reply: int | ApiError) -> wire.BrokerRegistrationResponse:
     if isinstance(reply, ApiError):
+        log.warning(
+            "broker %d is not registered: %s: %s", broker_id, reply.error.name, reply.message
+        )
         return wire.BrokerRegistrationResponse(error_code=reply.error)
     return wire.BrokerRegistrationResponse(error_code=Error.NONE, broker_epoch=reply)

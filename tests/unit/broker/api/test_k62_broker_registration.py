@@ -7,6 +7,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.metadata.records import FeatureLevelRecord
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 from ..controller_world import CLUSTER_ID, Controller, versions_of
@@ -59,3 +60,13 @@ def test_refusals() -> None:
     answer = controller.ask(register(broker_id=1), 4)
     assert answer.error_code == Error.DUPLICATE_BROKER_REGISTRATION
     assert 2 not in controller.image.brokers
+
+
+def test_the_log_says_why_a_broker_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller()
+    controller.write(FeatureLevelRecord(name="group.version", feature_level=1))
+    answer = controller.ask(register(), 4)
+    assert answer.error_code == Error.UNSUPPORTED_VERSION
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "broker 2" in line
+    assert "level 1 of group.version" in line

@@ -4,6 +4,8 @@ Method: one broker for the file; each test has topics and groups of its own.
 """
 
 import json
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from ottla.testing import Cluster
 
-from .ottla_command import Ran, ottla
+from .ottla_command import Ran, ottla, ottla_arguments
 
 pytestmark = pytest.mark.cluster
 
@@ -311,3 +313,38 @@ def test_the_console_names_a_broker_that_is_not_there() -> None:
         expected = f"ottla {name}: no broker answers at 127.0.0.1:1 within 0.3 s: "
         assert ran.err.startswith(expected)
         assert ran.err.endswith("Connection refused\n")
+
+
+@pytest.mark.parametrize("name", ["console-producer", "console-consumer"])
+def test_the_console_can_be_interrupted_while_it_waits_for_a_broker(name: str) -> None:
+    """librdkafka's own waiting does not see Ctrl-C before its end, a minute for the producer."""
+    arguments = ottla_arguments(name, "--bootstrap-server", "127.0.0.1:1", "--topic", "t")
+    if name == "console-consumer":
+        arguments += ["--timeout", "60"]
+    with subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == "waiting for a broker at 127.0.0.1:1\n"
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(20) == 130
+        assert waiting.stderr.read() == ""
+
+
+def test_records_that_cannot_be_sent_are_named_with_the_reason(tool: Tool) -> None:
+    fill(tool, "small")
+    sent = tool("console-producer", "--topic", "small", stdin="fits\n" + "x" * 2_000_000 + "\n")
+    assert (sent.code, sent.out) == (1, "")
+    assert sent.err.startswith("ottla console-producer: line 2 was not sent: ")
+    assert sent.err.endswith("(MSG_SIZE_TOO_LARGE)\n")
+    assert read(tool, "small", 1).out == "fits\n"
+    sent = tool("console-producer", "--topic", "not/a/name", stdin="x\n")
+    assert (sent.code, sent.out) == (1, "")
+    assert "line 1 was not sent: " in sent.err
+
+
+def test_a_partition_that_is_not_there_is_refused(tool: Tool) -> None:
+    fill(tool, "single", "x")
+    ran = tool("console-consumer", "--topic", "single", "--partition", "1", "--from-beginning")
+    message = "ottla console-consumer: there is no partition single-1: expected 0 to 0\n"
+    assert ran == (1, "", message)

@@ -5,12 +5,18 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.typing_app import new_app
+from ottla.cli.typing_app import examples, new_app
 
 app = new_app()
 
 
-@app.command("demo")
+@app.command(
+    "demo",
+    epilog=examples(
+        "ottla demo                                 in a temporary folder, removed at the end",
+        "ottla demo --data-dir /tmp/demo            kept: ottla up --data-dir /tmp/demo",
+    ),
+)
 def demo(
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Where the cluster lives.")

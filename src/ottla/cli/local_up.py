@@ -141,7 +141,7 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
         engine.wait_ready(timeout, tell=progress.wait)
     except BaseException:
         # Nothing of a cluster that does not serve is left behind.
-        engine.stop(STOP_SECONDS)
+        engine.stop(STOP_SECONDS, tell=progress.wait)
         raise
     finally:
         progress.done()

@@ -214,8 +214,9 @@ class LocalCluster:
                 said = missing
                 tell(f"waiting for {missing}")
             if time.monotonic() >= deadline:
+                whole = "the cluster" if node_ids is None else f"node {node_ids[0]}"
                 raise ClusterError(
-                    f"the cluster does not serve after {timeout:g} s: still waiting for {missing}"
+                    f"{whole} does not serve after {timeout:g} s: still waiting for {missing}"
                     + "".join(f"\n{self._tail_of(node.plan.id)}" for node in nodes)
                 )
             time.sleep(POLL_SECONDS)

@@ -14,7 +14,7 @@ from ottla.base.ids import Uuid
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.core import Broker
-from ottla.host.broker_lifecycle import BrokerLifecycle, LifecycleConfig
+from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.channel import Channel
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
@@ -28,6 +28,7 @@ from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
+from ottla.raft.node import RaftNode
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +155,16 @@ class BrokerNode:
     def image(self) -> ClusterImage:
         """Return the newest committed metadata."""
         return self._follower.image
+
+    @property
+    def state(self) -> BrokerState:
+        """Return what the broker is doing."""
+        return self._lifecycle.state
+
+    @property
+    def raft(self) -> RaftNode:
+        """Return this node's place in the metadata quorum."""
+        return self._follower.raft
 
     # -- start ---------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from ottla.base.timers import Timer, Timers
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
-from ottla.controller.step import Decision
+from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.quorum_server import Listeners
 from ottla.host.quorum_snapshots import SnapshotLimits
@@ -57,6 +57,7 @@ class ControllerNode:
             liveness=BrokerLiveness(config["broker.session.timeout.ms"]),
         )
         self.ready: Pending[None] = Pending()
+        self.timed_out_heartbeats = 0
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
@@ -115,7 +116,7 @@ class ControllerNode:
         # A decision that failed would fail again now, and again within this call.
         if failure is None and due_ms is not None and due_ms <= now_ms:
             # One broker a decision; the next look comes when this one is committed.
-            self.runtime.run_step(lambda image: fence_stalest(image, self.context, now_ms)).then(
+            self.runtime.run_step(lambda image: self._fence(image, now_ms)).then(
                 self._check_sessions
             )
             return
@@ -123,3 +124,8 @@ class ControllerNode:
         if due_ms is not None and failure is None:
             wait_until_ms = min(due_ms, wait_until_ms)
         self._timer = self._timers.at(wait_until_ms, self._check_sessions)
+
+    def _fence(self, image: ClusterImage, now_ms: int) -> Step:
+        step = fence_stalest(image, self.context, now_ms)
+        self.timed_out_heartbeats += bool(step.records)
+        return step

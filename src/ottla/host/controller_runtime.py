@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.metrics import latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
@@ -34,6 +35,7 @@ from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import NoOpRecord, Record, encode_record
 from ottla.raft.batches import batch_bytes
+from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
@@ -58,6 +60,7 @@ class _Appended:
     next_offset: int
     delta: ClusterDelta
     wall_ms: int
+    monotonic_ms: int
     size_bytes: int
     outcome: Pending[ApiError | None] = field(default_factory=Pending)
 
@@ -68,6 +71,7 @@ class ControllerRuntime:
     Fields: `image`: after everything appended; the next decision rests on it.
             `committed_image`: what readers and followers may see.
             `quorum`: answers the quorum's requests (`QuorumPort`).
+            `records_appended`, `commit_latency`: of this controller's own decisions.
     Hooks:  `on_active`: the first record of this epoch is committed, requests may come;
             `on_effect`: a decision's effect is due; `on_failure`: the controller has stopped.
     """
@@ -94,6 +98,8 @@ class ControllerRuntime:
         self.image = EMPTY
         self.committed_image = EMPTY
         self.active = False
+        self.records_appended = 0
+        self.commit_latency = latency_ms()
         self._storage = storage
         self._bootstrap = tuple(bootstrap)
         self._clock = clock
@@ -148,6 +154,11 @@ class ControllerRuntime:
     def leader_id(self) -> int:
         """Return who leads the quorum; -1 = nobody is known to."""
         return self._driver.node.leader_id
+
+    @property
+    def raft(self) -> RaftNode:
+        """Return the quorum's member, for looking at it."""
+        return self._driver.node
 
     def _retire(self) -> None:
         self.active = False
@@ -224,13 +235,15 @@ class ControllerRuntime:
         for delta, (_records, values) in zip(deltas, batches, strict=True):
             self.image = delta.image
             appended = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))
+            self.records_appended += len(values)
             self._driver.propose(values)
             if not self._driver.alive:
                 break
         return appended
 
     def _enqueue(self, next_offset: int, delta: ClusterDelta, size_bytes: int) -> _Appended:
-        appended = _Appended(next_offset, delta, self._clock.now_ms(), size_bytes)
+        clock = self._clock
+        appended = _Appended(next_offset, delta, clock.now_ms(), clock.monotonic_ms(), size_bytes)
         self._queue.append(appended)
         return appended
 
@@ -275,6 +288,9 @@ class ControllerRuntime:
         while self._queue and self._queue[0].next_offset <= offset:
             appended = self._queue.popleft()
             self.committed_image = appended.delta.image
+            if appended.size_bytes:
+                elapsed_ms = self._clock.monotonic_ms() - appended.monotonic_ms
+                self.commit_latency.observe(elapsed_ms)
             for subscriber in tuple(self._subscribers):
                 _guarded(subscriber, appended.delta)
             self._snapshotter.committed(appended.size_bytes, appended.wall_ms)

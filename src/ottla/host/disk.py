@@ -13,9 +13,12 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla.base.metrics import latency_ns
 from ottla.base.ports import Buffer
 
 VECTORS_MAX: Final = 512
@@ -27,10 +30,11 @@ _pwrite = os.pwrite
 class OsFile:
     """One open file. See `ottla.base.ports.File`."""
 
-    __slots__ = ("_descriptor", "_end", "path")
+    __slots__ = ("_descriptor", "_end", "_syncs", "path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, syncs: "SyncTimes") -> None:
         self.path = path
+        self._syncs = syncs
         self._descriptor = descriptor
         self._end = os.fstat(descriptor).st_size
 
@@ -97,7 +101,9 @@ class OsFile:
         self._end = size
 
     def sync(self) -> None:
+        began_ns = time.perf_counter_ns()
         os.fdatasync(self._descriptor)
+        self._syncs.add(time.perf_counter_ns() - began_ns)
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -105,12 +111,30 @@ class OsFile:
             os.close(descriptor)
 
 
+class SyncTimes:
+    """How long the syncs of a disk's files took; threads add to it, so it has a lock."""
+
+    __slots__ = ("_lock", "histogram")
+
+    def __init__(self) -> None:
+        self.histogram = latency_ns()
+        self._lock = threading.Lock()
+
+    def add(self, elapsed_ns: int) -> None:
+        """Count one sync."""
+        with self._lock:
+            self.histogram.observe(elapsed_ns)
+
+
 class OsDisk:
     """The file systems of this machine. See `ottla.base.ports.Disk`."""
 
+    def __init__(self) -> None:
+        self.syncs = SyncTimes()
+
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644))
+        return OsFile(path, os.open(path, flags, 0o644), self.syncs)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

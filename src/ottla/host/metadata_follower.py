@@ -28,6 +28,7 @@ from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record
 from ottla.raft.batches import read_batches
+from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
@@ -158,6 +159,11 @@ class MetadataFollower(Publisher):
             self._storage.log.flush_now()
         self._driver.stop()
 
+    @property
+    def raft(self) -> RaftNode:
+        """Return the quorum's observer, for looking at it."""
+        return self._driver.node
+
     def _load(self) -> None:
         self._loaded = (self._storage.log.end_offset, load_image(self._storage))
 
@@ -238,6 +244,11 @@ class LocalFollower(Publisher):
     def stop(self) -> None:
         """Hear no more."""
         self._runtime.unsubscribe(self._changed)
+
+    @property
+    def raft(self) -> RaftNode:
+        """Return the controller's member of the quorum."""
+        return self._runtime.raft
 
     def _changed(self, delta: ClusterDelta) -> None:
         self.leader_id = self._runtime.leader_id

@@ -14,14 +14,18 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 
+from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
 from ottla.broker.dispatch import Chunks, Dispatcher, Outcome, advertised, load_apis, read_header
+from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_node import ControllerNode
 from ottla.host.disk import OsDisk
 from ottla.host.folders import Folders, StartError, open_folders
+from ottla.host.node_metrics import NodeMetrics
 from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.server import (
     ConnectionLimits,
@@ -42,7 +46,7 @@ from ottla.raft.node import UnsupportedQuorum
 
 log = logging.getLogger(__name__)
 
-SLOW_HANDLER_MS = 100
+SLOW_HANDLER_NS = 100_000_000
 """A handler that holds the loop for longer is named in the log."""
 
 
@@ -78,6 +82,7 @@ class Node:
             idle_ms=config["connections.max.idle.ms"],
             socket_options=socket_options(config),
         )
+        self.metrics = NodeMetrics(self, loop, self._server, self._disk.syncs.histogram)
         self._limits = ConnectionLimits()
         self._limits_said_in: ConfigsImage | None = None
         self._folders: Folders | None = None
@@ -121,12 +126,33 @@ class Node:
         answer.complete(_unframed(outcome))
         return answer
 
+    # -- NodeParts -----------------------------------------------------------------------------
+
+    @property
+    def apis(self) -> Mapping[int, ApiMetrics]:
+        """Return what was counted of requests, by API key."""
+        return self._dispatcher.metrics
+
+    @property
+    def broker(self) -> BrokerNode | None:
+        """Return the broker role, once it is put together."""
+        return self._broker
+
+    @property
+    def controller(self) -> ControllerNode | None:
+        """Return the controller role, once it is put together."""
+        return self._controller
+
     # -- requests ------------------------------------------------------------------------------
 
     def handle(self, connection: Connection, frame: memoryview) -> Outcome:
         """Handle one frame of a connection."""
         began_ns = time.perf_counter_ns()
         header, body_at = read_header(frame)
+        metrics = self._dispatcher.metrics.get(header.api_key)
+        if metrics is not None:
+            metrics.requests += 1
+            metrics.request_bytes += len(frame)
         on_controller = connection.listener is Listener.CONTROLLER
         broker, controller = self._broker, self._controller
         ctx = Context(
@@ -140,10 +166,16 @@ class Node:
             controller.runtime.quorum if on_controller and controller is not None else None,
         )
         outcome = self._dispatcher.dispatch(ctx, frame, body_at)
-        held_ms = (time.perf_counter_ns() - began_ns) // 1_000_000
-        if held_ms > SLOW_HANDLER_MS:
-            name = self._endpoints[header.api_key].name
-            log.warning("%s held the loop for %d ms (%d bytes)", name, held_ms, len(frame))
+        held_ns = time.perf_counter_ns() - began_ns
+        assert metrics is not None, "what is not served was refused"
+        metrics.local.observe(held_ns)
+        if isinstance(outcome, Pending) and not outcome.done:
+            outcome.then(partial(_answered, metrics.total, began_ns))
+        else:
+            metrics.total.observe(held_ns)
+        if held_ns > SLOW_HANDLER_NS:
+            held_ms = held_ns // 1_000_000
+            log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
         return outcome
 
     # -- life ----------------------------------------------------------------------------------
@@ -159,6 +191,7 @@ class Node:
             workers=self._workers,
         )
         self.cluster_id = self._folders.cluster_id
+        await self.metrics.start()
         if self.config.is_controller:
             await self._start_controller(self._folders)
         if self.config.is_broker:
@@ -246,6 +279,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stop serving, write all that is to be kept, release the folders."""
+        self.metrics.stop()
         if self._broker is not None:
             await self._broker.leave()
         await self._server.close()
@@ -335,6 +369,10 @@ def socket_options(config: NodeConfig) -> SocketOptions:
         send_buffer_bytes=config[send] if send in config.given else -1,
         receive_buffer_bytes=config[receive] if receive in config.given else -1,
     )
+
+
+def _answered(total: Histogram, began_ns: int, _answer: Chunks | None) -> None:
+    total.observe(time.perf_counter_ns() - began_ns)
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:

@@ -67,6 +67,7 @@ class Server:
         self._budget = FrameBudget(frames_held_bytes_max)
         self._buffers = FrameBuffers()
         self._servers: list[asyncio.Server] = []
+        self.listener_names: list[str] = []
         self._sequence = 0
         self._by_ip: Counter[str] = Counter()
         self.connections: set[ServerConnection] = set()
@@ -89,6 +90,7 @@ class Server:
             start_serving=accept,
         )
         self._servers.append(server)
+        self.listener_names.append(name)
         self._set_options(server)
         if self._sweeper is None and self._idle_ms >= 0:
             self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
@@ -105,6 +107,16 @@ class Server:
             if size >= 0:
                 for listening in server.sockets:
                     listening.setsockopt(socket.SOL_SOCKET, name, size)
+
+    @property
+    def accepted(self) -> int:
+        """Return how many connections have come."""
+        return self._sequence
+
+    @property
+    def frames_held_bytes(self) -> int:
+        """Return the bytes of unfinished and waiting requests."""
+        return self._budget.used_bytes
 
     async def accept_all(self) -> None:
         """Accept on every address that is taken. Raises OSError."""

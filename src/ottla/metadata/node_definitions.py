@@ -18,6 +18,7 @@ from ottla.metadata.config_def import (
     Type,
     Update,
     at_least,
+    between,
     each_of,
 )
 from ottla.metadata.group_definitions import GROUP_KEYS
@@ -238,6 +239,13 @@ REPLICATION: Final = (
 
 _WINDOW = "Quotas are not there yet: without an effect."
 METRICS: Final = (
+    _K(
+        "metrics.port",
+        _INT,
+        -1,
+        "Where Prometheus finds this node's metrics; -1 = nowhere, 0 = on a free port.",
+        between(-1, 65_535),
+    ),
     _K("metrics.num.samples", _INT, 2, _NONE, at_least(1)),
     _K("metrics.sample.window.ms", _LONG, 30_000, _NONE, at_least(1)),
     _K("metrics.recording.level", _STRING, "INFO", _NONE),

@@ -11,7 +11,6 @@ _ZOOKEEPER = "ZooKeeper mode is not supported yet: run in KRaft mode (process.ro
 _TIERED = "is not supported yet: Ottla has no remote storage so far"
 _JAVA = "names a Java class, which a node without a JVM cannot load"
 _GONE = "is not a property any more: Kafka 4.0 removed it"
-_METRICS = "is not supported yet: Ottla serves no metrics so far"
 _SHARE = "is not supported: Ottla has no share groups"
 _QUOTA = "is not supported yet: Ottla enforces no quotas so far"
 
@@ -38,7 +37,6 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "remote.log.storage.system.enable": (_TIERED, ("false",)),
     "eligible.leader.replicas.enable": ("is not supported yet", ("false",)),
     "max.connection.creation.rate": (_QUOTA, ("2147483647",)),
-    "metrics.port": (_METRICS, ("-1",)),
     "control.plane.listener.name": (_GONE, ("",)),
     "inter.broker.protocol.version": (_GONE, ()),
     "log.message.format.version": (_GONE, ()),

@@ -1,0 +1,172 @@
+"""A node's numbers beyond its broker's: process, sockets, quorum, controller.
+
+Source: the MBeans of Kafka's controllers and Raft clients; Prometheus' process metrics.
+"""
+
+import os
+import resource
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ottla.base.ids import NO_LEADER
+from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
+from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.server import Server
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.topics import TopicsImage
+from ottla.raft.node import RaftNode
+
+PROC = Path("/proc/self")
+
+
+def process_families(started_ms: int, proc: Path = PROC) -> Iterator[Family]:
+    """Yield what the process uses; what the system does not tell is left out."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield counter(
+        "process_cpu_seconds_total",
+        "User and system CPU time spent.",
+        [((), used.ru_utime + used.ru_stime)],
+    )
+    yield gauge(
+        "process_start_time_seconds",
+        "Start of the node since the epoch.",
+        started_ms / 1000,
+    )
+    yield gauge(
+        "process_max_fds",
+        "The most file descriptors that may be open.",
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )
+    try:
+        virtual, resident = (proc / "statm").read_text(encoding="ascii").split()[:2]
+        open_files = len(os.listdir(proc / "fd"))
+    except OSError:  # Not Linux.
+        return
+    page = resource.getpagesize()
+    yield gauge("process_virtual_memory_bytes", "Virtual memory.", int(virtual) * page)
+    yield gauge("process_resident_memory_bytes", "Resident memory.", int(resident) * page)
+    yield gauge("process_open_fds", "Open file descriptors.", open_files)
+
+
+def loop_families(lag: Histogram, syncs: Histogram) -> Iterator[Family]:
+    """Yield how late the loop is, and how long the disks take."""
+    yield histogram("ottla_loop_lag_seconds", "How late timers of the node's loop ran.", lag)
+    yield histogram("ottla_disk_sync_seconds", "How long each fsync of a file took.", syncs)
+
+
+def server_families(server: Server) -> Iterator[Family]:
+    """Yield the connections of a node's listeners and what they hold."""
+    counts = Counter(dict.fromkeys(server.listener_names, 0))
+    counts.update(each.info.listener_name for each in server.connections)
+    yield gauge(
+        "kafka_server_socket_server_metrics_connection_count",
+        "Open connections, by listener.",
+        [((("listener", name),), count) for name, count in sorted(counts.items())],
+    )
+    yield counter(
+        "kafka_server_socket_server_metrics_connection_creation_total",
+        "Connections that were accepted.",
+        [((), server.accepted)],
+    )
+    yield gauge(
+        "kafka_network_socket_server_memory_pool_used_bytes",
+        "Bytes of unfinished and waiting requests.",
+        server.frames_held_bytes,
+    )
+
+
+def raft_families(raft: RaftNode) -> Iterator[Family]:
+    """Yield a member's or an observer's view of the metadata quorum."""
+    prefix = "kafka_server_raft_metrics"
+    yield gauge(f"{prefix}_current_leader", "Who leads the quorum; -1 = unknown.", raft.leader_id)
+    yield gauge(f"{prefix}_current_epoch", "The quorum's epoch.", raft.epoch)
+    yield gauge(
+        f"{prefix}_high_watermark",
+        "The end of what is committed; -1 = not known yet.",
+        -1 if raft.high_watermark is None else raft.high_watermark,
+    )
+    yield gauge(
+        f"{prefix}_log_end_offset",
+        "The end of this node's copy of the metadata log.",
+        raft.log.end_offset,
+    )
+
+
+def broker_state_families(state: int) -> Iterator[Family]:
+    """Yield what a broker is doing."""
+    yield gauge(
+        "kafka_server_kafka_server_broker_state",
+        "0 not running, 1 starting, 2 recovery, 3 running, 6 controlled shutdown, 7 stopping.",
+        state,
+    )
+
+
+class ControllerFamilies:
+    """A controller's numbers. Counting partitions is saved while no topic changes."""
+
+    def __init__(self, runtime: ControllerRuntime) -> None:
+        self._runtime = runtime
+        self._counted: TopicsImage | None = None
+        self._counts = (0, 0, 0)
+
+    def collect(self, timed_out_heartbeats: int) -> Iterator[Family]:
+        """Yield the families as of now."""
+        runtime, image = self._runtime, self._runtime.committed_image
+        yield from _cluster_gauges(image, runtime.active, self._counts_of(image.topics))
+        prefix = "kafka_controller_kafka_controller"
+        yield gauge(
+            f"{prefix}_last_committed_record_offset",
+            "The last committed record that this controller has applied.",
+            image.position[0],
+        )
+        yield gauge(
+            f"{prefix}_last_applied_record_offset",
+            "The last record that this controller's decisions rest on.",
+            runtime.image.position[0],
+        )
+        yield counter(
+            f"{prefix}_timed_out_broker_heartbeat_total",
+            "Brokers fenced since they were silent for a session.",
+            [((), timed_out_heartbeats)],
+        )
+        yield counter(
+            "kafka_server_raft_metrics_append_records_total",
+            "Metadata records that this controller appended.",
+            [((), runtime.records_appended)],
+        )
+        yield histogram(
+            "kafka_server_raft_metrics_commit_latency_seconds",
+            "From the append of a decision's records to their commit.",
+            runtime.commit_latency,
+        )
+
+    def _counts_of(self, topics: TopicsImage) -> tuple[int, int, int]:
+        if topics is not self._counted:
+            self._counts = count_partitions(topics)
+            self._counted = topics
+        return self._counts
+
+
+def count_partitions(topics: TopicsImage) -> tuple[int, int, int]:
+    """Return how many topics, partitions, and partitions without a leader there are."""
+    partitions = [state for topic in topics for state in topic.partitions.values()]
+    offline = sum(state.leader == NO_LEADER for state in partitions)
+    return len(topics), len(partitions), offline
+
+
+def _cluster_gauges(
+    image: ClusterImage, active: bool, counts: tuple[int, int, int]
+) -> Iterator[Family]:
+    fenced = sum(broker.fenced for broker in image.brokers.values())
+    topics, partitions, offline = counts
+    rows: Iterable[tuple[str, str, int]] = (
+        ("active_controller_count", "1 on the active controller.", int(active)),
+        ("active_broker_count", "Brokers that are not fenced.", len(image.brokers) - fenced),
+        ("fenced_broker_count", "Registered brokers that are fenced.", fenced),
+        ("global_topic_count", "Topics of the cluster.", topics),
+        ("global_partition_count", "Partitions of the cluster.", partitions),
+        ("offline_partitions_count", "Partitions without a leader.", offline),
+    )
+    for name, text, value in rows:
+        yield gauge(f"kafka_controller_kafka_controller_{name}", text, value)

@@ -1,0 +1,182 @@
+"""`GET /metrics`: a node's numbers over HTTP/1.1, for Prometheus.
+
+One short request a connection, which is closed after its answer. What a peer can hold is bounded:
+so many connections, so many bytes of a request, so many seconds. The text is made in pieces
+between which the loop serves others, and once for all who ask at the same time.
+
+Source: RFC 9112 (message syntax), Prometheus' exposition formats.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+
+from ottla.base.limits import (
+    METRICS_CONNECTIONS_MAX,
+    METRICS_REQUEST_BYTES_MAX,
+    METRICS_SECONDS_MAX,
+)
+from ottla.base.metrics import CONTENT_TYPE, Family, render
+
+log = logging.getLogger(__name__)
+
+PATH = "/metrics"
+PIECES_AT_ONCE = 500
+"""Lines made before others get the loop: about a millisecond."""
+
+VERSIONS = ("HTTP/1.0", "HTTP/1.1")
+
+
+class MetricsServer:
+    """Listens on one address. `families` is asked at each scrape."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, families: Callable[[], Iterable[Family]]
+    ) -> None:
+        self._loop = loop
+        self._families = families
+        self._server: asyncio.Server | None = None
+        self._text: asyncio.Task[bytes] | None = None
+        self.connections: set[MetricsConnection] = set()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Serve; return the port. Raises: OSError."""
+        self._server = await self._loop.create_server(
+            lambda: MetricsConnection(self, self._loop), host or None, port, reuse_address=True
+        )
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def close(self) -> None:
+        """Stop listening and end what is open."""
+        if self._server is not None:
+            self._server.close()
+        if self._text is not None:
+            self._text.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    async def text(self) -> bytes:
+        """Return the text as of now; who comes while it is made gets the same."""
+        if self._text is None:
+            self._text = self._loop.create_task(self._render())
+            self._text.add_done_callback(self._rendered)
+        # One who leaves must not cancel it for the others.
+        return await asyncio.shield(self._text)
+
+    def _rendered(self, text: "asyncio.Task[bytes]") -> None:
+        self._text = None
+
+    async def _render(self) -> bytes:
+        pieces: list[str] = []
+        for piece in render(self._families()):
+            pieces.append(piece)
+            if len(pieces) % PIECES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return "".join(pieces).encode()
+
+
+class MetricsConnection(asyncio.Protocol):
+    """One connection: a request's head, an answer, the end."""
+
+    def __init__(self, server: MetricsServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._head = bytearray()
+        self._answering: asyncio.Task[None] | None = None
+        self._answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are too many."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._deadline = self._loop.call_later(METRICS_SECONDS_MAX, self.abort)
+        self._server.connections.add(self)
+        if len(self._server.connections) > METRICS_CONNECTIONS_MAX:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget it."""
+        self._deadline.cancel()
+        self._server.connections.discard(self)
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def abort(self) -> None:
+        """End it at once: its time is over, or the node stops."""
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Gather the request's head; what comes after it is not looked at."""
+        if self._answered:
+            return
+        # A look back, for the end may have been cut in two.
+        searched = max(0, len(self._head) - 3)
+        self._head += data[: METRICS_REQUEST_BYTES_MAX + 1]
+        end = self._head.find(b"\r\n\r\n", searched)
+        if end > METRICS_REQUEST_BYTES_MAX or (end < 0 and _is_too_long(self._head)):
+            self._refuse(HTTPStatus.BAD_REQUEST)
+        elif end >= 0:
+            self._handle(bytes(self._head[:end]))
+
+    def _handle(self, head: bytes) -> None:
+        status = judge(head)
+        if status is not HTTPStatus.OK:
+            self._refuse(status)
+            return
+        self._answered = True
+        self._answering = self._loop.create_task(self._answer())
+
+    async def _answer(self) -> None:
+        try:
+            text = await self._server.text()
+        except Exception:
+            log.exception("the metrics could not be collected")
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return
+        self._send(HTTPStatus.OK, CONTENT_TYPE, text)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        self._send(status, "text/plain; charset=utf-8", f"{status} {status.phrase}\n".encode())
+
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self._answered = True
+        self._head.clear()
+        allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+        head = (
+            f"HTTP/1.1 {status} {status.phrase}\r\n{allow}Content-Type: {content_type}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + body)
+        # Closes once all is sent; the deadline ends it where the peer does not read.
+        self._transport.close()
+
+
+def _is_too_long(head: bytearray) -> bool:
+    return len(head) > METRICS_REQUEST_BYTES_MAX
+
+
+def judge(head: bytes) -> HTTPStatus:
+    """Return what the head of a request deserves: OK, or the refusal."""
+    try:
+        line, *fields = head.decode("latin-1").split("\r\n")
+        method, target, version = line.split(" ")
+    except ValueError:
+        return HTTPStatus.BAD_REQUEST
+    names = [name for name, _, _ in (field.partition(":") for field in fields)]
+    colons = all(":" in field for field in fields)
+    if version not in VERSIONS or not target.startswith("/") or not colons:
+        return HTTPStatus.BAD_REQUEST
+    if not all(_is_token(name) for name in (method, *names)):
+        return HTTPStatus.BAD_REQUEST
+    if target.partition("?")[0] != PATH:
+        return HTTPStatus.NOT_FOUND
+    return HTTPStatus.OK if method == "GET" else HTTPStatus.METHOD_NOT_ALLOWED
+
+
+def _is_token(name: str) -> bool:
+    """Tell whether a method or a header's name is one (RFC 9110 section 5.6.2)."""
+    return name != "" and all(
+        each.isascii() and (each.isalnum() or each in "!#$%&'*+-.^_`|~") for each in name
+    )

@@ -1,0 +1,118 @@
+"""A node's metrics put together from its parts, and served while the node lives.
+
+The port opens before the node's listeners do, so that a start that takes long can be watched.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from ottla.base.metrics import Family, Histogram
+from ottla.broker.metric_families import broker_families, request_families
+from ottla.broker.metrics import ApiMetrics
+from ottla.host.broker_node import BrokerNode
+from ottla.host.controller_node import ControllerNode
+from ottla.host.folders import StartError
+from ottla.host.loop_lag import LoopLag
+from ottla.host.metric_families import (
+    ControllerFamilies,
+    broker_state_families,
+    loop_families,
+    process_families,
+    raft_families,
+    server_families,
+)
+from ottla.host.metrics_server import MetricsServer
+from ottla.host.server import Server, describe_listen_error
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+PORT = "metrics.port"
+
+
+class NodeParts(Protocol):
+    """What a node lets its metrics look at."""
+
+    config: NodeConfig
+
+    @property
+    def apis(self) -> Mapping[int, ApiMetrics]:
+        """Return what was counted of requests, by API key."""
+        ...
+
+    @property
+    def broker(self) -> BrokerNode | None:
+        """Return the broker role, once it is put together."""
+        ...
+
+    @property
+    def controller(self) -> ControllerNode | None:
+        """Return the controller role, once it is put together."""
+        ...
+
+
+class NodeMetrics:
+    """Collects, and serves on `metrics.port` where that is set. `port`: the one bound, or None."""
+
+    def __init__(
+        self,
+        node: NodeParts,
+        loop: asyncio.AbstractEventLoop,
+        server: Server,
+        syncs: Histogram,
+    ) -> None:
+        self._node = node
+        self._server = server
+        self._syncs = syncs
+        self._started_ms = time.time_ns() // 1_000_000
+        self._lag = LoopLag(loop)
+        self._http = MetricsServer(loop, self.families)
+        self._controller: ControllerFamilies | None = None
+        self.port: int | None = None
+
+    async def start(self) -> None:
+        """Listen beside the node's first listener, on its address. Raises: StartError."""
+        config = self._node.config
+        port = config[PORT]
+        if port < 0:
+            return
+        host = config.listeners[0].host
+        try:
+            self.port = await self._http.listen(host, port)
+        except OSError as error:
+            reason = describe_listen_error(error, host, port)
+            raise StartError(f"{PORT}={port}: {reason}") from None
+        self._lag.start()
+        log.info("metrics are at http://%s:%d/metrics", host or "every address", self.port)
+
+    def stop(self) -> None:
+        """Serve and measure no more."""
+        self._lag.stop()
+        self._http.close()
+
+    def families(self) -> Iterator[Family]:
+        """Yield all families as of now; which there are follows from the node's roles."""
+        node = self._node
+        yield from process_families(self._started_ms)
+        yield from loop_families(self._lag.lag, self._syncs)
+        yield from server_families(self._server)
+        broker = node.broker.broker if node.broker is not None else None
+        names = {key: each.name for key, each in node.apis.items()}
+        by_key = {} if broker is None else broker.partition_errors.by_key
+        yield from request_families(
+            list(node.apis.values()), {names[key]: errors for key, errors in by_key.items()}
+        )
+        if node.controller is not None:
+            if self._controller is None:
+                self._controller = ControllerFamilies(node.controller.runtime)
+            yield from raft_families(node.controller.runtime.raft)
+            yield from self._controller.collect(node.controller.timed_out_heartbeats)
+        elif node.broker is not None:
+            yield from raft_families(node.broker.raft)
+        if node.broker is not None:
+            yield from broker_state_families(node.broker.state)
+        if broker is not None:
+            yield from broker_families(broker)

@@ -1,0 +1,166 @@
+"""What a node tells of its process, its sockets and its controller.
+
+Method: the families are rendered and read back strictly. /proc is a folder of the test. The
+controller is a real one over a disk in memory.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.base.metrics import Family, Histogram, render
+from ottla.host.metric_families import (
+    ControllerFamilies,
+    broker_state_families,
+    loop_families,
+    process_families,
+    raft_families,
+)
+from ottla.metadata.records import PartitionRecord, TopicRecord
+from tests.exposition import Scrape
+
+from .quorum_world import Broker, Controller
+from .test_controller_node import SESSION_MS, add_broker, running
+from .world import World
+
+
+def scrape(families: Iterable[Family]) -> Scrape:
+    return Scrape("".join(render(families)))
+
+
+def test_the_process(tmp_path: Path) -> None:
+    (tmp_path / "statm").write_text("300 200 100 1 0 50 0\n")
+    (tmp_path / "fd").mkdir()
+    for name in ("0", "1", "2"):
+        (tmp_path / "fd" / name).touch()
+    found = scrape(process_families(1_700_000_000_500, tmp_path))
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert found.value("process_virtual_memory_bytes") == 300 * page
+    assert found.value("process_resident_memory_bytes") == 200 * page
+    assert found.value("process_open_fds") == 3
+    assert found.value("process_start_time_seconds") == 1_700_000_000.5
+    assert found.value("process_cpu_seconds_total") > 0
+    assert found.value("process_max_fds") >= 3
+
+
+def test_without_proc_the_rest_is_told(tmp_path: Path) -> None:
+    found = scrape(process_families(0, tmp_path / "nothing"))
+    assert set(found.families) == {
+        "process_cpu_seconds_total",
+        "process_start_time_seconds",
+        "process_max_fds",
+    }
+
+
+def test_lag_and_syncs() -> None:
+    lag, syncs = Histogram((1_000_000,), 1_000_000_000), Histogram((1_000_000,), 1_000_000_000)
+    lag.observe(2_000_000)
+    found = scrape(loop_families(lag, syncs))
+    assert found.value("ottla_loop_lag_seconds_sum") == 0.002
+    assert found.value("ottla_disk_sync_seconds_count") == 0
+
+
+def test_the_broker_state() -> None:
+    found = scrape(broker_state_families(3))
+    assert found.value("kafka_server_kafka_server_broker_state") == 3
+
+
+# -- The controller --
+
+PREFIX = "kafka_controller_kafka_controller"
+
+
+def a_topic(number: int, *leaders: int) -> tuple[TopicRecord | PartitionRecord, ...]:
+    topic_id = Uuid(bytes([number]) * 16)
+    return (
+        TopicRecord(name=f"t{number}", topic_id=topic_id),
+        *(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=(2,),
+                isr=(2,),
+                leader=leader,
+                leader_epoch=0,
+                partition_epoch=0,
+            )
+            for index, leader in enumerate(leaders)
+        ),
+    )
+
+
+def test_what_the_cluster_has() -> None:
+    controller = Controller(World())
+    families = ControllerFamilies(controller.runtime)
+    assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 1
+    controller.world.workers.run()
+    controller.write(*a_topic(1, 2, 2, -1))
+    assert scrape(families.collect(0)).value(f"{PREFIX}_global_topic_count") == 0, "not committed"
+    controller.world.workers.run()
+    found = scrape(families.collect(0))
+    assert found.value(f"{PREFIX}_global_topic_count") == 1
+    assert found.value(f"{PREFIX}_global_partition_count") == 3
+    assert found.value(f"{PREFIX}_offline_partitions_count") == 1
+    controller.write(*a_topic(2, -1))
+    controller.world.workers.run()
+    assert scrape(families.collect(0)).value(f"{PREFIX}_offline_partitions_count") == 2
+    controller.runtime.stop()
+    assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 0
+
+
+def test_records_and_their_commits() -> None:
+    controller = Controller(World())
+    controller.world.workers.run()
+    families = ControllerFamilies(controller.runtime)
+    before = scrape(families.collect(0))
+    controller.write(*a_topic(1, 2))
+    controller.world.clock.elapsed_ms += 30
+    records, latency = (
+        "kafka_server_raft_metrics_append_records_total",
+        "kafka_server_raft_metrics_commit_latency_seconds",
+    )
+    during = scrape(families.collect(0))
+    assert during.value(records) - before.value(records) == 2
+    assert during.value(f"{latency}_count") == before.value(f"{latency}_count")
+    applied, committed = f"{PREFIX}_last_applied_record_offset", f"{PREFIX}_last_committed_record_"
+    assert during.value(applied) - during.value(f"{committed}offset") == 2
+    controller.world.workers.run()
+    after = scrape(families.collect(0))
+    assert after.value(f"{latency}_count") - before.value(f"{latency}_count") == 1
+    assert after.value(f"{latency}_sum") - before.value(f"{latency}_sum") == pytest.approx(0.03)
+    assert after.value(applied) == after.value(f"{committed}offset")
+
+
+def test_a_silent_broker_shows() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 2)
+    families = ControllerFamilies(controller.runtime)
+    found = scrape(families.collect(controller.timed_out_heartbeats))
+    assert found.value(f"{PREFIX}_active_broker_count") == 1
+    assert found.value(f"{PREFIX}_fenced_broker_count") == 0
+    assert found.value(f"{PREFIX}_timed_out_broker_heartbeat_total") == 0
+    world.advance(SESSION_MS + 1)
+    found = scrape(families.collect(controller.timed_out_heartbeats))
+    assert found.value(f"{PREFIX}_active_broker_count") == 0
+    assert found.value(f"{PREFIX}_fenced_broker_count") == 1
+    assert found.value(f"{PREFIX}_timed_out_broker_heartbeat_total") == 1
+
+
+def test_the_quorum_as_its_members_see_it() -> None:
+    controller = Controller(World())
+    prefix = "kafka_server_raft_metrics"
+    found = scrape(raft_families(controller.runtime.raft))
+    assert found.value(f"{prefix}_high_watermark") in (-1, 0)
+    controller.world.workers.run()
+    found = scrape(raft_families(controller.runtime.raft))
+    assert found.value(f"{prefix}_current_leader") == 1
+    assert found.value(f"{prefix}_current_epoch") == 1
+    end_offset = controller.storage.log.end_offset
+    assert found.value(f"{prefix}_high_watermark") == end_offset
+    assert found.value(f"{prefix}_log_end_offset") == end_offset
+    broker = Broker(controller.world, controller.serve)
+    assert scrape(raft_families(broker.follower.raft)).value(f"{prefix}_log_end_offset") >= 0

@@ -39,10 +39,11 @@ def local(tmp_path: Path) -> Iterator[Local]:
 
 
 def first_port(count: int) -> int:
-    """Return a port that, with the following ones and the controller's, is free."""
+    """Return a port that, with the following ones, the controller's and metrics', is free."""
+    steps = (*range(count), 100)
     while True:
         (port,) = free_ports(1)
-        if all(is_free(port + step) for step in (*range(count), 100)):
+        if all(is_free(port + step) and is_free(port + step + 1000) for step in steps):
             return port
 
 
@@ -81,7 +82,7 @@ def test_one_broker_from_up_to_down_and_up_again(local: Local) -> None:
         "id": 1,
         "roles": ["broker", "controller"],
         "port": port,
-        "metrics_port": None,
+        "metrics_port": port + 1000,
         "state": "running",
     }
     bootstrap = ("--bootstrap-server", facts["bootstrap"])

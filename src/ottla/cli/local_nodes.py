@@ -129,7 +129,7 @@ def collect(engine: LocalCluster) -> dict[str, Any]:
                 "pid": node.process.pid if alive and node.process is not None else None,
                 "roles": list(node.plan.roles),
                 "port": node.plan.port,
-                "metrics_port": None,
+                "metrics_port": node.plan.metrics_port,
                 "state": state,
             }
         )

@@ -17,7 +17,7 @@ from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry
 from ottla.testing.layout import (
     BROKERS_MAX,
-    CONTROLLER_PORT_OFFSET,
+    LAST_PORT_OFFSET,
     PORT_MAX,
     ClusterError,
     NodePlan,
@@ -78,6 +78,7 @@ def up(
     """Start a cluster on this machine, or the one that the data folder holds already.
 
     Broker i has the id i and listens on PORT + i - 1; a controller listens on PORT + 100.
+    Prometheus finds each node's metrics on the node's port + 1000, under /metrics.
     """
     if zookeeper is not None:
         raise CommandError("--zookeeper: clusters over ZooKeeper are not supported yet")
@@ -124,11 +125,11 @@ def _check_numbers(brokers: int, controllers: int, port: int) -> None:
         raise UsageError(f"--brokers {brokers}: expected 1 to {BROKERS_MAX}")
     if controllers < 0:
         raise UsageError(f"--controllers {controllers}: expected 0 or 1")
-    last = PORT_MAX - CONTROLLER_PORT_OFFSET
+    last = PORT_MAX - LAST_PORT_OFFSET
     if not 1 <= port <= last:
         raise UsageError(
-            f"--port {port}: expected 1 to {last}, since a controller listens "
-            f"on PORT + {CONTROLLER_PORT_OFFSET}"
+            f"--port {port}: expected 1 to {last}, since the last node's metrics "
+            f"are on PORT + {LAST_PORT_OFFSET}"
         )
 
 

@@ -121,6 +121,7 @@ def _node_json(node: NodeEntry) -> dict[str, Any]:
         "roles": list(node.plan.roles),
         "port": node.plan.port,
         "controller_port": node.plan.controller_port,
+        "metrics_port": node.plan.metrics_port,
         "pid": node.process.pid if node.process else None,
         "started": node.process.started if node.process else None,
         "wanted": node.wanted,
@@ -135,6 +136,7 @@ def _entry_of(content: dict[str, Any]) -> ClusterEntry:
             roles=tuple(each["roles"]),
             port=each["port"],
             controller_port=each["controller_port"],
+            metrics_port=each.get("metrics_port"),
         )
         process = Identity(each["pid"], each["started"]) if each["pid"] is not None else None
         nodes.append(NodeEntry(plan, process, each["wanted"]))

@@ -2,16 +2,19 @@
 
 Broker i has node id i and listens on port + i - 1; separate controllers have ids from 101 and
 ports from port + 100. A single broker is a combined node, whose controller listens on
-port + 100.
+port + 100. Metrics are on a node's port + 1000.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.testing.ports import HOST
 
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_OFFSET = 100
+METRICS_PORT_OFFSET = 1000
+LAST_PORT_OFFSET = CONTROLLER_PORT_OFFSET + METRICS_PORT_OFFSET
+"""Where a controller's metrics are, the highest port of a cluster."""
 BROKERS_MAX = CONTROLLER_PORT_OFFSET
 PORT_MAX = 65_535
 
@@ -28,6 +31,7 @@ OWN_PROPERTIES = frozenset(
         "log.dir",
         "log.dirs",
         "metadata.log.dir",
+        "metrics.port",
         "node.id",
         "process.roles",
         "zookeeper.connect",
@@ -50,6 +54,8 @@ class NodePlan:
     port: int
     controller_port: int | None = None
     """Where its controller listens, if it has one."""
+    metrics_port: int | None = None
+    """Where Prometheus finds its metrics, if it serves any."""
 
     @property
     def is_broker(self) -> bool:
@@ -59,7 +65,8 @@ class NodePlan:
     @property
     def ports(self) -> tuple[int, ...]:
         """Return all ports that the node listens on."""
-        return tuple(sorted({self.port, self.controller_port or self.port}))
+        given = (self.port, self.controller_port, self.metrics_port)
+        return tuple(sorted({port for port in given if port is not None}))
 
 
 def check_size(brokers: int, controllers: int) -> None:
@@ -84,13 +91,14 @@ def check_config(config: Mapping[str, str]) -> None:
 def plan_nodes(brokers: int, controllers: int, port: int) -> tuple[NodePlan, ...]:
     """Return the nodes of a cluster, brokers first."""
     check_size(brokers, controllers)
-    last_port = port + CONTROLLER_PORT_OFFSET
-    if not port >= 1 or last_port > PORT_MAX:
+    if not 1 <= port <= PORT_MAX - LAST_PORT_OFFSET:
         raise ClusterError(
-            f"port {port}: expected 1 to {PORT_MAX - CONTROLLER_PORT_OFFSET}, "
-            f"since controllers listen from port + {CONTROLLER_PORT_OFFSET}"
+            f"port {port}: expected 1 to {PORT_MAX - LAST_PORT_OFFSET}, "
+            f"since the last node's metrics are on port + {LAST_PORT_OFFSET}"
         )
-    return place_nodes(brokers, controllers, [port + index for index in range(brokers)], last_port)
+    broker_ports = [port + index for index in range(brokers)]
+    plans = place_nodes(brokers, controllers, broker_ports, port + CONTROLLER_PORT_OFFSET)
+    return tuple(replace(plan, metrics_port=plan.port + METRICS_PORT_OFFSET) for plan in plans)
 
 
 def place_nodes(
@@ -151,4 +159,6 @@ def node_properties(
     if node.is_broker:
         properties["inter.broker.listener.name"] = "PLAINTEXT"
         properties["advertised.listeners"] = f"PLAINTEXT://{HOST}:{node.port}"
+    if node.metrics_port is not None:
+        properties["metrics.port"] = str(node.metrics_port)
     return {**properties, **config}

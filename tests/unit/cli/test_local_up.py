@@ -46,8 +46,8 @@ def test_ports_that_were_not_in_a_row_stay(tmp_path: Path) -> None:
         (0, None, None, "--brokers 0: expected 1 to 100"),
         (101, None, None, "--brokers 101: expected 1 to 100"),
         (1, -1, None, "--controllers -1: expected 0 or 1"),
-        (1, None, 0, r"--port 0: expected 1 to 65435, since a controller listens on PORT \+ 100"),
-        (1, None, 65_436, "--port 65436: expected 1 to 65435"),
+        (1, None, 0, "--port 0: expected 1 to 64435, since the last node's metrics are on PORT"),
+        (1, None, 64_436, "--port 64436: expected 1 to 64435"),
     ],
 )
 def test_numbers_out_of_range_are_wrong_usage(

@@ -41,7 +41,7 @@ def test_a_controller_can_be_separate_from_a_single_broker() -> None:
 
 def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
     ports = [port for plan in plan_nodes(100, 0, 9092) for port in plan.ports]
-    assert len(set(ports)) == len(ports) == 101
+    assert len(set(ports)) == len(ports) == 202
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
         (101, 0, 9092, "101 brokers: expected 1 to 100"),
         (1, 2, 9092, "quorums of several controllers are not supported yet: expected 0 or 1"),
         (1, -1, 9092, "-1 controllers: expected 0 or more"),
-        (1, 0, 65_500, "port 65500: expected 1 to 65435"),
-        (1, 0, 0, "port 0: expected 1 to 65435"),
+        (1, 0, 65_500, "port 65500: expected 1 to 64435"),
+        (1, 0, 0, "port 0: expected 1 to 64435"),
     ],
 )
 def test_what_cannot_be_made(brokers: int, controllers: int, port: int, message: str) -> None:
@@ -73,6 +73,16 @@ def test_nodes_take_their_properties(brokers: int) -> None:
         assert [(each.id, each.port) for each in config.quorum_voters] == [(plans[-1].id, 8000)]
         assert config["log.retention.ms"] == 9999
         assert config["offsets.topic.replication.factor"] == 1
+
+
+def test_metrics_are_beside_each_node() -> None:
+    plans = plan_nodes(2, 0, 9092)
+    assert [plan.metrics_port for plan in plans] == [10_092, 10_093, 10_192]
+    for plan in plans:
+        config = NodeConfig.parse(node_properties(plan, plans, "/data", {}))
+        assert config["metrics.port"] == plan.metrics_port
+    with pytest.raises(ClusterError, match=r"metrics.port=1 cannot be set for a whole cluster"):
+        check_config({"metrics.port": "1"})
 
 
 def test_what_makes_a_node_one_of_its_cluster_cannot_be_configured() -> None:

@@ -64,6 +64,7 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("consumer-groups", "consumer_groups", "Show groups, or move their offsets."),
             Command("delete-records", "delete_records", "Delete records up to an offset."),
             Command("log-dirs", "log_dirs", "Show how much disk each replica takes."),
+            Command("metadata-quorum", "metadata_quorum", "Show the controllers' quorum."),
         ),
     ),
 )
@@ -73,7 +74,6 @@ COMMANDS = {command.name: command for _, commands in SECTIONS for command in com
 NOT_YET = frozenset(
     {
         "leader-election",
-        "metadata-quorum",
         "pipeline",
         "reassign-partitions",
         "sim",

@@ -1,0 +1,152 @@
+"""`ottla metadata-quorum`: the quorum that keeps the metadata. As kafka-metadata-quorum.sh."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ottla.base.ids import METADATA_TOPIC
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+)
+from ottla.cli.quorum_text import Quorum, replication_lines, status_lines
+from ottla.cli.typing_app import examples, new_app
+from ottla.cli.wire_client import WireClient, check
+from ottla.wire.messages import describe_cluster as cluster_wire
+from ottla.wire.messages import describe_quorum as wire
+
+app = new_app()
+
+BROKERS, CONTROLLERS = 1, 2
+"""Kinds of endpoint that DescribeCluster tells of (KIP-919)."""
+
+CLIENT_ID = "metadata-quorum-tool"
+
+EPILOG = examples(
+    "ottla metadata-quorum --bootstrap-server localhost:9092 describe --status",
+    "ottla metadata-quorum --bootstrap-controller localhost:9192 describe --replication "
+    "--human-readable",
+)
+
+FIXED_VOTERS = (
+    "is not supported: the voters are those of controller.quorum.voters (kraft.version 0)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Whom to ask, from the options before the sub-command."""
+
+    brokers: str | None
+    controllers: str | None
+    command_config: str | None
+    timeout: float
+
+
+@app.callback(epilog=EPILOG)
+def metadata_quorum(
+    context: typer.Context,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-controller",
+            metavar="HOST:PORT[,...]",
+            help="Controllers to ask, instead of brokers.",
+            show_default=False,
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Describe the quorum that keeps the cluster's metadata."""
+    if bootstrap_server is not None and bootstrap_controller is not None:
+        raise UsageError("only one of --bootstrap-server and --bootstrap-controller can be given")
+    context.obj = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
+
+
+@app.command("describe")
+def describe(
+    context: typer.Context,
+    status: Annotated[bool, typer.Option("--status", help="Leader, lag and members.")] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="How far each member has come.")
+    ] = False,
+    human_readable: Annotated[
+        bool, typer.Option("--human-readable", help="With --replication: times as ages.")
+    ] = False,
+) -> None:
+    """Show the quorum's state."""
+    if status == replication:
+        what = "only one" if status else "one"
+        raise UsageError(f"{what} of --status and --replication must be given with describe")
+    if human_readable and not replication:
+        raise UsageError("--human-readable goes with --replication only")
+    quorum = ask(context.obj)
+    if status:
+        lines = status_lines(quorum)
+    else:
+        now_ms = time.time_ns() // 1_000_000 if human_readable else None
+        lines = replication_lines(quorum, now_ms)
+    print("\n".join(lines))
+
+
+@app.command("add-controller")
+def add_controller(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
+) -> None:
+    """Refused: the voters are fixed in each node's properties."""
+    raise CommandError(f"add-controller {FIXED_VOTERS}")
+
+
+@app.command("remove-controller")
+def remove_controller(
+    controller_id: Annotated[int | None, typer.Option("--controller-id", metavar="ID")] = None,
+    controller_directory_id: Annotated[
+        str | None, typer.Option("--controller-directory-id", metavar="UUID")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
+) -> None:
+    """Refused: the voters are fixed in each node's properties."""
+    raise CommandError(f"remove-controller {FIXED_VOTERS}")
+
+
+def ask(where: Where) -> Quorum:
+    """Ask the brokers, which pass it on, or the controllers, of which only the leader answers."""
+    if where.controllers is None:
+        with connect(where.brokers, where.command_config, where.timeout, CLIENT_ID) as client:
+            return client.patiently(lambda: _describe(client, BROKERS))
+    refusal: CommandError | None = None
+    for address in where.controllers.split(","):
+        try:
+            with connect(address, where.command_config, where.timeout, CLIENT_ID) as client:
+                return _describe(client, CONTROLLERS)
+        except CommandError as error:
+            refusal = refusal or error
+    assert refusal is not None, "splitting gives one address at least"
+    raise refusal
+
+
+def _describe(client: WireClient, kind: int) -> Quorum:
+    cluster = client.ask(
+        cluster_wire.DescribeClusterRequest(
+            endpoint_type=kind, include_cluster_authorized_operations=False
+        ),
+        cluster_wire.DescribeClusterResponse,
+    )
+    check("the cluster", cluster.error_code, cluster.error_message)
+    partition = wire.RequestPartitionData(partition_index=0)
+    topic = wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
+    answer = client.ask(wire.DescribeQuorumRequest(topics=(topic,)), wire.DescribeQuorumResponse)
+    check("the quorum", answer.error_code, answer.error_message)
+    told = [each for topic in answer.topics for each in topic.partitions]
+    if len(told) != 1:
+        raise CommandError(f"the answer tells of {len(told)} quorums: expected one")
+    check("the quorum", told[0].error_code, told[0].error_message)
+    return Quorum(cluster.cluster_id, told[0], answer.nodes)

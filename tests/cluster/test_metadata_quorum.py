@@ -1,0 +1,65 @@
+"""`ottla metadata-quorum` against real nodes: brokers pass the question on, controllers answer it.
+
+Method: the command on a cluster of two brokers with a controller beside them.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing import Cluster
+
+from .ottla_command import ottla
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2) as started:
+        yield started
+
+
+def describe(option: str, address: str, *what: str) -> list[str]:
+    ran = ottla("metadata-quorum", option, address, "describe", *what)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out.splitlines()
+
+
+def addresses(cluster: Cluster) -> list[tuple[str, str]]:
+    (controller,) = (node for node in cluster.nodes if "controller" in node.roles)
+    return [
+        ("--bootstrap-server", cluster.bootstrap),
+        ("--bootstrap-controller", f"127.0.0.1:{controller.port}"),
+    ]
+
+
+def test_brokers_and_controllers_tell_the_same(cluster: Cluster) -> None:
+    told = []
+    for option, address in addresses(cluster):
+        facts = dict(line.split(":", maxsplit=1) for line in describe(option, address, "--status"))
+        assert int(facts.pop("HighWatermark")) > 0
+        told.append({name: value.strip() for name, value in facts.items()})
+    assert told[0] == told[1]
+    port = addresses(cluster)[1][1]
+    assert told[0]["LeaderId"] == "101"
+    assert told[0]["CurrentVoters"] == f'[{{"id": 101, "endpoints": ["CONTROLLER://{port}"]}}]'
+    assert told[0]["CurrentObservers"] == '[{"id": 1}, {"id": 2}]'
+
+
+def test_every_member_is_listed(cluster: Cluster) -> None:
+    for option, address in addresses(cluster):
+        rows = [line.split("\t") for line in describe(option, address, "--replication")]
+        assert [(row[0].strip(), row[6].strip()) for row in rows] == [
+            ("NodeId", "Status"),
+            ("101", "Leader"),
+            ("1", "Observer"),
+            ("2", "Observer"),
+        ]
+
+
+def test_the_wrong_kind_of_listener_says_so(cluster: Cluster) -> None:
+    broker = cluster.bootstrap.split(",")[0]
+    ran = ottla("metadata-quorum", "--bootstrap-controller", broker, "describe", "--status")
+    assert ran.code == 1
+    assert "(MISMATCHED_ENDPOINT_TYPE)" in ran.err

@@ -38,6 +38,10 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     deletes: bool = True
     compacts: bool = False
+    min_cleanable_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    delete_retention_ms: int = DAY_MS
     log_append_time: bool = False
     timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
@@ -50,6 +54,9 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         rewritten = self.log_append_time or self.codec is not None
+        if self.compacts and self.max_compaction_lag_ms < self.segment_ms:
+            # A record can only be compacted once its segment is sealed (KIP-354).
+            object.__setattr__(self, "segment_ms", self.max_compaction_lag_ms)
         looked_at = self.compacts or self.timestamp_before_max_ms < INT64_MAX
         object.__setattr__(self, "is_plain", not (rewritten or looked_at))
         smaller = min(self.max_message_bytes, self.segment_bytes)
@@ -94,6 +101,10 @@ _PLAIN: Final = {
     "index.interval.bytes": "index_interval_bytes",
     "retention.bytes": "retention_bytes",
     "retention.ms": "retention_ms",
+    "min.cleanable.dirty.ratio": "min_cleanable_ratio",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "max.compaction.lag.ms": "max_compaction_lag_ms",
+    "delete.retention.ms": "delete_retention_ms",
     "max.message.bytes": "max_message_bytes",
     "flush.messages": "flush_messages",
     "flush.ms": "flush_ms",

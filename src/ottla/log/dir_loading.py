@@ -54,6 +54,7 @@ class _Survey(NamedTuple):
     recovery_points: dict[TopicPartition, int]
     log_starts: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
+    cleaned: dict[TopicPartition, int]
 
 
 def find_folders(disk: Disk, path: str) -> list[FoundFolder]:
@@ -106,7 +107,7 @@ class DirLoader:
         self._strays: list[str] = []
         self._waiting: list[FoundFolder] = []
         self._running = 0
-        self._survey = _Survey([], {}, {}, {})
+        self._survey = _Survey([], {}, {}, {}, {})
 
     def start(self) -> None:
         """Begin; everything else follows from the workers' answers."""
@@ -121,6 +122,7 @@ class DirLoader:
             directory.read_checkpoint(names.RECOVERY_POINTS),
             directory.read_checkpoint(names.LOG_STARTS),
             directory.read_checkpoint(names.HIGH_WATERMARKS),
+            directory.read_checkpoint(names.CLEANER_OFFSETS),
         )
 
     def _looked(self, result: _Survey | BaseException) -> None:
@@ -163,6 +165,9 @@ class DirLoader:
             )
         if not self._waiting and self._running == 0 and not self.done.done:
             self._directory.loaded = True
+            if self._directory.offsets(names.CLEANER_OFFSETS) != self._survey.cleaned:
+                # A later log of the same name must not be taken for as clean as this one was.
+                self._directory.checkpoint(names.CLEANER_OFFSETS)
             self.done.complete(self._strays)
 
     def _load(self, folder: FoundFolder, config: LogConfig) -> LoadedLog:
@@ -198,6 +203,7 @@ class DirLoader:
             config=config,
             loaded=result,
             high_watermark=self._survey.high_watermarks.get(key, 0),
+            clean_offset=self._survey.cleaned.get(key, 0),
         )
         self._go_on()
 

@@ -105,7 +105,7 @@ class LogDir:
             name: CoalescedWrite(
                 disk, workers, f"{path}/{name}", lambda error: on_failure(self, error)
             )
-            for name in (names.RECOVERY_POINTS, names.LOG_STARTS, names.HIGH_WATERMARKS)
+            for name in _CHECKPOINTED
         }
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ class LogDir:
         return read_offsets(self._disk, f"{self.path}/{name}")
 
     def checkpoint(self, name: str) -> Written:
-        """Write one of the three checkpoints, in a worker."""
+        """Write one of the four checkpoints, in a worker."""
         if self.error is not None:
             return completed(self.error)
         return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
@@ -182,11 +182,16 @@ class LogDir:
     def offsets(self, name: str) -> dict[TopicPartition, int]:
         """Return what a checkpoint of now says."""
         value = _CHECKPOINTED[name]
-        return {key: value(log) for key, log in self.logs.items()}
+        found = {key: value(log) for key, log in self.logs.items()}
+        if name == names.CLEANER_OFFSETS:
+            # Only logs that were ever cleaned have an entry, as in Kafka.
+            return {key: offset for key, offset in found.items() if offset > 0}
+        return found
 
 
 _CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
     names.RECOVERY_POINTS: lambda log: log.recovery_point,
     names.LOG_STARTS: lambda log: log.log_start_offset,
     names.HIGH_WATERMARKS: lambda log: log.high_watermark,
+    names.CLEANER_OFFSETS: lambda log: log.clean_offset,
 }

@@ -40,7 +40,7 @@ OPEN_FILES_DEFAULT = 512
 RECOVERY_THREADS_DEFAULT = 2
 """num.recovery.threads.per.data.dir."""
 
-CHECKPOINTS = (names.RECOVERY_POINTS, names.LOG_STARTS)
+CHECKPOINTS = (names.RECOVERY_POINTS, names.LOG_STARTS, names.CLEANER_OFFSETS)
 """What a deletion rewrites; high watermarks follow on their own schedule."""
 ALL_CHECKPOINTS = (*CHECKPOINTS, names.HIGH_WATERMARKS)
 
@@ -334,6 +334,12 @@ class LogDirs:
     def checkpoint_high_watermarks(self) -> None:
         """Write each log's high watermark, in workers."""
         self._checkpoint(names.HIGH_WATERMARKS)
+
+    def checkpoint_cleaned(self, log: PartitionLog) -> None:
+        """Write up to where the logs of this one's directory are clean, in a worker."""
+        directory = self.directory_of(log)
+        if directory is not None:
+            directory.checkpoint(names.CLEANER_OFFSETS)
 
     def checkpoint(self) -> None:
         """Write all checkpoints, in workers."""

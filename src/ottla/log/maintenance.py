@@ -219,6 +219,8 @@ def truncate_to(log: "PartitionLog", offset: int) -> bool:
 
 def _shortened(log: "PartitionLog") -> None:
     end = log.log_end_offset
+    log.shortened += 1
+    log.clean_offset = min(log.clean_offset, end)
     log.size_bytes = sum(segment.size for segment in log.segments)
     log.epochs.truncate_from_end(end)
     log.high_watermark = min(log.high_watermark, end)
@@ -241,6 +243,8 @@ def _lower_recovery_point(log: "PartitionLog", end: int) -> None:
 def start_at(log: "PartitionLog", offset: int) -> None:
     """Drop everything and begin an empty log at `offset`. Raises: OSError."""
     now_ms = log.ports.clock.now_ms()
+    log.shortened += 1
+    log.clean_offset = min(log.clean_offset, offset)
     delete_segments(log, reversed(list(log.segments)))
     segment = new_segment(log.ports.files, log.directory, offset, log.config, now_ms)
     log.segments.replace_all(segment)

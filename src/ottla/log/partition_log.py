@@ -32,6 +32,7 @@ from ottla.log.validation import (
     check_batches,
     check_plain,
 )
+from ottla.records.batch import HEADER_SIZE
 from ottla.records.errors import RecordsError
 
 __all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
@@ -41,7 +42,9 @@ class PartitionLog:
     """See the module. Made by `log_dirs`, or by `opening.open_log` for a log by itself.
 
     Fields: `recovery_point`: everything below it survives a crash; `failed`: the disk failed
-            beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR).
+            beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR);
+            `clean_offset`: below it, compaction left no key twice; `shortened`: how often the
+            log's end went back, which ends a cleaning under way.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class PartitionLog:
         config: LogConfig,
         loaded: LoadedLog,
         high_watermark: int = 0,
+        clean_offset: int = 0,
     ) -> None:
         self.ports = ports
         self.directory = directory
@@ -85,6 +89,8 @@ class PartitionLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
+        self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
+        self.shortened = 0
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
@@ -187,12 +193,20 @@ class PartitionLog:
     # --- read ----------------------------------------------------------------------------
 
     def read(
-        self, offset: int, *, max_bytes: int, upper_bound: int, at_least_one: bool = False
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        upper_bound: int,
+        at_least_one: bool = False,
+        with_empty: bool = False,
     ) -> ReadResult:
         """Return what the log has from the batch with `offset` on, of one segment.
 
         Batches that reach `upper_bound` are left out. The last batch may be cut, as Kafka does;
-        the first one never: without `at_least_one` nothing is returned then.
+        the first one never: without `at_least_one` nothing is returned then. What is returned does
+        not begin with batches that compaction has emptied, unless `with_empty` or nothing else
+        follows: librdkafka does not get past a response of these alone.
 
         Raises: ApiError (OFFSET_OUT_OF_RANGE) where `offset` is not in [log start, log end];
                 OSError.
@@ -206,6 +220,7 @@ class PartitionLog:
             )
         if offset >= upper_bound:
             return NOTHING
+        emptied: tuple[Segment, int, int] | None = None
         try:
             for index in range(self.segments.floor(offset), len(self.segments)):
                 segment = self.segments[index]
@@ -217,6 +232,11 @@ class PartitionLog:
                 end = self._end_position(index, upper_bound)
                 if found.position >= end:
                     break
+                if found.size == HEADER_SIZE and not with_empty:
+                    emptied = emptied or (segment, found.position, end - found.position)
+                    found = segment.first_filled(found.position, end)
+                    if found is None:
+                        continue
                 limit = max_bytes
                 if found.size > max_bytes:
                     if not at_least_one:
@@ -226,7 +246,11 @@ class PartitionLog:
                 return ReadResult((FileSlice(segment.log, found.position, length),), length)
         except RecordsError as error:
             raise api_error(error) from None
-        return NOTHING
+        if emptied is None or (max_bytes < HEADER_SIZE and not at_least_one):
+            return NOTHING
+        segment, position, size = emptied
+        length = min(size, max(max_bytes, HEADER_SIZE))
+        return ReadResult((FileSlice(segment.log, position, length),), length)
 
     def _end_position(self, index: int, upper_bound: int) -> int:
         segment = self.segments[index]

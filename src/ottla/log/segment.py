@@ -236,6 +236,16 @@ class Segment:
                 return Found(position, header.size_in_bytes)
         return None
 
+    def first_filled(self, position: int, end: int) -> Found | None:
+        """Return the first batch from `position` on that compaction has not emptied.
+
+        Raises: OSError, RecordsError.
+        """
+        for at, header in scan_headers(self.log.file(), position, end):
+            if header.size_in_bytes > HEADER_SIZE:
+                return Found(at, header.size_in_bytes)
+        return None
+
     def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampMatch | None:
         """Return the first record from `start_offset` on whose timestamp is not below.
 
@@ -296,6 +306,12 @@ class Segment:
     def _are_indexes_full(self) -> bool:
         offsets, times = self._offset_index, self._time_index
         return offsets is not None and times is not None and (offsets.is_full or times.is_full)
+
+    def first_batch_ms(self) -> int:
+        """Return the first batch's largest timestamp; -1 = it has none. Raises: OSError."""
+        if self.first_timestamp is None:
+            self.first_timestamp = self._read_first_timestamp(NO_TIMESTAMP)
+        return self.first_timestamp
 
     def _read_first_timestamp(self, otherwise: int) -> int:
         if self.size == 0:

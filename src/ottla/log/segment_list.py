@@ -64,6 +64,16 @@ class SegmentList:
         self.active = self._segments[-1]
         return taken
 
+    def replace(self, index: int, count: int, segment: Segment) -> list[Segment]:
+        """Put one sealed segment in the place of `count` from `index` on; return these."""
+        taken = self._segments[index : index + count]
+        assert len(taken) == count
+        assert taken[-1] is not self.active
+        assert segment.base_offset == taken[0].base_offset
+        self._segments[index : index + count] = [segment]
+        self._bases[index : index + count] = [segment.base_offset]
+        return taken
+
     def replace_all(self, segment: Segment) -> list[Segment]:
         """Put one segment in the place of all; return these."""
         taken = self._segments

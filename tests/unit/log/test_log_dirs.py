@@ -163,7 +163,11 @@ def test_checkpoints_are_rewritten_once_for_many_deletions(node: Node) -> None:
     assert sorted(writes) == [
         f"/d{number}/{name}"
         for number in (1, 2)
-        for name in ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint")
+        for name in (
+            "cleaner-offset-checkpoint",
+            "log-start-offset-checkpoint",
+            "recovery-point-offset-checkpoint",
+        )
     ]
     assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n0\n"
 

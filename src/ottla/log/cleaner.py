@@ -1,0 +1,264 @@
+"""The log cleaner: keeps at least the newest record of each key of compacted topics.
+
+Every `backoff_ms` it looks at all compacted logs and has the dirtiest ones cleaned, as many at a
+time as it has threads, until none is dirty enough. It decides and swaps on the loop; reading and
+rewriting is the runner's, elsewhere. A log that is truncated, deleted, reconfigured or taken
+offline meanwhile makes its cleaning worthless: what it wrote is removed.
+
+How far a log is clean is noted once the new names are durable, never before: an older value that
+came back with its old segment would not be looked for.
+
+Source: LogCleaner, LogCleanerManager; KIP-71, KIP-354, KIP-534.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ottla.base.ports import Dice
+from ottla.base.timers import Timer
+from ottla.log.cleaner_job import (
+    CleanedSegment,
+    CleaningEnd,
+    CleaningFailed,
+    CleaningJob,
+    remove_temporaries,
+)
+from ottla.log.cleaner_plan import Cleanable, group, last_of_producers, look_at
+from ottla.log.cleaner_swap import is_as_planned, take_over
+from ottla.log.log_dirs import LogDirs
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+Result = CleanedSegment | CleaningEnd | BaseException
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The broker's log.cleaner.* properties. Map and rate are for all threads together."""
+
+    enabled: bool = True
+    threads: int = 1
+    backoff_ms: int = 15_000
+    map_bytes: int = 128 << 20
+    map_load_factor: float = 0.9
+    write_bytes: int = 512 << 10
+    bytes_per_second: float = float("inf")
+
+
+class Runner(Protocol):
+    """Does the heavy work of cleanings where it holds nobody up."""
+
+    def run(self, job: CleaningJob, on_result: Callable[[Result], None]) -> Callable[[], None]:
+        """Begin; return what ends it early.
+
+        `on_result` is called on the loop: for each new segment, then with the end or an error.
+        """
+        ...
+
+
+class _Cleaning:
+    """One cleaning under way."""
+
+    __slots__ = ("cancel", "groups", "job", "log", "over", "shortened")
+
+    def __init__(
+        self, log: PartitionLog, job: CleaningJob, groups: list[tuple[Segment, ...]]
+    ) -> None:
+        self.log = log
+        self.job = job
+        self.groups = groups
+        self.shortened = log.shortened
+        self.over = False
+        self.cancel: Callable[[], None] | None = None
+
+
+class LogCleaner:
+    """See the module. `settings` is asked each time, so that a change takes effect at once."""
+
+    def __init__(
+        self,
+        log_dirs: LogDirs,
+        runner: Runner,
+        dice: Dice,
+        settings: Callable[[], CleanerSettings],
+    ) -> None:
+        self._log_dirs = log_dirs
+        self._ports = log_dirs.ports
+        self._runner = runner
+        self._dice = dice
+        self._settings = settings
+        self._timer: Timer | None = None
+        self._stopped = False
+        self._under_way: list[_Cleaning] = []
+        self._given_up: dict[PartitionLog, object] = {}
+        """Logs that cannot be cleaned, until they are configured anew or the broker restarts."""
+
+    def start(self) -> None:
+        """Begin to look at the logs, first after one pause."""
+        self._arm()
+
+    def stop(self) -> None:
+        """End all cleanings; what they wrote goes with the next start, or sooner."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for cleaning in list(self._under_way):
+            self._abandon(cleaning)
+
+    def _arm(self) -> None:
+        due_ms = self._ports.clock.monotonic_ms() + max(1, self._settings().backoff_ms)
+        self._timer = self._ports.timers.at(due_ms, self._wake)
+
+    def _wake(self) -> None:
+        if not self._stopped:
+            self._arm()
+            self.look()
+
+    def look(self) -> None:
+        """Begin to clean the dirtiest logs, as far as there are threads for it."""
+        settings = self._settings()
+        for cleaning in list(self._under_way):
+            if not self._is_sound(cleaning):
+                self._abandon(cleaning)
+        free = settings.threads - len(self._under_way)
+        if self._stopped or not settings.enabled or free <= 0:
+            return
+        logs = list(self._log_dirs.logs())
+        self._given_up = {log: self._given_up[log] for log in logs if log in self._given_up}
+        due = [found for log in logs if (found := self._due(log))]
+        due.sort(key=lambda found: found.dirty_ratio, reverse=True)
+        for found in due[:free]:
+            self._begin(found, settings)
+
+    def _due(self, log: PartitionLog) -> Cleanable | None:
+        if not log.config.compacts or any(each.log is log for each in self._under_way):
+            return None
+        if self._given_up.get(log) is log.config:
+            return None
+        if log.recovery_point < log.segments.active.base_offset:
+            # As after a crash: only what is durable may be cleaned, so let it become so.
+            log.flush(include_active=False)
+        try:
+            found = look_at(log, self._ports.clock.now_ms())
+        except OSError as error:
+            self._ports.on_failure(log, error)
+            return None
+        return found if found is not None and found.is_due else None
+
+    def _begin(self, found: Cleanable, settings: CleanerSettings) -> None:
+        log, config = found.log, found.log.config
+        groups = group(found.plans, config)
+        segments = iter(found.segments)
+        try:
+            aborted = log.aborted_transactions(found.plans[0].base_offset, found.plans[-1][1])
+        except OSError as error:
+            self._ports.on_failure(log, error)
+            return
+        job = CleaningJob(
+            directory=log.directory,
+            token=self._dice.random_bytes(8).hex(),
+            groups=groups,
+            first_dirty=found.first_dirty,
+            now_ms=self._ports.clock.now_ms(),
+            delete_retention_ms=config.delete_retention_ms,
+            map_bytes=settings.map_bytes // settings.threads,
+            map_load_factor=settings.map_load_factor,
+            index_interval_bytes=config.index_interval_bytes,
+            write_bytes=settings.write_bytes,
+            bytes_per_second=settings.bytes_per_second / settings.threads,
+            aborted=tuple(aborted),
+            producers=last_of_producers(log),
+            levels=dict(config.levels or {}),
+        )
+        cleaning = _Cleaning(log, job, [tuple(next(segments) for _ in each) for each in groups])
+        self._under_way.append(cleaning)
+        cancel = self._runner.run(job, lambda result: self._result(cleaning, result))
+        if not cleaning.over:
+            cleaning.cancel = cancel
+
+    # --- what comes back -----------------------------------------------------------------
+
+    def _result(self, cleaning: _Cleaning, result: Result) -> None:
+        if cleaning.over:
+            return
+        if isinstance(result, CleanedSegment):
+            self._take_over(cleaning, result)
+        elif isinstance(result, CleaningEnd):
+            self._finish(cleaning, result)
+        else:
+            self._failed(cleaning, result)
+
+    def _is_sound(self, cleaning: _Cleaning) -> bool:
+        log, job = cleaning.log, cleaning.job
+        return all(
+            is_as_planned(log, job, cleaning.shortened, olds) for olds in cleaning.groups if olds
+        )
+
+    def _take_over(self, cleaning: _Cleaning, cleaned: CleanedSegment) -> None:
+        log, olds = cleaning.log, cleaning.groups[cleaned.group]
+        if not is_as_planned(log, cleaning.job, cleaning.shortened, olds):
+            self._abandon(cleaning)
+            return
+        try:
+            take_over(log, cleaning.job, cleaned, olds)
+        except OSError as error:
+            self._abandon(cleaning)
+            self._ports.on_failure(log, error)
+            return
+        cleaning.groups[cleaned.group] = ()
+
+    def _finish(self, cleaning: _Cleaning, end: CleaningEnd) -> None:
+        log, shortened = cleaning.log, cleaning.shortened
+        self._over(cleaning)
+        logger.info(
+            "%s: cleaned up to %d, from %d to %d bytes; %d of %d records stay",
+            log.name,
+            end.end_offset,
+            end.bytes_read,
+            end.bytes_written,
+            end.records_kept,
+            end.records_read,
+        )
+        if log.failed or log.shortened != shortened:
+            return
+
+        def durable(error: OSError | None) -> None:
+            if error is None and not log.failed and log.shortened == shortened:
+                log.clean_offset = max(log.clean_offset, end.end_offset)
+                self._log_dirs.checkpoint_cleaned(log)
+            # Other logs may be waiting, and the map may have been too small for all of this one.
+            self.look()
+
+        log.flush(include_active=False).then(durable)
+
+    def _failed(self, cleaning: _Cleaning, error: BaseException) -> None:
+        log = cleaning.log
+        sound = self._is_sound(cleaning)
+        self._abandon(cleaning)
+        if not sound:
+            return
+        if isinstance(error, CleaningFailed):
+            self._given_up[log] = log.config
+            logger.error("%s cannot be cleaned: %s", log.name, error)
+        elif isinstance(error, OSError) and error.errno not in NO_SPACE:
+            self._ports.on_failure(log, error)
+        else:
+            logger.warning("cleaning %s failed, and is tried again: %s", log.name, error)
+
+    def _abandon(self, cleaning: _Cleaning) -> None:
+        self._over(cleaning)
+        if cleaning.cancel is not None:
+            cleaning.cancel()
+        disk, job = self._ports.disk, cleaning.job
+        self._ports.workers.submit(lambda: remove_temporaries(disk, job), lambda result: None)
+
+    def _over(self, cleaning: _Cleaning) -> None:
+        cleaning.over = True
+        self._under_way.remove(cleaning)

@@ -16,6 +16,7 @@ from ottla.base.timers import Timers
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.channel import Channel
+from ottla.host.cleaner import Cleaner
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
 from ottla.host.forwarder import ControllerForwarder
@@ -87,6 +88,7 @@ class BrokerNode:
             timers=timers,
             on_epoch=self._epoch_changed,
         )
+        self._cleaner = Cleaner(loop, folders.log_dirs, dice, lambda: config.dynamic(self.image))
         self._make_broker: Callable[[], Broker] = lambda: Broker(
             config=config,
             cluster_id=cluster_id,
@@ -195,6 +197,7 @@ class BrokerNode:
         """Ask to be unfenced; return when it is so, and the own image says it too."""
         assert self.broker is not None
         self.broker.start_serving()
+        self._cleaner.start()
         self._lifecycle.ready_to_unfence()
         await outcome_of(self._lifecycle.milestones.unfenced)
         node_id = self._config.node_id
@@ -227,6 +230,7 @@ class BrokerNode:
 
     async def close(self) -> None:
         """Write the logs down, let go of the controller."""
+        self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
         self._forwarder.close()

@@ -29,7 +29,6 @@ _K = ConfigKey
 _BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
 _LIST, _DOUBLE = Type.LIST, Type.DOUBLE
 _ALL = Update.CLUSTER_WIDE
-_IDLE = "The cleaner does not run yet: without an effect."
 _TIERED = "For remote storage, which is not there yet: without an effect."
 
 FOLDERS: Final = (
@@ -237,40 +236,83 @@ RECORDS: Final = (
 )
 
 CLEANER: Final = (
-    _K("log.cleaner.enable", _BOOL, True, _IDLE),
-    _K("log.cleaner.threads", _INT, 1, _IDLE, at_least(0)),
-    _K("log.cleaner.backoff.ms", _LONG, 15_000, _IDLE, at_least(0)),
-    _K("log.cleaner.dedupe.buffer.size", _LONG, 128 * 1024 * 1024, _IDLE),
-    _K("log.cleaner.io.buffer.size", _INT, 512 * 1024, _IDLE, at_least(0)),
-    _K("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, _IDLE),
-    _K("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX, _IDLE),
+    _K("log.cleaner.enable", _BOOL, True, "Whether logs with cleanup.policy=compact are cleaned."),
+    _K(
+        "log.cleaner.threads",
+        _INT,
+        1,
+        "How many logs are cleaned at the same time, each in a process of its own.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15_000,
+        "How long the cleaner waits between two looks at the logs.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        128 * 1024 * 1024,
+        "Memory for the keys of all cleanings that run, 24 bytes a key.",
+        update=_ALL,
+    ),
+    _K(
+        "log.cleaner.io.buffer.size",
+        _INT,
+        512 * 1024,
+        "How much a cleaning gathers before it writes.",
+        at_least(0),
+        _ALL,
+    ),
+    _K(
+        "log.cleaner.io.buffer.load.factor",
+        _DOUBLE,
+        0.9,
+        "How full the memory for keys may get.",
+        update=_ALL,
+    ),
+    _K(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        DOUBLE_MAX,
+        "What all cleanings may read and write in a second.",
+        update=_ALL,
+    ),
     _K(
         "log.cleaner.min.cleanable.ratio",
         _DOUBLE,
         0.5,
-        _IDLE,
+        "Which part of a log must be dirty before it is cleaned.",
         between(0, 1),
+        _ALL,
     ),
     _K(
         "log.cleaner.delete.retention.ms",
         _LONG,
         DAY_MS,
-        _IDLE,
+        "How long tombstones stay after the first cleaning.",
         at_least(0),
+        _ALL,
     ),
     _K(
         "log.cleaner.min.compaction.lag.ms",
         _LONG,
         0,
-        _IDLE,
+        "How long a record stays uncompacted at least.",
         at_least(0),
+        _ALL,
     ),
     _K(
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        _IDLE,
+        "How old an uncompacted record may get before its log is cleaned.",
         at_least(1),
+        _ALL,
     ),
 )
 

@@ -48,7 +48,6 @@ def _is_pair(text: str) -> bool:
     return partition.isdecimal() and broker.isdecimal()
 
 
-_IDLE = "The cleaner does not run yet: kept, without an effect so far."
 _TIERED = "For remote storage, which is not there yet: kept, without an effect so far."
 _K = ConfigKey
 DEFINITIONS: Final = ConfigDef.of(
@@ -57,8 +56,7 @@ DEFINITIONS: Final = ConfigDef.of(
         Type.LIST,
         ("delete",),
         "What happens to old segments: delete drops them by age or size, compact keeps the last"
-        " record of each key. Ottla's cleaner does not run yet: a compacted topic refuses records"
-        " without a key and keeps everything.",
+        " record of each key and refuses records without one.",
         each_of("compact", "delete"),
     ),
     _K(
@@ -93,7 +91,7 @@ DEFINITIONS: Final = ConfigDef.of(
         "delete.retention.ms",
         Type.LONG,
         DAY_MS,
-        _IDLE,
+        "How long tombstones stay after the first cleaning.",
         at_least(0),
     ),
     _K(
@@ -164,7 +162,7 @@ DEFINITIONS: Final = ConfigDef.of(
         "max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
-        _IDLE,
+        "How old an uncompacted record may get before its log is cleaned.",
         at_least(1),
     ),
     _K(
@@ -199,14 +197,14 @@ DEFINITIONS: Final = ConfigDef.of(
         "min.cleanable.dirty.ratio",
         Type.DOUBLE,
         0.5,
-        _IDLE,
+        "Which part of a log must be dirty before it is cleaned.",
         between(0, 1),
     ),
     _K(
         "min.compaction.lag.ms",
         Type.LONG,
         0,
-        _IDLE,
+        "How long a record stays uncompacted at least.",
         at_least(0),
     ),
     _K(

@@ -23,11 +23,21 @@ ERROR_CODE = "error_code"
 class ApiMetrics:
     """The requests of one API.
 
-    Fields: `local`: how long its handler held the loop; `total`: from the whole request to its
-            answer, whatever it waited for. Both in nanoseconds.
+    Fields: `local`: how long its handler held the loop; `parked`: the same of those that were
+            not answered at once; `late`: from the whole request to such a late answer. All in
+            nanoseconds. Most are answered at once, and so are counted in one place only.
     """
 
-    __slots__ = ("errors", "find_errors", "local", "name", "request_bytes", "requests", "total")
+    __slots__ = (
+        "errors",
+        "find_errors",
+        "late",
+        "local",
+        "name",
+        "parked",
+        "request_bytes",
+        "requests",
+    )
 
     def __init__(self, name: str, find_errors: Find | None = None) -> None:
         self.name = name
@@ -36,7 +46,17 @@ class ApiMetrics:
         self.request_bytes = 0
         self.errors: Counter[int] = Counter()
         self.local: Histogram = latency_ns()
-        self.total: Histogram = latency_ns()
+        self.parked: Histogram = latency_ns()
+        self.late: Histogram = latency_ns()
+
+    @property
+    def total(self) -> Histogram:
+        """Return how long answers took, whatever they waited for; made anew at each call."""
+        made = latency_ns()
+        columns = zip(self.local.counts, self.parked.counts, self.late.counts, strict=True)
+        made.counts = [local - parked + late for local, parked, late in columns]
+        made.total = self.local.total - self.parked.total + self.late.total
+        return made
 
     def answered(self, response: Any) -> None:
         """Count the errors of a response that is about to be encoded."""

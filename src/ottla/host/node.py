@@ -26,6 +26,7 @@ from ottla.host.controller_node import ControllerNode
 from ottla.host.disk import OsDisk
 from ottla.host.folders import Folders, StartError, open_folders
 from ottla.host.node_metrics import NodeMetrics
+from ottla.host.quorum_driver import UnsupportedQuorum
 from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.server import (
     ConnectionLimits,
@@ -42,7 +43,6 @@ from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
-from ottla.raft.node import UnsupportedQuorum
 
 log = logging.getLogger(__name__)
 
@@ -170,9 +170,8 @@ class Node:
         assert metrics is not None, "what is not served was refused"
         metrics.local.observe(held_ns)
         if isinstance(outcome, Pending) and not outcome.done:
-            outcome.then(partial(_answered, metrics.total, began_ns))
-        else:
-            metrics.total.observe(held_ns)
+            metrics.parked.observe(held_ns)
+            outcome.then(partial(_answered, metrics.late, began_ns))
         if held_ns > SLOW_HANDLER_NS:
             held_ms = held_ns // 1_000_000
             log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
@@ -371,8 +370,8 @@ def socket_options(config: NodeConfig) -> SocketOptions:
     )
 
 
-def _answered(total: Histogram, began_ns: int, _answer: Chunks | None) -> None:
-    total.observe(time.perf_counter_ns() - began_ns)
+def _answered(late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
+    late.observe(time.perf_counter_ns() - began_ns)
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:

@@ -172,7 +172,8 @@ def test_requests_by_api() -> None:
     seen, unused = ApiMetrics("Fetch"), ApiMetrics("Produce")
     seen.requests, seen.request_bytes = 2, 70
     seen.local.observe(200_000)
-    seen.total.observe(3_000_000_000)
+    seen.local.observe(100_000)
+    seen.parked.observe(100_000)
     errors = {"Fetch": Counter({int(Error.OFFSET_OUT_OF_RANGE): 4})}
     found = Scrape("".join(render(request_families([seen, unused], errors))))
     prefix = "kafka_network_request_metrics"
@@ -181,9 +182,14 @@ def test_requests_by_api() -> None:
     assert found.labels(f"{prefix}_requests_total") == {frozenset({("request", "Fetch")})}
     error = {"request": "Fetch", "error": "OFFSET_OUT_OF_RANGE"}
     assert found.value(f"{prefix}_errors_total", **error) == 4
-    assert found.value(f"{prefix}_local_time_seconds_sum", request="Fetch") == 0.0002
-    assert found.value(f"{prefix}_total_time_seconds_sum", request="Fetch") == 3
+    assert found.value(f"{prefix}_local_time_seconds_sum", request="Fetch") == 0.0003
+    # One is still waiting.
+    assert found.value(f"{prefix}_total_time_seconds_sum", request="Fetch") == 0.0002
     assert found.value(f"{prefix}_total_time_seconds_count", request="Fetch") == 1
+    seen.late.observe(3_000_000_000)
+    found = Scrape("".join(render(request_families([seen], errors))))
+    assert found.value(f"{prefix}_total_time_seconds_sum", request="Fetch") == 3.0002
+    assert found.value(f"{prefix}_total_time_seconds_count", request="Fetch") == 2
 
 
 def test_errors_are_found_at_every_depth() -> None:

@@ -25,8 +25,8 @@ QUICK = {
 """What makes groups, their topic and deletions quick; semantics stay Kafka's."""
 
 QUICK_FENCING = QUICK | {
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "400",
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "300",
 }
 """A killed broker may register again once its last session is over, as in Kafka."""
 

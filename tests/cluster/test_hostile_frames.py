@@ -182,12 +182,12 @@ def test_slow_senders(victim: Cluster, bystander: Bystander) -> None:
             assert answered(raw, frame[-1:]) is not None
 
 
-def test_thousands_of_connections_come_and_go(victim: Cluster, bystander: Bystander) -> None:
+def test_a_storm_of_connections_comes_and_goes(victim: Cluster, bystander: Bystander) -> None:
     before = bystander.descriptors
     address = ("127.0.0.1", port_of(victim))
     reset_at_close = struct.pack("ii", 1, 0)
     with ExitStack() as stack:
-        for batch in range(40):
+        for batch in range(24):
             sockets = [stack.enter_context(socket.socket()) for _ in range(50)]
             for raw in sockets:
                 raw.setblocking(False)

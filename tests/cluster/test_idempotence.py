@@ -119,7 +119,7 @@ def test_the_other_clients_messages_land_once_and_in_order(name: str) -> None:
                     Message(topic=topic, value=b"%d" % number)
                     for number in range(begin, begin + 100)
                 )
-                if begin % 1000 == 0:
+                if begin % 2000 == 0:
                     cluster.kill(1)
                     cluster.start(1)
         assert proxy.cuts > 5, "the run proved little"

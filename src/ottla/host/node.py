@@ -26,6 +26,7 @@ from ottla.host.controller_node import ControllerNode
 from ottla.host.disk import OsDisk
 from ottla.host.folders import Folders, StartError, open_folders
 from ottla.host.node_metrics import NodeMetrics
+from ottla.host.quorum_driver import UnsupportedQuorum
 from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.server import (
     ConnectionLimits,
@@ -42,7 +43,6 @@ from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
-from ottla.raft.node import UnsupportedQuorum
 
 log = logging.getLogger(__name__)
 

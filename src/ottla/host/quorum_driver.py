@@ -41,6 +41,19 @@ from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 log = logging.getLogger(__name__)
 
 
+class UnsupportedQuorum(Exception):
+    """The configuration asks for a quorum that this version cannot run."""
+
+
+def check_quorum(voters: tuple[int, ...]) -> None:
+    """Refuse what is not there yet. Raises: UnsupportedQuorum for more than one voter."""
+    if len(voters) > 1:
+        names = ", ".join(map(str, sorted(voters)))
+        raise UnsupportedQuorum(
+            f"quorums of several voters are not supported yet: the voters are {names}"
+        )
+
+
 class QuorumListener(Protocol):
     """The state machine over the log. All calls come on the loop, between steps, in order."""
 
@@ -95,6 +108,7 @@ class QuorumDriver:
         listener: QuorumListener,
         peers: Peers | None = None,
     ) -> None:
+        check_quorum(voters)
         self.storage = storage
         self.node = RaftNode(
             local=local, voters=voters, stored=storage.load_election(), log=storage.view()

@@ -1,11 +1,11 @@
 """What a quorum member wants done, in the order given; each is done before the next begins.
 
-The host runs them one after another. What takes long (`FlushLog`, the two `Ask…`) is only begun
+The host runs them one after another. What takes long (`FlushLog`, every `Ask…`) is only begun
 and answers with an event. An effect that fails ends the member: it must do nothing that rests
 on a write which may not have happened.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.base.errors import Error
 from ottla.raft.election import ElectionState
@@ -110,12 +110,16 @@ class AnswerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskFetch:
-    """Ask the leader, or with -1 any voter, for the records after what is here."""
+    """Ask the leader, or with -1 any voter, for the records after what is here.
+
+    `serial`: the answer must carry it; an answer to an older question is ignored.
+    """
 
     leader_id: int
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
+    serial: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,58 @@ class AskSnapshot:
     leader_epoch: int
     snapshot: OffsetAndEpoch
     position: int
+    serial: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskVote:
+    """Ask a voter for its vote in `epoch`, or with `pre_vote` whether it would give it.
+
+    Fields: `log_end`: the end of this candidate's log, which the voter compares with its own.
+    """
+
+    voter_id: int
+    epoch: int
+    pre_vote: bool
+    log_end: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskBeginEpoch:
+    """Tell a voter that this member leads `epoch`."""
+
+    voter_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskEndEpoch:
+    """Tell a voter that this member leads `epoch` no more. `successors`: the best one first."""
+
+    voter_id: int
+    epoch: int
+    successors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerVote:
+    """Answer a candidate."""
+
+    token: int
+    error: Error
+    granted: bool
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerEpoch:
+    """Answer a leader that begins or ends its epoch."""
+
+    token: int
+    error: Error
+    leader_id: int
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +220,11 @@ Effect = (
     | AnswerSnapshot
     | AskFetch
     | AskSnapshot
+    | AskVote
+    | AskBeginEpoch
+    | AskEndEpoch
+    | AnswerVote
+    | AnswerEpoch
     | WriteSnapshot
     | AdoptSnapshot
     | DeletePrefix

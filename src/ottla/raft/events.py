@@ -10,6 +10,9 @@ from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 
 NO_WATERMARK = -1
 
+ANY_SERIAL = -1
+"""Whatever question is open; who asks one at a time need not number them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -103,6 +106,7 @@ class FetchAnswered:
     snapshot: OffsetAndEpoch | None = None
     batches: tuple[BatchSpan, ...] = ()
     data: bytes | memoryview = b""
+    serial: int = ANY_SERIAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +121,82 @@ class SnapshotAnswered:
     size: int = 0
     position: int = 0
     data: bytes | memoryview = b""
+    serial: int = ANY_SERIAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskFailed:
     """Our fetch, of records or of a snapshot, got no answer, or one that made no sense."""
 
+    now_ms: int
+    serial: int = ANY_SERIAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteAsked:
+    """A candidate wants this member's vote in `epoch`, or with `pre_vote` its word for it."""
+
+    token: int
+    candidate: ReplicaKey
+    epoch: int
+    log_end: OffsetAndEpoch
+    pre_vote: bool
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteAnswered:
+    """A voter answered; `epoch` and `pre_vote` are the question's, `leader_epoch` its own."""
+
+    voter_id: int
+    epoch: int
+    pre_vote: bool
+    error: Error
+    granted: bool
+    leader_id: int
+    leader_epoch: int
+    now_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteFailed:
+    """A voter's answer to this question will not come."""
+
+    voter_id: int
+    epoch: int
+    pre_vote: bool
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginEpochAsked:
+    """A member says that it leads an epoch."""
+
+    token: int
+    leader_id: int
+    leader_epoch: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndEpochAsked:
+    """A member says that it leads its epoch no more, and who had better follow it."""
+
+    token: int
+    leader_id: int
+    leader_epoch: int
+    successors: tuple[int, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochAnswered:
+    """A voter that was told of this member's epoch says what it knows."""
+
+    error: Error
+    leader_id: int
+    leader_epoch: int
     now_ms: int
 
 
@@ -144,5 +218,11 @@ Event = (
     | FetchAnswered
     | SnapshotAnswered
     | AskFailed
+    | VoteAsked
+    | VoteAnswered
+    | VoteFailed
+    | BeginEpochAsked
+    | EndEpochAsked
+    | EpochAnswered
     | Resign
 )

@@ -1,8 +1,11 @@
-"""The follower's side, as observers run it: fetch, append, truncate, load snapshots.
+"""The follower's side: fetch, append, truncate, load snapshots.
 
-One request is in flight at a time. A failure waits before the next try, longer each time; an
-answer with records is followed by the next fetch at once, since the leader parks a fetch that
-has nothing to wait for.
+An observer follows from its start on and asks any voter while it knows no leader; a voter
+follows while it is in the role, and fetches on only once all that it has is durable.
+
+One request is in flight at a time; what a role before this one asked is answered unheard. A
+failure waits before the next try, longer each time; an answer with records is followed by the
+next fetch at once, since the leader parks a fetch that has nothing to wait for.
 
 Source: KIP-595 (fetch, truncation), KIP-630 (snapshots); KafkaRaftClient's handling of
 FetchResponse and FetchSnapshotResponse.
@@ -20,7 +23,8 @@ from ottla.raft.effects import (
     TruncateLog,
     WriteSnapshot,
 )
-from ottla.raft.events import AskFailed, FetchAnswered, SnapshotAnswered
+from ottla.raft.election import NOBODY
+from ottla.raft.events import ANY_SERIAL, AskFailed, FetchAnswered, SnapshotAnswered
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch
 
@@ -45,6 +49,8 @@ class Following:
         self._node = node
         self._running = False
         self._asking = False
+        self._serial = 0
+        self._ask_when_flushed = False
         self._ask_at_ms: int | None = None
         self._failures = 0
         self._snapshot: OffsetAndEpoch | None = None
@@ -52,13 +58,25 @@ class Following:
 
     def begin(self, _now_ms: int) -> None:
         """Start to fetch."""
+        self.stop()
         self._running = True
+        self._failures = 0
         self._ask()
 
     def stop(self) -> None:
         """Fetch no more; the answer that may yet come is ignored."""
-        self._running = False
+        self._running = self._asking = self._ask_when_flushed = False
         self._ask_at_ms = None
+        self._serial += 1
+        self.forget_snapshot()
+
+    def flushed(self) -> None:
+        """Go on where the log had to be durable first."""
+        if not self._node.flushing.is_done:
+            if self._ask_when_flushed:
+                self._node.flushing.begin()
+        elif self._ask_when_flushed:
+            self._ask()
 
     def forget_snapshot(self) -> None:
         """Give up a snapshot that is being fetched: another leader may have other ones."""
@@ -78,8 +96,13 @@ class Following:
             return
         assert not self._asking
         node = self._node
-        self._asking = True
         self._ask_at_ms = None
+        self._ask_when_flushed = node.elects and not node.flushing.is_done
+        if self._ask_when_flushed:
+            node.flushing.begin()
+            return
+        self._asking = True
+        self._serial += 1
         if self._snapshot is not None:
             node.effects.append(
                 AskSnapshot(
@@ -87,17 +110,29 @@ class Following:
                     leader_epoch=node.epoch,
                     snapshot=self._snapshot,
                     position=self._position,
+                    serial=self._serial,
                 )
             )
             return
         node.effects.append(
             AskFetch(
-                leader_id=node.leader_id,
+                leader_id=self._whom_to_ask(),
                 leader_epoch=node.epoch,
                 fetch_offset=node.log.end_offset,
                 last_fetched_epoch=node.log.last_epoch,
+                serial=self._serial,
             )
         )
+
+    def _whom_to_ask(self) -> int:
+        """Return the leader; an observer that it does not answer asks around in between."""
+        node = self._node
+        if not node.is_voter and len(node.voters) > 1 and self._failures % 2 == 1:
+            return NOBODY
+        return node.leader_id
+
+    def _is_old(self, event: FetchAnswered | SnapshotAnswered | AskFailed) -> bool:
+        return not self._asking or event.serial not in (ANY_SERIAL, self._serial)
 
     def _try_later(self, now_ms: int) -> None:
         delay_ms = min(RETRY_BACKOFF_MS << min(self._failures, 16), RETRY_BACKOFF_MAX_MS)
@@ -106,23 +141,27 @@ class Following:
 
     def ask_failed(self, event: AskFailed) -> None:
         """Wait, then ask again."""
+        if self._is_old(event):
+            return
         self._asking = False
-        if self._running:
-            self._try_later(event.now_ms)
+        self._try_later(event.now_ms)
 
     def _is_from_leader(self, event: FetchAnswered | SnapshotAnswered) -> bool:
         """Take over what the answer says of the epoch; tell whether to look at its content."""
         node = self._node
-        self._asking = False
-        if not self._running:
+        if self._is_old(event):
             return False
+        self._asking = False
         if event.leader_epoch < node.epoch:
             self._try_later(event.now_ms)
             return False
         was = (node.epoch, node.leader_id)
         node.observe_leader(event.leader_id, event.leader_epoch)
+        if node.elects and (node.epoch, node.leader_id) != was:
+            return False  # A role has begun, which knows what to ask.
         if event.error is Error.NONE and node.role is Role.FOLLOWER:
             self._failures = 0
+            node.electing.leader_answered()
             return True
         if (node.epoch, node.leader_id) != was and node.role is Role.FOLLOWER:
             self._failures = 0  # It told who leads: go there at once.
@@ -156,6 +195,7 @@ class Following:
                 f"ours at offset {offset}, below the high watermark {node.high_watermark}"
             )
         node.log.truncated_to(offset)
+        node.flushing.truncated_to(offset)
         node.effects.append(TruncateLog(offset=offset))
 
     def _fits(self, event: FetchAnswered) -> bool:
@@ -217,6 +257,7 @@ class Following:
                 f"{snapshot.offset}, below the high watermark {node.high_watermark}"
             )
         node.log.restarted_at(snapshot)
+        node.flushing.restarted_at(snapshot.offset)
         node.effects.append(AdoptSnapshot(snapshot=snapshot))
         if node.high_watermark is None or snapshot.offset > node.high_watermark:
             node.high_watermark = snapshot.offset

@@ -3,9 +3,10 @@
 Group commit: one flush is under way at a time; what is appended meanwhile waits for the next,
 so that any number of proposals share one.
 
-Replicas that may vote read to the end of the log, for their copies make records committed.
-Observers read to the high watermark only: they learn of a record and of its commitment at once,
-and never have to truncate. Kafka serves both alike.
+Replicas that may vote read to the end of the log, for their copies make records committed, and
+their parked fetches are answered when the high watermark moves, too: the broker beside such a
+voter waits for it. Observers read to the high watermark only: they learn of a record and of its
+commitment at once, and never have to truncate. Kafka serves both alike.
 
 Source: KIP-595, KIP-630; KafkaRaftClient's handling of Fetch and FetchSnapshot.
 """
@@ -20,20 +21,20 @@ from ottla.raft.effects import (
     AppendLeaderChange,
     AppendRecords,
     DeletePrefix,
-    FlushLog,
 )
 from ottla.raft.events import (
     NO_WATERMARK,
     CleanUp,
     FetchAbandoned,
     FetchAsked,
-    Flushed,
     Propose,
     SnapshotAsked,
     SnapshotStored,
 )
 from ottla.raft.log_view import Valid, Verdict
+from ottla.raft.office import Office
 from ottla.raft.progress import LeaderProgress
+from ottla.raft.values import ReplicaKey
 
 if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
@@ -45,13 +46,14 @@ class Leading:
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
         self.progress: LeaderProgress | None = None
+        self.office = Office(node)
         self._parked: dict[int, FetchAsked] = {}
-        self._flushing = False
-        self._flushed_to = 0
+        self._told: dict[ReplicaKey, int] = {}
 
-    def begin(self, wall_ms: int) -> None:
+    def begin(self, wall_ms: int, granting_voters: tuple[int, ...]) -> None:
         """Open the epoch that was just won."""
         node = self._node
+        self._told = {}
         base_offset = node.log.end_offset
         self.progress = LeaderProgress(
             local_id=node.local.id, voters=node.voters, epoch_start_offset=base_offset
@@ -62,17 +64,18 @@ class Leading:
                 epoch=node.epoch,
                 leader_id=node.local.id,
                 voters=node.voters,
-                granting_voters=node.voters,
+                granting_voters=granting_voters,
                 wall_ms=wall_ms,
             )
         )
         node.log.appended(base_offset=base_offset, next_offset=base_offset + 1, epoch=node.epoch)
-        self._flush()
+        node.flushing.begin()
+        self.office.begin()
 
     def end(self) -> None:
         """Lead no more: whoever waits is sent to look for the next leader."""
         self.progress = None
-        self._flushing = False
+        self.office.end()
         parked, self._parked = self._parked, {}
         for asked in parked.values():
             self._refuse(asked, Error.NOT_LEADER_OR_FOLLOWER)
@@ -93,25 +96,15 @@ class Leading:
             )
         )
         node.log.appended(base_offset=base_offset, next_offset=next_offset, epoch=node.epoch)
-        self._flush()
+        node.flushing.begin()
+        self._wake()
 
-    def _flush(self) -> None:
-        node = self._node
-        if not self._flushing and node.log.end_offset > self._flushed_to:
-            self._flushing = True
-            node.effects.append(FlushLog(end_offset=node.log.end_offset, epoch=node.epoch))
-
-    def flushed(self, event: Flushed) -> None:
+    def flushed(self) -> None:
         """Count the leader's own copy, and commit what a majority now has."""
-        node = self._node
-        if self.progress is None or event.epoch != node.epoch:
-            return  # The flush of a leadership that has ended.
-        assert event.end_offset <= node.log.end_offset
-        self._flushing = False
-        self._flushed_to = max(self._flushed_to, event.end_offset)
-        self.progress.flushed_to(event.end_offset)
+        assert self.progress is not None
+        self.progress.flushed_to(self._node.flushing.flushed_to)
         self._commit()
-        self._flush()
+        self._node.flushing.begin()
 
     def _commit(self) -> None:
         assert self.progress is not None
@@ -122,10 +115,20 @@ class Leading:
         assert node.high_watermark is None or offset > node.high_watermark
         node.high_watermark = offset
         node.effects.append(AdvanceHighWatermark(offset=offset))
+        self._wake()
+
+    def _wake(self) -> None:
         for asked in list(self._parked.values()):
-            if self._end_for(asked) > asked.fetch_offset:
+            if self._has_news_for(asked):
                 del self._parked[asked.token]
                 self._answer(asked, Valid())
+
+    def _has_news_for(self, asked: FetchAsked) -> bool:
+        if self._end_for(asked) > asked.fetch_offset:
+            return True
+        if asked.replica.id not in self._node.voters:
+            return False
+        return _or_unknown(self._node.high_watermark) > self._told.get(asked.replica, NO_WATERMARK)
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -139,9 +142,10 @@ class Leading:
             self._refuse(event, Error.INVALID_REQUEST)
             return
         verdict = self._node.log.judge(event.fetch_offset, event.last_fetched_epoch)
+        self.office.fetched(event.replica.id)
         if isinstance(verdict, Valid):
             self._note_progress(event)
-            if event.fetch_offset >= self._end_for(event) and event.deadline_ms > event.now_ms:
+            if not self._has_news_for(event) and event.deadline_ms > event.now_ms:
                 self._parked[event.token] = event
                 return
         self._answer(event, verdict)
@@ -186,6 +190,8 @@ class Leading:
         node = self._node
         start = asked.fetch_offset if isinstance(verdict, Valid) else 0
         end = max(start, self._end_for(asked)) if isinstance(verdict, Valid) else 0
+        if asked.replica.id in node.voters and isinstance(verdict, Valid):
+            self._told[asked.replica] = _or_unknown(node.high_watermark)
         node.effects.append(
             AnswerFetch(
                 token=asked.token,
@@ -222,11 +228,14 @@ class Leading:
     # -- time ----------------------------------------------------------------------------------
 
     def wake_at_ms(self) -> int | None:
-        """Return the first deadline of a parked fetch."""
-        return min((asked.deadline_ms for asked in self._parked.values()), default=None)
+        """Return the first deadline of a parked fetch, or when the office wants something."""
+        moments = [asked.deadline_ms for asked in self._parked.values()]
+        due_ms = self.office.wake_at_ms()
+        return min(moments if due_ms is None else [*moments, due_ms], default=None)
 
     def tick(self, now_ms: int) -> None:
         """Answer the parked fetches whose time is over with nothing."""
+        self.office.tick(now_ms)
         for asked in list(self._parked.values()):
             if asked.deadline_ms <= now_ms:
                 del self._parked[asked.token]

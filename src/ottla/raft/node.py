@@ -3,23 +3,27 @@
 Every event goes through `step`, which changes the member's state and returns the effects that
 the host must run, in order (see `effects`). The member keeps the shape of KIP-595: roles are
 `roles.TABLE`, epochs only grow and are durable before anything rests on them, a leader opens its
-epoch with a LeaderChange record, and the high watermark moves only over a durable record of the
-leader's own epoch.
+epoch with a LeaderChange record, and the high watermark moves only over a record of the leader's
+own epoch that a majority has, durably.
 
-Not done: quorums of several voters (elections need nobody's vote yet, Vote, BeginQuorumEpoch and
-EndQuorumEpoch are not spoken). Observers, as brokers are, follow any leader.
+Not done: changes of the set of voters (KIP-853).
 
-Sources: KIP-595, KIP-630; Kafka's KafkaRaftClient and QuorumState.
+Sources: KIP-595, KIP-630, KIP-996; Kafka's KafkaRaftClient and QuorumState.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+from ottla.base.ports import Dice
 from ottla.raft.effects import Effect, LeaderChanged, Ready, StoreElection
+from ottla.raft.electing import Electing
 from ottla.raft.election import NOBODY, ElectionState
 from ottla.raft.events import (
     AskFailed,
+    BeginEpochAsked,
     CleanUp,
+    EndEpochAsked,
+    EpochAnswered,
     Event,
     FetchAbandoned,
     FetchAnswered,
@@ -32,16 +36,17 @@ from ottla.raft.events import (
     SnapshotStored,
     Start,
     Tick,
+    VoteAnswered,
+    VoteAsked,
+    VoteFailed,
 )
+from ottla.raft.flushing import Flushing
 from ottla.raft.following import Following
 from ottla.raft.leading import Leading
 from ottla.raft.log_view import LogView
 from ottla.raft.roles import OBSERVER_ROLES, Cause, Role, next_role
+from ottla.raft.timing import NoDice, QuorumTiming
 from ottla.raft.values import ReplicaKey
-
-
-class UnsupportedQuorum(Exception):
-    """The configuration asks for a quorum that this version cannot run."""
 
 
 class RaftNode:
@@ -49,7 +54,7 @@ class RaftNode:
 
     Fields: `voters`: the configured voters' ids; empty = unknown, for an observer that only
             has bootstrap servers. `log`: what raft knows of the log, kept current by `step`.
-    Raises: UnsupportedQuorum for more than one voter.
+            `dice`: needed by a voter of several.
     """
 
     def __init__(
@@ -59,22 +64,26 @@ class RaftNode:
         voters: tuple[int, ...],
         stored: ElectionState | None,
         log: LogView,
+        dice: Dice | None = None,
+        timing: QuorumTiming | None = None,
     ) -> None:
-        if len(voters) > 1:
-            names = ", ".join(map(str, voters))
-            raise UnsupportedQuorum(
-                f"quorums of several voters are not supported yet: the voters are {names}"
-            )
         self.local = local
         self.voters = tuple(sorted(voters))
+        self.others = tuple(voter for voter in self.voters if voter != local.id)
         self.log = log
+        self.dice = dice or NoDice()
+        self.timing = timing or QuorumTiming()
         self.role = Role.UNATTACHED
         self.epoch = 0 if stored is None else stored.epoch
         self.leader_id = NOBODY if stored is None else stored.leader_id
+        self.voted_id = NOBODY if stored is None else stored.voted_id
         self.high_watermark: int | None = None
+        self.now_ms = 0
         self.effects: list[Effect] = []
+        self.flushing = Flushing(self)
         self.leading = Leading(self)
         self.following = Following(self)
+        self.electing = Electing(self)
 
     @property
     def is_voter(self) -> bool:
@@ -86,13 +95,25 @@ class RaftNode:
         """Tell whether this member leads its epoch."""
         return self.role is Role.LEADER
 
+    @property
+    def elects(self) -> bool:
+        """Tell whether this member is one of several voters."""
+        return self.is_voter and len(self.voters) > 1
+
+    @property
+    def majority(self) -> int:
+        """Return how many voters decide."""
+        return len(self.voters) // 2 + 1
+
     def step(self, event: Event) -> Ready:
         """Take one event; return what is to be done and when to tick next."""
         assert not self.effects, "one step at a time"
+        self.now_ms = max(self.now_ms, getattr(event, "now_ms", 0))
         handler: Callable[[RaftNode, Any], None] = _HANDLERS[type(event)]
         handler(self, event)
         effects, self.effects = tuple(self.effects), []
-        moments = (self.leading.wake_at_ms(), self.following.wake_at_ms())
+        parts = (self.leading, self.following, self.electing)
+        moments = [part.wake_at_ms() for part in parts]
         return Ready(effects, min((at for at in moments if at is not None), default=None))
 
     # -- roles ---------------------------------------------------------------------------------
@@ -103,66 +124,105 @@ class RaftNode:
         assert role is not None, f"{cause} in role {self.role}"
         assert self.is_voter or role in OBSERVER_ROLES
         self.role = role
+        if self.elects:
+            self.electing.entered(role)
+            if role is Role.FOLLOWER:
+                self.following.begin(self.now_ms)
+            else:
+                self.following.stop()
 
     def _start(self, event: Start) -> None:
         if self.log.last_epoch > self.epoch:
             # The file was lost or is older than the log: no vote in the log's epoch is safe.
-            self.epoch, self.leader_id = self.log.last_epoch, NOBODY
+            # Nor can one be asked of us: whoever led it has a record in it, a candidate has none.
+            self.epoch, self.leader_id, self.voted_id = self.log.last_epoch, NOBODY, NOBODY
         if not self.is_voter:
             if self.leader_id != NOBODY:
                 self.move(Cause.LEADER_SEEN)
             self.following.begin(event.now_ms)
             return
-        if self.leader_id == self.local.id:
+        led_before = self.leader_id == self.local.id
+        if led_before:
             # It led this epoch and cannot know how far: it must never lead it again.
+            self.leader_id, self.voted_id = NOBODY, self.local.id
             self.move(Cause.RESIGN)
-        self._stand_for_election(event.wall_ms)
+        if not self.elects:
+            self._stand_for_election(event.wall_ms)
+        elif self.leader_id in self.others:
+            self.move(Cause.LEADER_SEEN)
+        elif not led_before:
+            if self.leader_id != NOBODY:
+                # Its leader is no voter any more. That epoch has had its leader: no vote in it.
+                self.leader_id, self.voted_id = NOBODY, self.leader_id
+            self.electing.entered(self.role)
 
     def _stand_for_election(self, wall_ms: int) -> None:
         self.move(Cause.START_OVER)
         self.epoch += 1
-        self.leader_id = NOBODY
-        self.store(voted_id=self.local.id)
+        self.leader_id, self.voted_id = NOBODY, self.local.id
+        self.store()
         # The only voter has its majority with its own vote.
         assert self.voters == (self.local.id,)
         self.move(Cause.VOTES_WON)
         self.leader_id = self.local.id
         self.store()
-        self.leading.begin(wall_ms)
+        self.leading.begin(wall_ms, self.voters)
         self.effects.append(LeaderChanged(leader_id=self.leader_id, epoch=self.epoch))
 
-    def observe_leader(self, leader_id: int, epoch: int) -> None:
-        """Take over what a peer says of the epoch, where that is news; `epoch` is not older."""
+    def observe_leader(self, leader_id: int, epoch: int, cause: Cause | None = None) -> None:
+        """Take over what a peer says of the epoch, where that is news; `epoch` is not older.
+
+        `cause`: why the role changes, where it is not what the peer said.
+        """
         assert epoch >= self.epoch
-        if epoch == self.epoch and (leader_id == NOBODY or leader_id == self.leader_id):
+        if leader_id == self.local.id:
+            leader_id = NOBODY  # Ours is known better here: we lead it no more.
+        if epoch == self.epoch and leader_id in (NOBODY, self.leader_id):
             return
         if epoch == self.epoch:
             assert self.leader_id == NOBODY, f"two leaders in epoch {epoch}"
-        self.leading.end()
+        else:
+            self.voted_id = NOBODY
         self.following.forget_snapshot()
         self.epoch, self.leader_id = epoch, leader_id
-        self.move(Cause.NEW_EPOCH if leader_id == NOBODY else Cause.LEADER_SEEN)
         self.store()
+        self.leading.end()
         self.effects.append(LeaderChanged(leader_id=leader_id, epoch=epoch))
+        self.move(cause or (Cause.NEW_EPOCH if leader_id == NOBODY else Cause.LEADER_SEEN))
 
-    def store(self, *, voted_id: int = NOBODY) -> None:
-        """Have the epoch, its leader and the own vote written down."""
+    def store(self) -> None:
+        """Have the epoch, its leader and the own vote written down; a leader ends the vote."""
+        voted_id = self.voted_id if self.leader_id == NOBODY else NOBODY
         state = ElectionState(
             epoch=self.epoch, leader_id=self.leader_id, voted_id=voted_id, voters=self.voters
         )
         self.effects.append(StoreElection(state=state))
 
+    def give_up_leadership(self) -> None:
+        """Lead no more in this epoch, and say so."""
+        assert self.leading.progress is not None
+        self.leading.office.say_goodbye(self.leading.progress)
+        self.leader_id = NOBODY
+        self.leading.end()
+        self.effects.append(LeaderChanged(leader_id=NOBODY, epoch=self.epoch))
+        self.move(Cause.RESIGN)
+
     def _resign(self, _event: Resign) -> None:
         if self.is_leader:
-            self.move(Cause.RESIGN)
-            self.leader_id = NOBODY
-            self.leading.end()
-            self.effects.append(LeaderChanged(leader_id=NOBODY, epoch=self.epoch))
+            self.give_up_leadership()
         self.following.stop()
+        self.electing.stop()
+
+    def _flushed(self, event: Flushed) -> None:
+        self.flushing.ended(event)
+        if self.is_leader:
+            self.leading.flushed()
+        else:
+            self.following.flushed()
 
     def _tick(self, event: Tick) -> None:
-        self.leading.tick(event.now_ms)
-        self.following.tick(event.now_ms)
+        for part in (self.leading, self.following, self.electing):
+            part.tick(event.now_ms)
 
 
 _HANDLERS: dict[type, Callable[[RaftNode, Any], None]] = {
@@ -170,7 +230,7 @@ _HANDLERS: dict[type, Callable[[RaftNode, Any], None]] = {
     Tick: RaftNode._tick,
     Resign: RaftNode._resign,
     Propose: lambda node, event: node.leading.propose(event),
-    Flushed: lambda node, event: node.leading.flushed(event),
+    Flushed: RaftNode._flushed,
     FetchAsked: lambda node, event: node.leading.fetch_asked(event),
     FetchAbandoned: lambda node, event: node.leading.fetch_abandoned(event),
     SnapshotAsked: lambda node, event: node.leading.snapshot_asked(event),
@@ -179,4 +239,10 @@ _HANDLERS: dict[type, Callable[[RaftNode, Any], None]] = {
     FetchAnswered: lambda node, event: node.following.fetch_answered(event),
     SnapshotAnswered: lambda node, event: node.following.snapshot_answered(event),
     AskFailed: lambda node, event: node.following.ask_failed(event),
+    VoteAsked: lambda node, event: node.electing.vote_asked(event),
+    VoteAnswered: lambda node, event: node.electing.vote_answered(event),
+    VoteFailed: lambda node, event: node.electing.vote_failed(event),
+    BeginEpochAsked: lambda node, event: node.electing.begin_epoch_asked(event),
+    EndEpochAsked: lambda node, event: node.electing.end_epoch_asked(event),
+    EpochAnswered: lambda node, event: node.electing.epoch_answered(event),
 }

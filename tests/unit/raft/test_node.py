@@ -32,7 +32,6 @@ from ottla.raft.events import (
     Tick,
 )
 from ottla.raft.log_view import Diverging, NeedsSnapshot, Valid
-from ottla.raft.node import RaftNode, UnsupportedQuorum
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
@@ -124,13 +123,6 @@ def test_a_crash_at_any_boundary_of_the_election_leaves_epochs_growing(effects: 
     assert again.node.epoch > 1
     again.flush()
     assert again.committed == again.files.end_offset
-
-
-def test_several_voters_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedQuorum, match="not supported yet: the voters are 1, 2, 3"):
-        RaftNode(local=ReplicaKey(1), voters=(1, 2, 3), stored=None, log=Files().view())
-    with pytest.raises(UnsupportedQuorum):
-        RaftNode(local=ReplicaKey(9), voters=(1, 2), stored=None, log=Files().view())
 
 
 # -- proposals and group commit ----------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The table of roles says what KIP-595 says, and no role is a dead end.
+"""The table of roles says what KIP-595 and KIP-996 say, and no role is a dead end.
 
-Method: the whole table, cell by cell, against the transitions that the KIP lists.
+Method: the whole table, cell by cell, against the transitions that the KIPs list.
 """
 
 import pytest
@@ -9,16 +9,18 @@ from ottla.raft.roles import OBSERVER_ROLES, TABLE, Cause, Role, next_role
 
 LEGAL = {
     (Role.UNATTACHED, Cause.START_OVER): Role.CANDIDATE,
-    (Role.UNATTACHED, Cause.TIMEOUT): Role.CANDIDATE,
+    (Role.UNATTACHED, Cause.TIMEOUT): Role.PROSPECTIVE,
     (Role.UNATTACHED, Cause.NEW_EPOCH): Role.UNATTACHED,
     (Role.UNATTACHED, Cause.LEADER_SEEN): Role.FOLLOWER,
     (Role.UNATTACHED, Cause.RESIGN): Role.RESIGNED,
-    (Role.FOLLOWER, Cause.START_OVER): Role.CANDIDATE,
-    (Role.FOLLOWER, Cause.TIMEOUT): Role.CANDIDATE,
+    (Role.FOLLOWER, Cause.TIMEOUT): Role.PROSPECTIVE,
     (Role.FOLLOWER, Cause.NEW_EPOCH): Role.UNATTACHED,
     (Role.FOLLOWER, Cause.LEADER_SEEN): Role.FOLLOWER,
-    (Role.CANDIDATE, Cause.START_OVER): Role.CANDIDATE,
-    (Role.CANDIDATE, Cause.TIMEOUT): Role.CANDIDATE,
+    (Role.PROSPECTIVE, Cause.PRE_VOTES_WON): Role.CANDIDATE,
+    (Role.PROSPECTIVE, Cause.NO_MAJORITY): Role.UNATTACHED,
+    (Role.PROSPECTIVE, Cause.NEW_EPOCH): Role.UNATTACHED,
+    (Role.PROSPECTIVE, Cause.LEADER_SEEN): Role.FOLLOWER,
+    (Role.CANDIDATE, Cause.TIMEOUT): Role.PROSPECTIVE,
     (Role.CANDIDATE, Cause.VOTES_WON): Role.LEADER,
     (Role.CANDIDATE, Cause.NEW_EPOCH): Role.UNATTACHED,
     (Role.CANDIDATE, Cause.LEADER_SEEN): Role.FOLLOWER,
@@ -26,7 +28,7 @@ LEGAL = {
     (Role.LEADER, Cause.LEADER_SEEN): Role.FOLLOWER,
     (Role.LEADER, Cause.RESIGN): Role.RESIGNED,
     (Role.RESIGNED, Cause.START_OVER): Role.CANDIDATE,
-    (Role.RESIGNED, Cause.TIMEOUT): Role.CANDIDATE,
+    (Role.RESIGNED, Cause.TIMEOUT): Role.UNATTACHED,
     (Role.RESIGNED, Cause.NEW_EPOCH): Role.UNATTACHED,
     (Role.RESIGNED, Cause.LEADER_SEEN): Role.FOLLOWER,
 }
@@ -34,7 +36,7 @@ LEGAL = {
 
 @pytest.mark.parametrize("role", list(Role), ids=lambda role: role.name)
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.name)
-def test_every_cell_is_as_the_kip_says(role: Role, cause: Cause) -> None:
+def test_every_cell_is_as_the_kips_say(role: Role, cause: Cause) -> None:
     assert next_role(role, cause) is LEGAL.get((role, cause))
 
 

@@ -7,6 +7,7 @@ A batch is (base offset, epoch, values); a LeaderChange has one value, `LEADER_C
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ottla.base.ports import Dice
 from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
@@ -90,7 +91,13 @@ class Crash(Exception):
 class Member:
     """One process of a member; after a crash make a new one of what `durable` holds."""
 
-    def __init__(self, node_id: int, voters: tuple[int, ...], durable: Files | None = None) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        voters: tuple[int, ...],
+        durable: Files | None = None,
+        dice: Dice | None = None,
+    ) -> None:
         self.durable = durable or Files()
         self.files = self.durable.copy()
         self.node = RaftNode(
@@ -98,6 +105,7 @@ class Member:
             voters=voters,
             stored=self.files.election,
             log=self.files.view(),
+            dice=dice,
         )
         self.effects: list[Effect] = []
         self.committed = -1

@@ -1,0 +1,280 @@
+"""Elections: whom a voter votes for, when it stands itself, and when it gives a leader up.
+
+A voter whose leader is silent first asks whether it could win (pre-vote, KIP-996), so that one
+that was merely cut off does not unseat a leader whom all others hear. Only then does it begin an
+epoch, vote for itself and ask for votes. Its own vote, and every vote it gives, is written down
+before anybody hears of it.
+
+Source: KIP-595, KIP-996; KafkaRaftClient.handleVoteRequest, the `…State` classes of Kafka 4.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import Error
+from ottla.raft.effects import AnswerEpoch, AnswerVote, AskVote, LeaderChanged
+from ottla.raft.election import NOBODY
+from ottla.raft.events import (
+    BeginEpochAsked,
+    EndEpochAsked,
+    EpochAnswered,
+    VoteAnswered,
+    VoteAsked,
+    VoteFailed,
+)
+from ottla.raft.roles import Cause, Role
+
+if TYPE_CHECKING:
+    from ottla.raft.node import RaftNode
+
+STANDING = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
+
+
+class Electing:
+    """What a voter does while it does not lead. Without effect in a member that cannot vote."""
+
+    def __init__(self, node: "RaftNode") -> None:
+        self._node = node
+        self.hears_leader = False
+        """Whether the leader of this epoch has answered a fetch."""
+        self.granted: set[int] = set()
+        self._refused: set[int] = set()
+        self._ask_at_ms: dict[int, int] = {}
+        self._deadline_ms: int | None = None
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def entered(self, role: Role) -> None:
+        """Begin the new role's time."""
+        node = self._node
+        self.hears_leader = False
+        self.granted, self._refused, self._ask_at_ms = set(), set(), {}
+        if role is Role.LEADER:
+            self._deadline_ms = None
+        elif role is Role.FOLLOWER:
+            self._deadline_ms = node.now_ms + node.timing.fetch_ms(node.dice)
+        else:
+            self._deadline_ms = node.now_ms + node.timing.election_ms(node.dice)
+        if role in STANDING:
+            self.granted.add(node.local.id)
+            for voter in node.others:
+                self._ask(voter)
+
+    def stop(self) -> None:
+        """Stand for no election any more."""
+        self._deadline_ms = None
+        self._ask_at_ms = {}
+
+    def leader_answered(self) -> None:
+        """Note a sign of life from the leader."""
+        node = self._node
+        if node.elects:
+            self.hears_leader = True
+            self._deadline_ms = node.now_ms + node.timing.fetch_ms(node.dice)
+
+    def wake_at_ms(self) -> int | None:
+        """Return when this voter's patience ends, or a question is to be put again."""
+        moments = list(self._ask_at_ms.values())
+        if self._deadline_ms is not None:
+            moments.append(self._deadline_ms)
+        return min(moments, default=None)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due."""
+        if self._deadline_ms is not None and self._deadline_ms <= now_ms:
+            self._timed_out()
+            return
+        for voter, at_ms in sorted(self._ask_at_ms.items()):
+            if at_ms <= now_ms:
+                del self._ask_at_ms[voter]
+                self._ask(voter)
+
+    def _timed_out(self) -> None:
+        node = self._node
+        match node.role:
+            case Role.PROSPECTIVE:
+                self._give_up()
+            case Role.RESIGNED:
+                # In a new epoch it may vote and lead again; in its old one never.
+                node.observe_leader(NOBODY, node.epoch + 1, Cause.TIMEOUT)
+            case _:
+                node.move(Cause.TIMEOUT)
+
+    def _give_up(self) -> None:
+        """Follow the old leader again, or wait for whoever wins."""
+        known = self._node.leader_id != NOBODY
+        self._node.move(Cause.LEADER_SEEN if known else Cause.NO_MAJORITY)
+
+    # -- asking for votes ----------------------------------------------------------------------
+
+    def _ask(self, voter: int) -> None:
+        node = self._node
+        node.effects.append(
+            AskVote(
+                voter_id=voter,
+                epoch=node.epoch,
+                pre_vote=node.role is Role.PROSPECTIVE,
+                log_end=node.log.end,
+            )
+        )
+
+    def _is_about_this_election(self, event: VoteAnswered | VoteFailed) -> bool:
+        node = self._node
+        expected = Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE
+        return node.role is expected and event.epoch == node.epoch and event.voter_id in node.others
+
+    def vote_failed(self, event: VoteFailed) -> None:
+        """Ask again before long."""
+        if self._is_about_this_election(event):
+            self._ask_at_ms[event.voter_id] = event.now_ms + self._node.timing.retry_backoff_ms
+
+    def vote_answered(self, event: VoteAnswered) -> None:
+        """Count a vote, or learn that there is no election to win."""
+        node = self._node
+        self._learn(event)
+        if not self._is_about_this_election(event):
+            return
+        if event.error is not Error.NONE:
+            self._ask_at_ms[event.voter_id] = event.now_ms + node.timing.retry_backoff_ms
+            return
+        (self.granted if event.granted else self._refused).add(event.voter_id)
+        if len(self.granted) >= node.majority:
+            self._won(event.wall_ms)
+        elif len(self._refused) > len(node.voters) - node.majority:
+            self._lost()
+
+    def _learn(self, event: VoteAnswered | EpochAnswered) -> None:
+        if event.leader_epoch >= self._node.epoch:
+            self._node.observe_leader(event.leader_id, event.leader_epoch)
+
+    def _won(self, wall_ms: int) -> None:
+        node = self._node
+        if node.role is Role.PROSPECTIVE:
+            node.epoch += 1
+            node.leader_id, node.voted_id = NOBODY, node.local.id
+            node.store()
+            node.effects.append(LeaderChanged(leader_id=NOBODY, epoch=node.epoch))
+            node.move(Cause.PRE_VOTES_WON)
+            return
+        granting = tuple(sorted(self.granted))
+        node.leader_id = node.local.id
+        node.store()
+        node.move(Cause.VOTES_WON)
+        node.leading.begin(wall_ms, granting)
+        node.effects.append(LeaderChanged(leader_id=node.leader_id, epoch=node.epoch))
+
+    def _lost(self) -> None:
+        node = self._node
+        if node.role is Role.PROSPECTIVE:
+            self._give_up()
+            return
+        pause_ms = node.timing.backoff_ms(node.dice)
+        assert self._deadline_ms is not None
+        self._deadline_ms = min(self._deadline_ms, node.now_ms + pause_ms)
+        self._ask_at_ms = {}
+
+    # -- being asked ---------------------------------------------------------------------------
+
+    def vote_asked(self, event: VoteAsked) -> None:
+        """Give or refuse a vote."""
+        node = self._node
+        error = self._check_vote(event)
+        granted = False
+        if error is Error.NONE:
+            if event.epoch > node.epoch:
+                node.observe_leader(NOBODY, event.epoch)
+            granted = self.grants(event)
+            if granted and not event.pre_vote:
+                self._vote_for(event.candidate.id)
+        node.effects.append(
+            AnswerVote(
+                token=event.token,
+                error=error,
+                granted=granted,
+                leader_id=node.leader_id,
+                leader_epoch=node.epoch,
+            )
+        )
+
+    def _check_vote(self, event: VoteAsked) -> Error:
+        node = self._node
+        last_epoch = event.log_end.epoch
+        # A candidate's epoch is new to its log; one that only asks may be in its log's last one.
+        ahead = last_epoch > event.epoch if event.pre_vote else last_epoch >= event.epoch
+        if event.epoch < node.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if ahead or last_epoch < 0 or event.log_end.offset < 0:
+            return Error.INVALID_REQUEST
+        if not node.elects or event.candidate.id not in node.others:
+            return Error.INCONSISTENT_VOTER_SET
+        return Error.NONE
+
+    def grants(self, event: VoteAsked) -> bool:
+        """Tell whether the candidate has, or would have, this voter's vote in its epoch."""
+        node = self._node
+        if node.role is Role.LEADER:
+            return False
+        up_to_date = event.log_end.rank >= node.log.end.rank
+        if event.pre_vote:
+            return up_to_date and not self.hears_leader
+        if node.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
+            return False
+        if node.voted_id != NOBODY:
+            return node.voted_id == event.candidate.id
+        return node.leader_id == NOBODY and up_to_date
+
+    def _vote_for(self, candidate_id: int) -> None:
+        node = self._node
+        if node.voted_id == candidate_id:
+            return
+        node.voted_id = candidate_id
+        node.store()
+        if node.role is Role.PROSPECTIVE:
+            node.move(Cause.NO_MAJORITY)
+        else:
+            self.entered(node.role)
+
+    # -- epochs --------------------------------------------------------------------------------
+
+    def begin_epoch_asked(self, event: BeginEpochAsked) -> None:
+        """Follow the leader that announces itself."""
+        node = self._node
+        error = self._check_leader(event)
+        if error is Error.NONE:
+            node.observe_leader(event.leader_id, event.leader_epoch)
+            if node.role is Role.PROSPECTIVE and node.leader_id == event.leader_id:
+                node.move(Cause.LEADER_SEEN)
+        self._answer_epoch(event.token, error)
+
+    def end_epoch_asked(self, event: EndEpochAsked) -> None:
+        """Give the leader up at once; the first of its successors stands first."""
+        node = self._node
+        error = self._check_leader(event)
+        if error is Error.NONE:
+            node.observe_leader(event.leader_id, event.leader_epoch)
+            if node.role is Role.FOLLOWER and node.leader_id == event.leader_id:
+                successors = event.successors
+                place = successors.index(node.local.id) if node.local.id in successors else -1
+                # It said itself that it leads no more: nothing speaks against another.
+                self.hears_leader = False
+                self._deadline_ms = node.now_ms + node.timing.successor_ms(place, node.dice)
+        self._answer_epoch(event.token, error)
+
+    def _check_leader(self, event: BeginEpochAsked | EndEpochAsked) -> Error:
+        node = self._node
+        if event.leader_epoch < node.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if not node.elects or event.leader_id not in node.others:
+            return Error.INCONSISTENT_VOTER_SET
+        if event.leader_epoch == node.epoch and node.leader_id not in (NOBODY, event.leader_id):
+            return Error.INVALID_REQUEST  # Two leaders of one epoch cannot be.
+        return Error.NONE
+
+    def _answer_epoch(self, token: int, error: Error) -> None:
+        node = self._node
+        node.effects.append(
+            AnswerEpoch(token=token, error=error, leader_id=node.leader_id, leader_epoch=node.epoch)
+        )
+
+    def epoch_answered(self, event: EpochAnswered) -> None:
+        """Learn of a later epoch."""
+        self._learn(event)

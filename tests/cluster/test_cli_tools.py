@@ -315,6 +315,11 @@ def test_the_console_names_a_broker_that_is_not_there() -> None:
         assert ran.err.endswith("Connection refused\n")
 
 
+def heed_interrupts() -> None:
+    """Undo what a shell does to jobs in the background: their children ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("name", ["console-producer", "console-consumer"])
 def test_the_console_can_be_interrupted_while_it_waits_for_a_broker(name: str) -> None:
     """librdkafka's own waiting does not see Ctrl-C before its end, a minute for the producer."""
@@ -322,7 +327,11 @@ def test_the_console_can_be_interrupted_while_it_waits_for_a_broker(name: str) -
     if name == "console-consumer":
         arguments += ["--timeout", "60"]
     with subprocess.Popen(
-        arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        arguments,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     ) as waiting:
         assert waiting.stderr is not None
         assert waiting.stderr.readline() == "waiting for a broker at 127.0.0.1:1\n"

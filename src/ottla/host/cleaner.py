@@ -3,7 +3,7 @@
 A process a cleaning: it takes its memory with it when it ends, and a cleaning that is given up is
 killed. One thread waits for it and hands its results to the loop.
 
-Source: DESIGN's rule that compaction runs in a child process; LogCleaner's threads.
+Source: LogCleaner's threads, here processes: see docs/decisions/0011.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The broker role of a node: from registration to serving, and out again.
 
 The image grows from the first moment; the broker hears of it only once its logs are loaded, and
-then of everything, in order. What must be in time goes over its own connection to the
-controller: the metadata fetch, which is parked there, clients' requests, and heartbeats.
+then of everything, in order.
 """
 
 import asyncio
@@ -15,13 +14,11 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
-from ottla.host.channel import Channel
 from ottla.host.cleaner import Cleaner
+from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
-from ottla.host.forwarder import ControllerForwarder
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
-from ottla.host.quorum_peers import ControllerEndpoints
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.waiting import outcome_of
 from ottla.metadata.brokers import Endpoint
@@ -60,29 +57,13 @@ class BrokerNode:
         self._on_failure = on_failure
         self._folders = folders
         self.broker: Broker | None = None
-        endpoints = ControllerEndpoints(
-            voters={voter.id: (voter.host, voter.port) for voter in config.quorum_voters},
-            bootstrap=config.quorum_bootstrap_servers,
-        )
-        self._channels = [
-            Channel(
-                loop,
-                endpoints.choose,
-                client_id=f"broker-{config.node_id}-{purpose}",
-                connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
-                connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
-            )
-            for purpose in ("metadata", "forwarding", "heartbeat")
-        ]
-        fetching, forwarding, beating = self._channels
-        self._forwarder = ControllerForwarder(forwarding, clock=clock, timers=timers)
-        self._heartbeats = ControllerForwarder(beating, clock=clock, timers=timers)
+        self._links = ControllerLinks(loop, config, clock, timers)
         self._follower = self._make_follower(
-            cluster_id, controller, fetching, endpoints, clock, timers, workers, on_failure
+            cluster_id, controller, clock, timers, workers, on_failure
         )
         self._lifecycle = BrokerLifecycle(
             self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16)), listeners),
-            self._heartbeats,
+            self._links.heartbeats,
             self._follower,
             clock=clock,
             timers=timers,
@@ -97,28 +78,23 @@ class BrokerNode:
             workers=workers,
             timers=timers,
             log_dirs=folders.log_dirs,
-            forwarder=self._forwarder,
+            forwarder=self._links.forwarder,
         )
 
     def _make_follower(
         self,
         cluster_id: str,
         controller: ControllerNode | None,
-        fetching: Channel,
-        endpoints: ControllerEndpoints,
         clock: Clock,
         timers: Timers,
         workers: Workers,
         on_failure: Callable[[str], None],
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
+            controller.runtime.on_leader(self._links.led_by)
             return LocalFollower(controller.runtime, on_image=self._changed)
-
-        def led_by(leader_id: int, _epoch: int) -> None:
-            endpoints.leader_id = leader_id
-
         return MetadataFollower(
-            fetching,
+            self._links.sender_to,
             node_id=self._config.node_id,
             cluster_id=cluster_id,
             voters=tuple(voter.id for voter in self._config.quorum_voters),
@@ -128,7 +104,7 @@ class BrokerNode:
             workers=workers,
             on_image=self._changed,
             on_failure=on_failure,
-            on_leader=led_by,
+            on_leader=self._links.led_by,
             snapshot_limits=SnapshotLimits.of(self._config.values),
         )
 
@@ -233,9 +209,6 @@ class BrokerNode:
         self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
-        self._forwarder.close()
-        self._heartbeats.close()
-        for channel in self._channels:
-            channel.close()
+        self._links.close()
         if self.broker is not None:
             await outcome_of(self.broker.shutdown())

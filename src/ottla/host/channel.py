@@ -64,6 +64,7 @@ class Channel:
         self._unsent: deque[_Call] = deque()
         self._in_flight: deque[_Call] = deque()
         self._protocol: _ClientProtocol | None = None
+        self._address: Address | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -88,6 +89,15 @@ class Channel:
             return decode_response(response, body, version)[1]
 
         return self._submit(frame, self._correlation_id, decoded, NAMES[key], timeout_ms)
+
+    def retarget(self) -> None:
+        """Leave the present endpoint where another one is named now.
+
+        What is in flight fails with NETWORK_EXCEPTION at once: an endpoint that hangs would
+        keep it until it times out.
+        """
+        if self._protocol is not None and self._choose_endpoint() != self._address:
+            self._protocol.abort()
 
     def close(self) -> None:
         """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
@@ -157,7 +167,7 @@ class Channel:
         if not protocol.connected:
             return False  # Lost before anybody could write to it.
         self._failures = 0
-        self._protocol = protocol
+        self._protocol, self._address = protocol, address
         while self._unsent:
             call = self._unsent.popleft()
             self._in_flight.append(call)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timer, Timers
@@ -17,6 +17,7 @@ from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.quorum_driver import Peers, QuorumLinks
 from ottla.host.quorum_server import Listeners
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.quorum_storage import QuorumStorage
@@ -24,6 +25,7 @@ from ottla.metadata.brokers import Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import Record
+from ottla.raft.timing import QuorumTiming
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class ControllerNode:
         timers: Timers,
         workers: Workers,
         on_failure: Callable[[str], None],
+        peers: Peers | None = None,
     ) -> None:
         self.context = DecisionContext(
             config=config,
@@ -61,11 +64,14 @@ class ControllerNode:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
+        self._activations = 0
+        self._is_active = False
         own_listeners: Listeners = tuple((each.name, each.host, each.port) for each in listeners)
+        self._voters = tuple(voter.id for voter in config.quorum_voters) or (config.node_id,)
         self.runtime = ControllerRuntime(
             node_id=config.node_id,
             cluster_id=cluster_id,
-            voters=tuple(voter.id for voter in config.quorum_voters) or (config.node_id,),
+            voters=self._voters,
             storage=storage,
             bootstrap=bootstrap,
             clock=clock,
@@ -73,10 +79,26 @@ class ControllerNode:
             workers=workers,
             on_failure=on_failure,
             on_active=self._activated,
+            on_inactive=self._deactivated,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
-            nodes=lambda: {config.node_id: own_listeners},
+            nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
+            links=QuorumLinks(
+                peers=peers,
+                dice=dice,
+                timing=QuorumTiming(
+                    election_timeout_ms=config["controller.quorum.election.timeout.ms"],
+                    fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
+                    election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
+                ),
+            ),
         )
+
+    def _other_listeners(self) -> dict[int, Listeners]:
+        """Return where the other voters are, as this node's file says."""
+        config = self.context.config
+        name = config.controller_listeners[0].name
+        return {voter.id: ((name, voter.host, voter.port),) for voter in config.quorum_voters}
 
     @property
     def image(self) -> ClusterImage:
@@ -91,7 +113,15 @@ class ControllerNode:
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
-        """Decide now; answer once committed."""
+        """Decide now; answer once committed.
+
+        A new leader of several voters waits until its office is certain: until then it may be
+        one that nobody follows, and it has heard of no broker.
+        """
+        if len(self._voters) > 1 and not self._is_active:
+            refused: Pending[R | ApiError] = Pending()
+            refused.complete(ApiError(Error.NOT_CONTROLLER))
+            return refused
         return self.runtime.run(decide, deadline_ms=deadline_ms)
 
     def stop(self) -> None:
@@ -101,12 +131,22 @@ class ControllerNode:
         self.runtime.stop()
 
     def _activated(self) -> None:
-        log.info("node %d is the active controller", self.context.config.node_id)
+        config = self.context.config
+        log.info("node %d is the active controller", config.node_id)
+        self._activations += 1
+        self._is_active = True
         # The only voter leads from its start on, so its own broker cannot have registered yet.
-        own = (self.context.config.node_id,) if self.context.config.is_broker else ()
+        is_first = config.is_broker and len(self._voters) == 1 and self._activations == 1
+        own = (config.node_id,) if is_first else ()
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
         self._check_sessions()
         self.ready.complete(None)
+
+    def _deactivated(self) -> None:
+        log.info("node %d is the active controller no more", self.context.config.node_id)
+        self._is_active = False
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _check_sessions(self, failure: ApiError | None = None) -> None:
         if not self.runtime.active:

@@ -1,4 +1,8 @@
-"""The active controller: decides on the appended image, answers once the records are committed.
+"""A controller: decides on the appended image, answers once the records are committed.
+
+Only the quorum's leader is active. The others replay what it appends and publish what is
+committed, so that each can take over at once; what is appended but not committed when an office
+ends is dropped or committed by the next leader, and its callers are told NOT_CONTROLLER.
 
 One decision is made at a time, on the loop, on the image that all records appended so far have
 led to; so none waits for another's disk. Records go to the metadata log at once, their flush
@@ -25,8 +29,8 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.controller.step import Decision, Step
-from ottla.host.quorum_driver import QuorumDriver
-from ottla.host.quorum_replay import load_image
+from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
+from ottla.host.quorum_replay import image_of, load_image, records_of
 from ottla.host.quorum_server import Listeners, QuorumServer
 from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
 from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
@@ -34,7 +38,7 @@ from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import NoOpRecord, Record, encode_record
-from ottla.raft.batches import batch_bytes
+from ottla.raft.batches import batch_bytes, read_batches
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
@@ -89,14 +93,16 @@ class ControllerRuntime:
         workers: Workers,
         on_failure: Callable[[str], None],
         on_active: Callable[[], None] = lambda: None,
+        on_inactive: Callable[[], None] = lambda: None,
         on_effect: Callable[[Any], None] = lambda effect: None,
         idle_interval_ms: int = IDLE_INTERVAL_MS,
         snapshot_limits: SnapshotLimits | None = None,
         nodes: Callable[[], dict[int, Listeners]] = dict,
+        links: QuorumLinks | None = None,
     ) -> None:
         self.node_id = node_id
-        self.image = EMPTY
         self.committed_image = EMPTY
+        self._tail = EMPTY
         self.active = False
         self.records_appended = 0
         self.commit_latency = latency_ms()
@@ -106,11 +112,13 @@ class ControllerRuntime:
         self._timers = timers
         self._on_failure = on_failure
         self._on_active = on_active
+        self._on_inactive = on_inactive
         self._on_effect = on_effect
         self._idle_interval_ms = idle_interval_ms
         self._idle_timer: Timer | None = None
         self._queue: deque[_Appended] = deque()
         self._subscribers: list[Callable[[ClusterDelta], None]] = []
+        self._leader_listeners: list[Callable[[int, int], None]] = []
         self._driver = QuorumDriver(
             local=ReplicaKey(node_id),
             voters=voters,
@@ -118,6 +126,7 @@ class ControllerRuntime:
             clock=clock,
             timers=timers,
             listener=self,
+            links=links,
         )
         assert self._driver.node.is_voter, "a controller is one of the quorum's voters"
         self._snapshotter = Snapshotter(
@@ -133,17 +142,27 @@ class ControllerRuntime:
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load the log, win the election, open the epoch. Raises: MetadataDamaged, OSError."""
-        self.image = load_image(self._storage)
-        if self.image.position != EMPTY.position:
-            # What an earlier epoch left is uncommitted until this one commits its first record.
-            self._enqueue(self._storage.log.end_offset, delta_between(EMPTY, self.image), 0)
+        """Load the log, join the quorum; alone, lead it. Raises: MetadataDamaged, OSError."""
+        self._load()
+        self._snapshotter.start()
         self._driver.start()
+
+    def _load(self) -> None:
+        """Take what the log holds, none of which is known to be committed."""
+        image = load_image(self._storage)
+        if image.position != self._tail.position:
+            delta = delta_between(self._tail, image)
+            self._enqueue(self._storage.log.end_offset, delta, 0)
 
     def stop(self) -> None:
         """Resign: whoever waits is told that this is not the controller."""
         self._driver.stop()
         self._retire()
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the appended image while this controller is active, else the committed one."""
+        return self._tail if self.active else self.committed_image
 
     @property
     def epoch(self) -> int:
@@ -160,15 +179,26 @@ class ControllerRuntime:
         """Return the quorum's member, for looking at it."""
         return self._driver.node
 
-    def _retire(self) -> None:
-        self.active = False
-        self._snapshotter.stop()
+    def _leave_office(self) -> None:
+        """Decide no more. What is appended may yet be committed by the next leader, or not."""
+        was_active, self.active = self.active, False
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self.image = self.committed_image
-        queue, self._queue = self._queue, deque()
-        for appended in queue:
+        for appended in tuple(self._queue):
             appended.outcome.complete(ApiError(Error.NOT_CONTROLLER))
+        if was_active:
+            self._on_inactive()
+
+    def _retire(self) -> None:
+        self._leave_office()
+        self._snapshotter.stop()
+        self._drop_appended(lambda appended: True)
+
+    def _drop_appended(self, is_gone: Callable[[_Appended], bool]) -> None:
+        """Forget, from the newest on, what is no longer in the log."""
+        while self._queue and is_gone(self._queue[-1]):
+            self._queue.pop().outcome.complete(ApiError(Error.NOT_CONTROLLER))
+        self._tail = self._queue[-1].delta.image if self._queue else self.committed_image
 
     # -- decisions -----------------------------------------------------------------------------
 
@@ -177,7 +207,7 @@ class ControllerRuntime:
     ) -> Pending[R | ApiError]:
         """Decide now; answer when the decision's records, and those it saw, are committed."""
         answer: Pending[R | ApiError] = Pending()
-        if not self.active:
+        if not self.active or not self._driver.node.is_leader:
             answer.complete(ApiError(Error.NOT_CONTROLLER))
         elif deadline_ms is not None and self._clock.monotonic_ms() >= deadline_ms:
             answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
@@ -189,7 +219,7 @@ class ControllerRuntime:
         self, decide: Callable[[ClusterImage], Decision[R]], answer: Pending[R | ApiError]
     ) -> None:
         try:
-            decision = decide(self.image)
+            decision = decide(self._tail)
             appended = self._append(decision.step)
         except ApiError as error:
             answer.complete(error)
@@ -226,14 +256,13 @@ class ControllerRuntime:
             return None
         # All is replayed before anything is written: a record that the image cannot take must
         # not get into the log, where every later start would trip over it.
-        image, base_offset = self.image, self._driver.node.log.end_offset
+        image, base_offset = self._tail, self._driver.node.log.end_offset
         deltas = []
         for records, _values in batches:
             base_offset += len(records)
             deltas.append(replay(image, records, offset=base_offset - 1, epoch=self.epoch))
             image = deltas[-1].image
         for delta, (_records, values) in zip(deltas, batches, strict=True):
-            self.image = delta.image
             appended = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))
             self.records_appended += len(values)
             self._driver.propose(values)
@@ -245,6 +274,7 @@ class ControllerRuntime:
         clock = self._clock
         appended = _Appended(next_offset, delta, clock.now_ms(), clock.monotonic_ms(), size_bytes)
         self._queue.append(appended)
+        self._tail = delta.image
         return appended
 
     # -- readers -------------------------------------------------------------------------------
@@ -259,24 +289,29 @@ class ControllerRuntime:
         """Call `listener` no more."""
         self._subscribers.remove(listener)
 
+    def on_leader(self, listener: Callable[[int, int], None]) -> None:
+        """Call `listener` with leader and epoch, now and with each change; -1 = nobody."""
+        listener(self.leader_id, self.epoch)
+        self._leader_listeners.append(listener)
+
     # -- QuorumListener ------------------------------------------------------------------------
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """Take office, or leave it."""
+        for listener in tuple(self._leader_listeners):
+            listener(leader_id, epoch)
         if leader_id != self.node_id:
-            self._retire()
+            self._leave_office()
             return
         log.info("controller %d leads epoch %d of the metadata quorum", leader_id, epoch)
         end_offset = self._driver.node.log.end_offset
-        opened = replay(self.image, (), offset=end_offset - 1, epoch=epoch)
-        self.image = opened.image
+        opened = replay(self._tail, (), offset=end_offset - 1, epoch=epoch)
         first = self._enqueue(end_offset, opened, 0)
         self.active = True
-        if METADATA_VERSION not in self.image.features:
+        if METADATA_VERSION not in self._tail.features:
             log.info("writing %d bootstrap records", len(self._bootstrap))
             self.run_step(lambda image: Step(self._bootstrap))
         first.outcome.then(self._opened)
-        self._snapshotter.start()
         self._arm_idle()
 
     def _opened(self, error: ApiError | None) -> None:
@@ -297,16 +332,25 @@ class ControllerRuntime:
             appended.outcome.complete(None)
 
     def fetched(self, data: bytes) -> None:
-        """Cannot come: the only voter fetches from nobody."""
-        raise AssertionError("the only voter of a quorum does not fetch")
+        """Replay what the leader appended, to be published once it is committed."""
+        for batch in read_batches(data):
+            last = batch.next_offset - 1
+            delta = replay(self._tail, records_of(batch), offset=last, epoch=batch.epoch)
+            self._enqueue(batch.next_offset, delta, batch.size_bytes)
 
     def truncated(self, offset: int) -> None:
-        """Cannot come, as `fetched`."""
-        raise AssertionError("the only voter of a quorum does not truncate")
+        """Forget what no leader has; none of it was committed."""
+        log.info("the metadata log is truncated to offset %d", offset)
+        self._drop_appended(lambda appended: appended.next_offset > offset)
+        if self._tail.position[0] + 1 < offset:
+            self._load()  # What was loaded at the start was one change, and part of it is gone.
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
-        """Cannot come, as `fetched`."""
-        raise AssertionError("the only voter of a quorum fetches no snapshot")
+        """Compare with the snapshot: what it lacks is gone."""
+        log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
+        self._drop_appended(lambda appended: True)
+        delta = delta_between(self._tail, image_of(snapshot, content))
+        self._enqueue(snapshot.offset, delta, 0)
 
     def failed(self, reason: str) -> None:
         """Stop for good; nothing uncommitted is acknowledged."""

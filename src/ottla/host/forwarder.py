@@ -67,11 +67,13 @@ class ControllerForwarder:
         clock: Clock,
         timers: Timers,
         forward_timeout_ms: int = limits.FORWARD_TIMEOUT_MS,
+        on_not_controller: Callable[[], None] = lambda: None,
     ) -> None:
         self._sender = sender
         self._clock = clock
         self._timers = timers
         self._forward_timeout_ms = forward_timeout_ms
+        self._on_not_controller = on_not_controller
         self._closed = False
 
     def close(self) -> None:
@@ -119,6 +121,8 @@ class ControllerForwarder:
     def _answered(self, call: _Call, response: Any) -> None:
         failure = response.error if isinstance(response, ApiError) else call.failure_of(response)
         now_ms = self._clock.monotonic_ms()
+        if failure is Error.NOT_CONTROLLER:
+            self._on_not_controller()
         if failure not in RETRIED or self._closed or now_ms + RETRY_MS >= call.deadline_ms:
             call.answer.complete(response)
             return

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timers
-from ottla.host.quorum_driver import QuorumDriver
+from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
 from ottla.host.quorum_peers import ChannelPeers, Sender
 from ottla.host.quorum_replay import image_of, load_image, records_of
 from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
@@ -104,7 +104,7 @@ class MetadataFollower(Publisher):
 
     def __init__(
         self,
-        channel: Sender,
+        sender_to: Callable[[int], Sender],
         *,
         node_id: int,
         cluster_id: str,
@@ -132,7 +132,9 @@ class MetadataFollower(Publisher):
             clock=clock,
             timers=timers,
             listener=self,
-            peers=ChannelPeers(channel, cluster_id=cluster_id, replica=local, clock=clock),
+            links=QuorumLinks(
+                peers=ChannelPeers(sender_to, cluster_id=cluster_id, replica=local, clock=clock)
+            ),
         )
         assert not self._driver.node.is_voter, "a voter follows its own log"
         self._snapshotter = Snapshotter(

@@ -26,7 +26,6 @@ from ottla.host.controller_node import ControllerNode
 from ottla.host.disk import OsDisk
 from ottla.host.folders import Folders, StartError, open_folders
 from ottla.host.node_metrics import NodeMetrics
-from ottla.host.quorum_driver import UnsupportedQuorum
 from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.server import (
     ConnectionLimits,
@@ -36,6 +35,7 @@ from ottla.host.server import (
     reachable,
 )
 from ottla.host.storage import read_bootstrap
+from ottla.host.voter_links import VoterLinks
 from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.configs import ConfigsImage
@@ -87,6 +87,7 @@ class Node:
         self._limits_said_in: ConfigsImage | None = None
         self._folders: Folders | None = None
         self._controller: ControllerNode | None = None
+        self._peers: VoterLinks | None = None
         self._broker: BrokerNode | None = None
         self.stopping: asyncio.Future[str | None] = loop.create_future()
         """Set by a signal (None) or by a failure (why)."""
@@ -199,6 +200,9 @@ class Node:
 
     async def _start_controller(self, folders: Folders) -> None:
         bound = await self._listen_on(self.config.controller_listeners, Listener.CONTROLLER)
+        voters = {voter.id: (voter.host, voter.port) for voter in self.config.quorum_voters}
+        if len(voters) > 1:
+            self._peers = VoterLinks(self._loop, voters, self.config, self.cluster_id, self._clock)
         controller = ControllerNode(
             self.config,
             cluster_id=self.cluster_id,
@@ -210,6 +214,7 @@ class Node:
             timers=self._loop_timers.timers,
             workers=self._workers,
             on_failure=self._fail,
+            peers=None if self._peers is None else self._peers.peers,
         )
         self._controller = controller
         controller.runtime.start()
@@ -281,10 +286,14 @@ class Node:
         self.metrics.stop()
         if self._broker is not None:
             await self._broker.leave()
+        if self._controller is not None and self._peers is not None:
+            # Another voter takes over while this one closes its files.
+            self._controller.stop()
+            await self._peers.close()
         await self._server.close()
         if self._broker is not None:
             await self._broker.close()
-        if self._controller is not None:
+        if self._controller is not None and self._peers is None:
             self._controller.stop()
         self._workers.close()
         self._loop_timers.close()
@@ -349,7 +358,7 @@ async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None
         if node.stopping.done():
             return node.stopping.result()
         return f"the start took longer than server.max.startup.time.ms={limit_ms}"
-    except (StartError, MetadataDamaged, UnsupportedQuorum) as error:
+    except (StartError, MetadataDamaged) as error:
         return str(error)
     except Exception as error:
         log.exception("the start failed")

@@ -8,9 +8,10 @@ good: no answer, vote or acknowledgement may rest on a write that may not have h
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.base.ports import Clock
+from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timer, Timers
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.raft.batches import records_batch
@@ -18,13 +19,18 @@ from ottla.raft.control import leader_change_batch
 from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
+    AnswerEpoch,
     AnswerFetch,
     AnswerSnapshot,
+    AnswerVote,
     AppendFetched,
     AppendLeaderChange,
     AppendRecords,
+    AskBeginEpoch,
+    AskEndEpoch,
     AskFetch,
     AskSnapshot,
+    AskVote,
     DeletePrefix,
     Effect,
     FlushLog,
@@ -36,22 +42,10 @@ from ottla.raft.effects import (
 from ottla.raft.events import Event, Flushed, Propose, Resign, Start, Tick
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
+from ottla.raft.timing import QuorumTiming
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
 log = logging.getLogger(__name__)
-
-
-class UnsupportedQuorum(Exception):
-    """The configuration asks for a quorum that this version cannot run."""
-
-
-def check_quorum(voters: tuple[int, ...]) -> None:
-    """Refuse what is not there yet. Raises: UnsupportedQuorum for more than one voter."""
-    if len(voters) > 1:
-        names = ", ".join(map(str, sorted(voters)))
-        raise UnsupportedQuorum(
-            f"quorums of several voters are not supported yet: the voters are {names}"
-        )
 
 
 class QuorumListener(Protocol):
@@ -83,7 +77,7 @@ class QuorumListener(Protocol):
 
 
 class Peers(Protocol):
-    """The way to other members; each question is answered by one event, never by an exception."""
+    """The way to other members; a question is answered by one event at most, never by a raise."""
 
     def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
         """Ask for records."""
@@ -92,6 +86,30 @@ class Peers(Protocol):
     def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
         """Ask for a piece of a snapshot."""
         ...
+
+    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+        """Ask a voter for its vote."""
+        ...
+
+    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+        """Tell a voter that this member leads; no answer, no event."""
+        ...
+
+    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+        """Tell a voter that this member leads no more; no answer, no event."""
+        ...
+
+
+Answer = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumLinks:
+    """What a member needs where there are others: the way to them, chance and patience."""
+
+    peers: Peers | None = None
+    dice: Dice | None = None
+    timing: QuorumTiming | None = None
 
 
 class QuorumDriver:
@@ -106,19 +124,24 @@ class QuorumDriver:
         clock: Clock,
         timers: Timers,
         listener: QuorumListener,
-        peers: Peers | None = None,
+        links: QuorumLinks | None = None,
     ) -> None:
-        check_quorum(voters)
+        links = links or QuorumLinks()
         self.storage = storage
         self.node = RaftNode(
-            local=local, voters=voters, stored=storage.load_election(), log=storage.view()
+            local=local,
+            voters=voters,
+            stored=storage.load_election(),
+            log=storage.view(),
+            dice=links.dice,
+            timing=links.timing,
         )
-        self.answer: Callable[[AnswerFetch | AnswerSnapshot], None] = _nobody_asked
+        self.answer: Callable[[Answer], None] = _nobody_asked
         self.alive = True
         self._clock = clock
         self._timers = timers
         self._listener = listener
-        self._peers = peers
+        self._peers = links.peers
         self._inbox: deque[Event] = deque()
         self._news: deque[Callable[[], None]] = deque()
         self._stepping = False
@@ -137,8 +160,13 @@ class QuorumDriver:
             LeaderChanged: self._tell_leader,
             AnswerFetch: lambda effect: self.answer(effect),
             AnswerSnapshot: lambda effect: self.answer(effect),
-            AskFetch: self._ask_fetch,
-            AskSnapshot: self._ask_snapshot,
+            AnswerVote: lambda effect: self.answer(effect),
+            AnswerEpoch: lambda effect: self.answer(effect),
+            AskFetch: lambda effect: self._asking.ask_fetch(effect, self.step),
+            AskSnapshot: lambda effect: self._asking.ask_snapshot(effect, self.step),
+            AskVote: lambda effect: self._asking.ask_vote(effect, self.step),
+            AskBeginEpoch: lambda effect: self._asking.ask_begin_epoch(effect, self.step),
+            AskEndEpoch: lambda effect: self._asking.ask_end_epoch(effect, self.step),
             WriteSnapshot: self._write_snapshot,
             AdoptSnapshot: self._adopt_snapshot,
             DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),
@@ -287,13 +315,10 @@ class QuorumDriver:
     def _tell_leader(self, effect: LeaderChanged) -> None:
         self._news.append(lambda: self._listener.leader_changed(effect.leader_id, effect.epoch))
 
-    def _ask_fetch(self, effect: AskFetch) -> None:
-        assert self._peers is not None
-        self._peers.ask_fetch(effect, self.step)
-
-    def _ask_snapshot(self, effect: AskSnapshot) -> None:
-        assert self._peers is not None
-        self._peers.ask_snapshot(effect, self.step)
+    @property
+    def _asking(self) -> Peers:
+        assert self._peers is not None, "the only voter of a quorum asks nobody"
+        return self._peers
 
     def _write_snapshot(self, effect: WriteSnapshot) -> None:
         self.storage.write_snapshot_piece(effect.snapshot, effect.position, effect.data)
@@ -303,5 +328,5 @@ class QuorumDriver:
         self._news.append(lambda: self._listener.snapshot_adopted(effect.snapshot, content))
 
 
-def _nobody_asked(effect: AnswerFetch | AnswerSnapshot) -> None:
+def _nobody_asked(effect: Answer) -> None:
     raise AssertionError(f"an answer without a question: {effect}")

@@ -8,6 +8,7 @@ Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; 
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, Error
@@ -16,7 +17,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.host.quorum_storage import READ_BYTES_MAX
 from ottla.raft.batches import read_spans
-from ottla.raft.effects import AskFetch, AskSnapshot
+from ottla.raft.effects import AskBeginEpoch, AskEndEpoch, AskFetch, AskSnapshot, AskVote
 from ottla.raft.events import AskFailed, Event, FetchAnswered, SnapshotAnswered
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.records.errors import RecordsError
@@ -40,6 +41,8 @@ EXPECTED = frozenset({Error.NONE, Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR
 that knows less than its followers has lost its disk."""
 
 Address = tuple[str, int]
+
+Outcome = FetchAnswered | SnapshotAnswered | AskFailed
 
 
 class Sender(Protocol):
@@ -72,12 +75,20 @@ class ControllerEndpoints:
 
 
 class ChannelPeers:
-    """The questions of one member. See `ottla.host.quorum_driver.Peers`."""
+    """The questions of one member. See `ottla.host.quorum_driver.Peers`.
+
+    `sender_to`: leads to a voter by its id, -1 = any.
+    """
 
     def __init__(
-        self, sender: Sender, *, cluster_id: str, replica: ReplicaKey, clock: Clock
+        self,
+        sender_to: Callable[[int], Sender],
+        *,
+        cluster_id: str,
+        replica: ReplicaKey,
+        clock: Clock,
     ) -> None:
-        self._sender = sender
+        self._sender_to = sender_to
         self._cluster_id = cluster_id
         self._replica = replica
         self._clock = clock
@@ -104,12 +115,12 @@ class ChannelPeers:
             max_bytes=READ_BYTES_MAX,
             topics=(topic,),
         )
-        pending = self._sender.send(
+        pending = self._sender_to(ask.leader_id).send(
             request, FETCH_VERSION, timeout_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS
         )
-        pending.then(lambda response: answer(self._fetch_event(response)))
+        pending.then(lambda response: answer(_numbered(self._fetch_event(response), ask)))
 
-    def _fetch_event(self, response: fetch_wire.FetchResponse | ApiError) -> Event:
+    def _fetch_event(self, response: fetch_wire.FetchResponse | ApiError) -> Outcome:
         if isinstance(response, ApiError):
             return self._failed()
         if response.error_code:
@@ -167,10 +178,12 @@ class ChannelPeers:
             max_bytes=READ_BYTES_MAX,
             topics=(topic,),
         )
-        pending = self._sender.send(request, SNAPSHOT_VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
-        pending.then(lambda response: answer(self._snapshot_event(response)))
+        pending = self._sender_to(ask.leader_id).send(
+            request, SNAPSHOT_VERSION, timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        pending.then(lambda response: answer(_numbered(self._snapshot_event(response), ask)))
 
-    def _snapshot_event(self, response: snapshot_wire.FetchSnapshotResponse | ApiError) -> Event:
+    def _snapshot_event(self, response: snapshot_wire.FetchSnapshotResponse | ApiError) -> Outcome:
         if isinstance(response, ApiError):
             return self._failed()
         if response.error_code:
@@ -193,6 +206,20 @@ class ChannelPeers:
             data=records_view(partition.unaligned_records),
         )
 
+    # -- elections, which only voters ask for -------------------------------------------------
+
+    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+        """Cannot come: an observer does not stand for election."""
+        raise AssertionError("an observer asks for no vote")
+
+    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+        """Cannot come, as `ask_vote`."""
+        raise AssertionError("an observer leads nobody")
+
+    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+        """Cannot come, as `ask_vote`."""
+        raise AssertionError("an observer leads nobody")
+
     # -- failures ------------------------------------------------------------------------------
 
     def _failed(self) -> AskFailed:
@@ -213,3 +240,7 @@ class ChannelPeers:
         elif error is not self._complained:
             self._complained = error
             log.error("the controller refuses our fetch of the metadata log: %s", error.name)
+
+
+def _numbered(event: Outcome, ask: AskFetch | AskSnapshot) -> Outcome:
+    return replace(event, serial=ask.serial)

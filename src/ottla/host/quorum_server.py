@@ -1,5 +1,5 @@
 """The metadata quorum's requests on the wire: Fetch of the metadata log, FetchSnapshot,
-DescribeQuorum.
+DescribeQuorum; those of elections are in `quorum_elections`.
 
 Translation only: raft decides, the storage reads. A fetch that raft parks is answered when its
 effect comes; what a closed connection left parked is forgotten.
@@ -16,9 +16,10 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.broker.api.base import Answer, Context
 from ottla.host.quorum_driver import QuorumDriver
+from ottla.host.quorum_elections import Answered, ElectionServer
 from ottla.host.quorum_storage import READ_BYTES_MAX
-from ottla.raft.effects import AnswerFetch, AnswerSnapshot
-from ottla.raft.events import FetchAbandoned, FetchAsked, SnapshotAsked
+from ottla.raft.effects import AnswerFetch
+from ottla.raft.events import Event, FetchAbandoned, FetchAsked, SnapshotAsked
 from ottla.raft.log_view import Diverging, NeedsSnapshot, Valid
 from ottla.raft.progress import ReplicaProgress
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
@@ -54,7 +55,13 @@ class QuorumServer:
         self._clock = clock
         self._nodes = nodes
         self._tokens = itertools.count()
-        self._waiting: dict[int, Callable[[AnswerFetch | AnswerSnapshot], None]] = {}
+        self._waiting: dict[int, Callable[[Answered], None]] = {}
+        elections = ElectionServer(
+            self._ask_now, local_id=driver.node.local.id, cluster_id=cluster_id
+        )
+        self.vote = elections.vote
+        self.begin_epoch = elections.begin_epoch
+        self.end_epoch = elections.end_epoch
         self._of_connection: dict[str, set[int]] = {}
         driver.answer = self._answered
 
@@ -63,10 +70,19 @@ class QuorumServer:
         """Return the node that leads the quorum as far as this one knows, or -1."""
         return self._driver.node.leader_id
 
-    def _answered(self, effect: AnswerFetch | AnswerSnapshot) -> None:
+    def _answered(self, effect: Answered) -> None:
         waiting = self._waiting.pop(effect.token, None)
         if waiting is not None:
             waiting(effect)
+
+    def _ask_now(self, event_of: Callable[[int], Event]) -> Answered | None:
+        """Ask raft what it answers at once; None = this member has stopped."""
+        token = next(self._tokens)
+        answers: list[Answered] = []
+        self._waiting[token] = answers.append
+        self._driver.step(event_of(token))
+        self._waiting.pop(token, None)
+        return answers[0] if answers else None
 
     # -- Fetch ---------------------------------------------------------------------------------
 
@@ -98,7 +114,7 @@ class QuorumServer:
         topic = request.topics[0]
         bytes_max = min(request.max_bytes, asked.partition_max_bytes, READ_BYTES_MAX)
 
-        def answered(effect: AnswerFetch | AnswerSnapshot) -> None:
+        def answered(effect: Answered) -> None:
             assert isinstance(effect, AnswerFetch)
             self._of_connection.get(ctx.connection.id, set()).discard(token)
             answer.complete(_fetch_answer(topic, self._partition_data(effect, bytes_max)))
@@ -178,20 +194,16 @@ class QuorumServer:
         asked = topic.partitions[0]
         if topic.name != METADATA_TOPIC or asked.partition != PARTITION:
             return self._snapshot_error(topic.name, asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-        token = next(self._tokens)
-        answers: list[AnswerFetch | AnswerSnapshot] = []
-        self._waiting[token] = answers.append
-        self._driver.step(
-            SnapshotAsked(
-                token=token,
-                leader_epoch=asked.current_leader_epoch,
-                snapshot=OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch),
+        snapshot = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        answer = self._ask_now(
+            lambda token: SnapshotAsked(
+                token=token, leader_epoch=asked.current_leader_epoch, snapshot=snapshot
             )
         )
-        if not answers:
+        if answer is None:
             return _snapshot_refusal(Error.BROKER_NOT_AVAILABLE)
-        if answers[0].error is not Error.NONE:
-            return self._snapshot_error(topic.name, asked, answers[0].error)
+        if answer.error is not Error.NONE:
+            return self._snapshot_error(topic.name, asked, answer.error)
         return self._snapshot_piece(asked, request.max_bytes)
 
     def _snapshot_piece(

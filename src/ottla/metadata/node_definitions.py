@@ -32,7 +32,7 @@ _ALL = Update.CLUSTER_WIDE
 _MB = 1024 * 1024
 _NONE = "Without an effect: Ottla works otherwise."
 _LATER = "For replication, which is not there yet: without an effect so far."
-_VOTERS = "For quorums of several controllers, which are not there yet: without an effect so far."
+_VOTERS = "How long voters of several wait for each other; one voter holds no elections."
 
 
 def _are_ip_limits(text: str) -> bool:

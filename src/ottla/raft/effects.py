@@ -110,7 +110,7 @@ class AnswerSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskFetch:
-    """Ask the leader, or with -1 any voter, for the records after what is here.
+    """Ask the leader, or with -1 the voter after the one asked last, for records from here on.
 
     `serial`: the answer must carry it; an answer to an older question is ignored.
     """

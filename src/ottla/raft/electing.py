@@ -26,6 +26,9 @@ from ottla.raft.roles import Cause, Role
 if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
 
+ASK_AGAIN_MS = 100
+"""When a voter that refused a pre-vote is asked again."""
+
 STANDING = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
 
 
@@ -136,7 +139,14 @@ class Electing:
         if event.error is not Error.NONE:
             self._ask_at_ms[event.voter_id] = event.now_ms + node.timing.retry_backoff_ms
             return
-        (self.granted if event.granted else self._refused).add(event.voter_id)
+        if event.granted:
+            self.granted.add(event.voter_id)
+            self._refused.discard(event.voter_id)
+        else:
+            self._refused.add(event.voter_id)
+            if event.pre_vote:
+                # It still waits for the same silent leader, and may think otherwise soon.
+                self._ask_at_ms[event.voter_id] = event.now_ms + ASK_AGAIN_MS
         if len(self.granted) >= node.majority:
             self._won(event.wall_ms)
         elif len(self._refused) > len(node.voters) - node.majority:

@@ -125,9 +125,9 @@ class Following:
         )
 
     def _whom_to_ask(self) -> int:
-        """Return the leader; an observer that it does not answer asks around in between."""
+        """Return the leader; an observer that it does not answer asks one voter after another."""
         node = self._node
-        if not node.is_voter and len(node.voters) > 1 and self._failures % 2 == 1:
+        if not node.is_voter and len(node.voters) > 1 and self._failures > 0:
             return NOBODY
         return node.leader_id
 

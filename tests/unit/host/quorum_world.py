@@ -114,7 +114,7 @@ class Broker:
             world.disk, directory, clock=world.clock, timers=world.timers, workers=world.workers
         )
         self.follower = MetadataFollower(
-            self.sender,
+            lambda _voter: self.sender,
             node_id=node_id,
             cluster_id=CLUSTER_ID,
             voters=(1,),

@@ -237,7 +237,7 @@ def test_a_forwarded_request_that_fails_ends_nobody_elses(tmp_path: Path) -> Non
         assert failed.error is Error.NETWORK_EXCEPTION
         assert [(await outcome_of(each)).topics[0].error_code for each in waiting] == [0] * 5
         assert node._broker is not None
-        assert node._broker._forwarder._sender.connected  # type: ignore[attr-defined]
+        assert node._broker._links.forwarder._sender.connected  # type: ignore[attr-defined]
         for channel in (mine, others):
             channel.close()
         await node.stop()

@@ -39,6 +39,7 @@ class SimulatedMember(Member):
         self.world, self.node_id, self.life = world, node_id, life
         self.paused_until = 0
         self.silent = False
+        self.asked = 0
         self.open: list[tuple[int, bytes, int]] = []
         world.tamper(self)
 
@@ -64,7 +65,10 @@ class SimulatedMember(Member):
                 world.ask(self, effect.voter_id, effect)
                 return
             case fx.AskFetch() | fx.AskSnapshot():
-                to = effect.leader_id if effect.leader_id >= 0 else world.rng.choice(world.voters)
+                to = effect.leader_id
+                if to < 0:
+                    to = next((each for each in world.voters if each > self.asked), 1)
+                self.asked = to
                 world.ask(self, to, effect)
                 return
             case fx.AnswerFetch() | fx.AnswerSnapshot() | fx.AnswerVote() | fx.AnswerEpoch():

@@ -133,6 +133,18 @@ class QuorumPort(Protocol):
         """Answer DescribeQuorum."""
         ...
 
+    def vote(self, ctx: "Context", request: Message) -> Answer:
+        """Answer Vote."""
+        ...
+
+    def begin_epoch(self, ctx: "Context", request: Message) -> Answer:
+        """Answer BeginQuorumEpoch."""
+        ...
+
+    def end_epoch(self, ctx: "Context", request: Message) -> Answer:
+        """Answer EndQuorumEpoch."""
+        ...
+
 
 @dataclass(slots=True)
 class Context:

@@ -25,6 +25,8 @@ PRINCIPAL_VERSION = 0
 
 def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
     """Handle the request inside; answer its response."""
+    if not _leads(ctx):
+        return _refusal(Error.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
     try:
         header, _body_at = decode_request_header(frame)
@@ -43,10 +45,18 @@ def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
     answer: Pending[bytes | None] = ctx.node.dispatch_embedded(
         replace(ctx, header=header, connection=client), frame
     )
-    return answer.map(_wrapped)
+    return answer.map(lambda response: _wrapped(ctx, response))
 
 
-def _wrapped(response: bytes | None) -> EnvelopeResponse:
+def _leads(ctx: Context) -> bool:
+    quorum = ctx.quorum_or_none
+    return quorum is None or quorum.leader_id == ctx.node.node_id
+
+
+def _wrapped(ctx: Context, response: bytes | None) -> EnvelopeResponse:
+    if not _leads(ctx):
+        # It may say NOT_CONTROLLER inside, which its client must not see: the broker asks again.
+        return _refusal(Error.NOT_CONTROLLER)
     if response is None:
         return _refusal(Error.UNKNOWN_SERVER_ERROR)
     return EnvelopeResponse(response_data=response, error_code=Error.NONE)

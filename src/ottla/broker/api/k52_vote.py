@@ -1,0 +1,16 @@
+"""Vote (key 52): a candidate for the metadata quorum's leadership asks a voter for its vote.
+
+Behaviour: a vote is durable before it is answered, and given once in an epoch.
+Versions:  v0; v1 directory ids and the voter meant (KIP-853); v2 pre-vote (KIP-996).
+Not done:  directory ids, which go with kraft.version 1; endpoints of the leader.
+"""
+
+from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.wire.messages.vote import VoteRequest
+
+API = Api(key=52, versions=range(3), listeners=CONTROLLERS, acl="cluster:cluster_action")
+
+
+def handle(ctx: Context, request: VoteRequest) -> Answer:
+    """Ask the quorum."""
+    return ctx.quorum.vote(ctx, request)

@@ -1,0 +1,16 @@
+"""EndQuorumEpoch (key 54): a leader of the metadata quorum tells voters that it leads no more.
+
+Behaviour: the first of the successors that it names stands for election at once.
+Versions:  v0; v1 successors with directory ids (KIP-853).
+Not done:  directory ids, which go with kraft.version 1.
+"""
+
+from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
+
+API = Api(key=54, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster_action")
+
+
+def handle(ctx: Context, request: EndQuorumEpochRequest) -> Answer:
+    """Ask the quorum."""
+    return ctx.quorum.end_epoch(ctx, request)

@@ -1,0 +1,69 @@
+"""What joins a broker to the quorum: channels to the leader, and to each voter where there are
+several.
+
+What must be in time goes over its own connection to the leader: the metadata fetch, which is
+parked there, clients' requests, and heartbeats. Of several voters each has a channel for the
+fetch, for the leader may hang while others know the next one.
+"""
+
+import asyncio
+
+from ottla.base.ids import NO_LEADER
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+from ottla.host.channel import Channel
+from ottla.host.forwarder import ControllerForwarder
+from ottla.host.quorum_peers import ControllerEndpoints, Sender
+from ottla.host.voter_channels import VoterChannels
+from ottla.metadata.node_config import NodeConfig
+
+
+class ControllerLinks:
+    """The connections of one broker. `forwarder`: clients' requests; `heartbeats`: its own."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: NodeConfig, clock: Clock, timers: Timers
+    ) -> None:
+        voters = {voter.id: (voter.host, voter.port) for voter in config.quorum_voters}
+        self._endpoints = ControllerEndpoints(
+            voters=voters, bootstrap=config.quorum_bootstrap_servers
+        )
+        name = f"broker-{config.node_id}"
+        self._channels = [
+            Channel(
+                loop,
+                self._endpoints.choose,
+                client_id=f"{name}-{purpose}",
+                connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
+                connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
+            )
+            for purpose in ("metadata", "forwarding", "heartbeat")
+        ]
+        self._has_several = len(voters) > 1
+        self._voters = VoterChannels(loop, voters, client_id=f"{name}-quorum")
+        self._fetching, forwarding, beating = self._channels
+        self.forwarder, self.heartbeats = (
+            ControllerForwarder(
+                channel, clock=clock, timers=timers, on_not_controller=channel.retarget
+            )
+            for channel in (forwarding, beating)
+        )
+
+    def sender_to(self, voter_id: int) -> Sender:
+        """Return the way of a metadata fetch to a voter; -1 = to any."""
+        return self._voters.to(voter_id) if self._has_several else self._fetching
+
+    def led_by(self, leader_id: int, _epoch: int) -> None:
+        """Go to the new leader at once: the old one may hang, and never answer."""
+        self._endpoints.leader_id = leader_id
+        if leader_id != NO_LEADER:
+            for channel in self._channels:
+                channel.retarget()
+
+    def close(self) -> None:
+        """End all connections."""
+        self.forwarder.close()
+        self.heartbeats.close()
+        for channel in self._channels:
+            channel.close()
+        self._voters.close()

@@ -1,0 +1,279 @@
+"""The election requests of voters on the wire, both ways: Vote, BeginQuorumEpoch, EndQuorumEpoch.
+
+Translation only; raft decides. Asked, a request becomes an event and raft's answer a response;
+asking, an effect becomes a request, and the response an event.
+
+Source: KafkaRaftClient.handle{Vote,BeginQuorumEpoch,EndQuorumEpoch}Request, RaftUtil; KIP-595,
+KIP-853, KIP-996.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import METADATA_TOPIC, NO_UUID
+from ottla.base.ports import Clock
+from ottla.broker.api.base import Answer, Context
+from ottla.host.quorum_peers import REQUEST_TIMEOUT_MS, ChannelPeers, Sender
+from ottla.raft.effects import (
+    AnswerEpoch,
+    AnswerFetch,
+    AnswerSnapshot,
+    AnswerVote,
+    AskBeginEpoch,
+    AskEndEpoch,
+    AskVote,
+)
+from ottla.raft.events import (
+    BeginEpochAsked,
+    EndEpochAsked,
+    EpochAnswered,
+    Event,
+    VoteAnswered,
+    VoteAsked,
+    VoteFailed,
+)
+from ottla.raft.values import OffsetAndEpoch, ReplicaKey
+from ottla.wire.messages import begin_quorum_epoch as begin_wire
+from ottla.wire.messages import end_quorum_epoch as end_wire
+from ottla.wire.messages import vote as vote_wire
+
+VOTE_VERSION = 2
+EPOCH_VERSION = 1
+PARTITION = 0
+
+Answered = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
+AskRaft = Callable[[Callable[[int], Event]], Answered | None]
+"""Steps the member with the event for a token; its answer, None where it has stopped."""
+
+
+# -- asked ---------------------------------------------------------------------------------------
+
+
+class ElectionServer:
+    """Answers candidates and leaders for one member."""
+
+    def __init__(self, ask: AskRaft, *, local_id: int, cluster_id: str) -> None:
+        self._ask = ask
+        self._local_id = local_id
+        self._cluster_id = cluster_id
+
+    def _refusal(self, request: Any, voter_id: int) -> Error:
+        """Return why the request as a whole is refused, or NONE."""
+        if request.cluster_id is not None and request.cluster_id != self._cluster_id:
+            return Error.INCONSISTENT_CLUSTER_ID
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return Error.INVALID_REQUEST
+        topic = request.topics[0]
+        if topic.topic_name != METADATA_TOPIC or topic.partitions[0].partition_index != PARTITION:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if voter_id not in (-1, self._local_id):
+            return Error.INVALID_VOTER_KEY
+        return Error.NONE
+
+    def vote(self, ctx: Context, request: vote_wire.VoteRequest) -> Answer:
+        """Give or refuse a vote."""
+        error = self._refusal(request, request.voter_id)
+        if error is not Error.NONE:
+            return vote_wire.VoteResponse(error_code=error, topics=())
+        asked = request.topics[0].partitions[0]
+        answer = self._ask(
+            lambda token: VoteAsked(
+                token=token,
+                candidate=ReplicaKey(asked.replica_id, asked.replica_directory_id),
+                epoch=asked.replica_epoch,
+                log_end=OffsetAndEpoch(asked.last_offset, asked.last_offset_epoch),
+                pre_vote=asked.pre_vote,
+                now_ms=ctx.monotonic_ms,
+            )
+        )
+        if not isinstance(answer, AnswerVote):
+            return vote_wire.VoteResponse(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
+        partition = vote_wire.ResponsePartitionData(
+            partition_index=PARTITION,
+            error_code=answer.error,
+            leader_id=answer.leader_id,
+            leader_epoch=answer.leader_epoch,
+            vote_granted=answer.granted,
+        )
+        topic = vote_wire.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
+        return vote_wire.VoteResponse(error_code=Error.NONE, topics=(topic,))
+
+    def begin_epoch(self, ctx: Context, request: begin_wire.BeginQuorumEpochRequest) -> Answer:
+        """Hear of a leader."""
+        error = self._refusal(request, request.voter_id)
+        if error is not Error.NONE:
+            return begin_wire.BeginQuorumEpochResponse(error_code=error, topics=())
+        asked = request.topics[0].partitions[0]
+        answer = self._ask(
+            lambda token: BeginEpochAsked(
+                token=token,
+                leader_id=asked.leader_id,
+                leader_epoch=asked.leader_epoch,
+                now_ms=ctx.monotonic_ms,
+            )
+        )
+        return _epoch_response(begin_wire, begin_wire.BeginQuorumEpochResponse, answer)
+
+    def end_epoch(self, ctx: Context, request: end_wire.EndQuorumEpochRequest) -> Answer:
+        """Hear that a leader goes."""
+        error = self._refusal(request, -1)
+        if error is not Error.NONE:
+            return end_wire.EndQuorumEpochResponse(error_code=error, topics=())
+        asked = request.topics[0].partitions[0]
+        preferred = tuple(each.candidate_id for each in asked.preferred_candidates)
+        answer = self._ask(
+            lambda token: EndEpochAsked(
+                token=token,
+                leader_id=asked.leader_id,
+                leader_epoch=asked.leader_epoch,
+                successors=preferred or asked.preferred_successors,
+                now_ms=ctx.monotonic_ms,
+            )
+        )
+        return _epoch_response(end_wire, end_wire.EndQuorumEpochResponse, answer)
+
+
+def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer:
+    """Return a Begin- or EndQuorumEpoch response; their parts have the same names."""
+    if not isinstance(answer, AnswerEpoch):
+        return response(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
+    partition = wire.ResponsePartitionData(
+        partition_index=PARTITION,
+        error_code=answer.error,
+        leader_id=answer.leader_id,
+        leader_epoch=answer.leader_epoch,
+    )
+    topic = wire.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
+    return response(error_code=Error.NONE, topics=(topic,))
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+class VoterPeers(ChannelPeers):
+    """A voter's questions to the others. See `ottla.host.quorum_driver.Peers`.
+
+    `elections`: leads to a voter over a connection of its own, for a fetch is parked at the
+    leader, and what comes behind it on the same connection would wait for it.
+    """
+
+    def __init__(
+        self,
+        fetching: Callable[[int], Sender],
+        elections: Callable[[int], Sender],
+        *,
+        cluster_id: str,
+        replica: ReplicaKey,
+        clock: Clock,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        super().__init__(fetching, cluster_id=cluster_id, replica=replica, clock=clock)
+        self._elections = elections
+        self.unheard = 0
+        """How many voters have not answered yet that an epoch begins or ends."""
+        self._timeout_ms = request_timeout_ms
+
+    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+        """Ask for a vote."""
+        partition = vote_wire.RequestPartitionData(
+            partition_index=PARTITION,
+            replica_epoch=ask.epoch,
+            replica_id=self._replica.id,
+            replica_directory_id=self._replica.directory_id,
+            voter_directory_id=NO_UUID,
+            last_offset_epoch=ask.log_end.epoch,
+            last_offset=ask.log_end.offset,
+            pre_vote=ask.pre_vote,
+        )
+        topic = vote_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
+        request = vote_wire.VoteRequest(
+            cluster_id=self._cluster_id, voter_id=ask.voter_id, topics=(topic,)
+        )
+        sent = self._elections(ask.voter_id).send(
+            request, VOTE_VERSION, timeout_ms=self._timeout_ms
+        )
+        sent.then(lambda response: answer(self._vote_event(ask, response)))
+
+    def _vote_event(self, ask: AskVote, response: vote_wire.VoteResponse | ApiError) -> Event:
+        told = _only_partition(response)
+        error = None if told is None else _error(told.error_code)
+        if told is None or error is None:
+            return VoteFailed(
+                voter_id=ask.voter_id,
+                epoch=ask.epoch,
+                pre_vote=ask.pre_vote,
+                now_ms=self._clock.monotonic_ms(),
+            )
+        return VoteAnswered(
+            voter_id=ask.voter_id,
+            epoch=ask.epoch,
+            pre_vote=ask.pre_vote,
+            error=error,
+            granted=told.vote_granted,
+            leader_id=told.leader_id,
+            leader_epoch=told.leader_epoch,
+            now_ms=self._clock.monotonic_ms(),
+            wall_ms=self._clock.now_ms(),
+        )
+
+    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+        """Tell a voter that this member leads."""
+        partition = begin_wire.RequestPartitionData(
+            partition_index=PARTITION, leader_id=self._replica.id, leader_epoch=ask.epoch
+        )
+        topic = begin_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
+        request = begin_wire.BeginQuorumEpochRequest(
+            cluster_id=self._cluster_id, voter_id=ask.voter_id, topics=(topic,)
+        )
+        self._tell(ask.voter_id, request, answer)
+
+    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+        """Tell a voter that this member leads no more."""
+        partition = end_wire.RequestPartitionData(
+            partition_index=PARTITION,
+            leader_id=self._replica.id,
+            leader_epoch=ask.epoch,
+            preferred_candidates=tuple(
+                end_wire.ReplicaInfo(candidate_id=voter, candidate_directory_id=NO_UUID)
+                for voter in ask.successors
+            ),
+        )
+        topic = end_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
+        request = end_wire.EndQuorumEpochRequest(cluster_id=self._cluster_id, topics=(topic,))
+        self._tell(ask.voter_id, request, answer)
+
+    def _tell(self, voter_id: int, request: object, answer: Callable[[Event], None]) -> None:
+        def answered(response: Any) -> None:
+            self.unheard -= 1
+            told = _only_partition(response)
+            error = None if told is None else _error(told.error_code)
+            if told is not None and error is not None:
+                answer(
+                    EpochAnswered(
+                        error=error,
+                        leader_id=told.leader_id,
+                        leader_epoch=told.leader_epoch,
+                        now_ms=self._clock.monotonic_ms(),
+                    )
+                )
+
+        self.unheard += 1
+        sent = self._elections(voter_id).send(request, EPOCH_VERSION, timeout_ms=self._timeout_ms)
+        sent.then(answered)
+
+
+def _only_partition(response: Any) -> Any:
+    """Return what a response says of the metadata log; None where it says nothing of it."""
+    if isinstance(response, ApiError) or response.error_code:
+        return None
+    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+        return None
+    return response.topics[0].partitions[0]
+
+
+def _error(code: int) -> Error | None:
+    try:
+        return Error(code)
+    except ValueError:
+        return None

@@ -1,0 +1,46 @@
+"""One channel to each voter of the metadata quorum, made when it is first needed."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.host.channel import Address, Channel
+
+CONNECT_TIMEOUT_MS = 2_000
+"""As long as a request may take: a voter that cannot be reached is asked again anyway."""
+
+
+class VoterChannels:
+    """Leads to voters by id."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, voters: Mapping[int, Address], *, client_id: str
+    ) -> None:
+        self._loop = loop
+        self._voters = dict(voters)
+        self._client_id = client_id
+        self._channels: dict[int, Channel] = {}
+        self._last = -1
+
+    def to(self, voter_id: int) -> Channel:
+        """Return the channel to a voter; where the id is none's, to the one after the last."""
+        if voter_id not in self._voters:
+            ids = sorted(self._voters)
+            assert ids, "no voter is known"
+            voter_id = next((each for each in ids if each > self._last), ids[0])
+        self._last = voter_id
+        if voter_id not in self._channels:
+            address = self._voters[voter_id]
+            self._channels[voter_id] = Channel(
+                self._loop,
+                lambda: address,
+                client_id=f"{self._client_id}-{voter_id}",
+                backoff_max_ms=200,
+                connect_timeout_ms=CONNECT_TIMEOUT_MS,
+                connect_timeout_max_ms=CONNECT_TIMEOUT_MS,
+            )
+        return self._channels[voter_id]
+
+    def close(self) -> None:
+        """End all connections."""
+        for channel in self._channels.values():
+            channel.close()

@@ -169,8 +169,6 @@ def test_a_port_in_use_is_named_with_its_holder(local: Local, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--controllers", "3"], "quorums of several controllers are not supported yet: "
-         "expected 0 or 1"),
         (["--zookeeper"], "--zookeeper: clusters over ZooKeeper are not supported yet"),
         (["--remote-storage", "file:///x"], "--remote-storage: tiered storage is not supported "
          "yet"),

@@ -17,10 +17,11 @@ from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry
 from ottla.testing.layout import (
     BROKERS_MAX,
-    LAST_PORT_OFFSET,
+    CONTROLLERS_MAX,
     PORT_MAX,
     ClusterError,
     NodePlan,
+    last_port_offset,
     plan_nodes,
 )
 from ottla.testing.local_cluster import LocalCluster
@@ -52,7 +53,8 @@ def up(
         typer.Option(
             "--controllers",
             metavar="N",
-            help="Separate controllers: 0 lets a single broker be its own controller.",
+            help="Separate controllers, 3 or 5 for a quorum that survives losses; "
+            "0 lets a single broker be its own.",
         ),
     ] = None,
     data_dir: Annotated[
@@ -77,7 +79,7 @@ def up(
 ) -> int:
     """Start a cluster on this machine, or the one that the data folder holds already.
 
-    Broker i has the id i and listens on PORT + i - 1; a controller listens on PORT + 100.
+    Broker i has the id i and listens on PORT + i - 1; controllers listen from PORT + 100.
     Prometheus finds each node's metrics on the node's port + 1000, under /metrics.
     """
     if zookeeper is not None:
@@ -113,7 +115,7 @@ def choose_plans(
     if brokers is None:
         brokers = count
     if controllers is None:
-        controllers = separate if stored and brokers == 1 else 0
+        controllers = separate if stored and (brokers == 1 or separate > 1) else 0
     if port is None:
         port = stored[0].port if stored else DEFAULT_PORT
     _check_numbers(brokers, controllers, port)
@@ -123,13 +125,14 @@ def choose_plans(
 def _check_numbers(brokers: int, controllers: int, port: int) -> None:
     if not 1 <= brokers <= BROKERS_MAX:
         raise UsageError(f"--brokers {brokers}: expected 1 to {BROKERS_MAX}")
-    if controllers < 0:
-        raise UsageError(f"--controllers {controllers}: expected 0 or 1")
-    last = PORT_MAX - LAST_PORT_OFFSET
+    if not 0 <= controllers <= CONTROLLERS_MAX:
+        raise UsageError(f"--controllers {controllers}: expected 0 to {CONTROLLERS_MAX}")
+    last_offset = last_port_offset(controllers)
+    last = PORT_MAX - last_offset
     if not 1 <= port <= last:
         raise UsageError(
             f"--port {port}: expected 1 to {last}, since the last node's metrics "
-            f"are on PORT + {LAST_PORT_OFFSET}"
+            f"are on PORT + {last_offset}"
         )
 
 

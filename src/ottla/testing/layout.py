@@ -1,8 +1,8 @@
 """What a local cluster is made of: its nodes, their ports, their property files.
 
-Broker i has node id i and listens on port + i - 1; separate controllers have ids from 101 and
-ports from port + 100. A single broker is a combined node, whose controller listens on
-port + 100. Metrics are on a node's port + 1000.
+Broker i has node id i and listens on port + i - 1; separate controllers, which together are a
+quorum, have ids from 101 and ports from port + 100. A single broker is a combined node, whose
+controller listens on port + 100. Metrics are on a node's port + 1000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,10 @@ from ottla.testing.ports import HOST
 FIRST_CONTROLLER_ID = 101
 CONTROLLER_PORT_OFFSET = 100
 METRICS_PORT_OFFSET = 1000
+CONTROLLERS_MAX = 5
+"""A quorum of five survives two losses; more only make every commit slower."""
 LAST_PORT_OFFSET = CONTROLLER_PORT_OFFSET + METRICS_PORT_OFFSET
-"""Where a controller's metrics are, the highest port of a cluster."""
+"""Where the first controller's metrics are; those of further ones follow."""
 BROKERS_MAX = CONTROLLER_PORT_OFFSET
 PORT_MAX = 65_535
 
@@ -73,10 +75,13 @@ def check_size(brokers: int, controllers: int) -> None:
     """Raise ClusterError where no cluster of these numbers can be made."""
     if not 1 <= brokers <= BROKERS_MAX:
         raise ClusterError(f"{brokers} brokers: expected 1 to {BROKERS_MAX}")
-    if controllers < 0:
-        raise ClusterError(f"{controllers} controllers: expected 0 or more")
-    if controllers > 1:
-        raise ClusterError("quorums of several controllers are not supported yet: expected 0 or 1")
+    if not 0 <= controllers <= CONTROLLERS_MAX:
+        raise ClusterError(f"{controllers} controllers: expected 0 to {CONTROLLERS_MAX}")
+
+
+def last_port_offset(controllers: int) -> int:
+    """Return how far the highest port of a cluster is from its first."""
+    return LAST_PORT_OFFSET + max(0, controllers - 1)
 
 
 def check_config(config: Mapping[str, str]) -> None:
@@ -91,10 +96,11 @@ def check_config(config: Mapping[str, str]) -> None:
 def plan_nodes(brokers: int, controllers: int, port: int) -> tuple[NodePlan, ...]:
     """Return the nodes of a cluster, brokers first."""
     check_size(brokers, controllers)
-    if not 1 <= port <= PORT_MAX - LAST_PORT_OFFSET:
+    last_offset = last_port_offset(controllers)
+    if not 1 <= port <= PORT_MAX - last_offset:
         raise ClusterError(
-            f"port {port}: expected 1 to {PORT_MAX - LAST_PORT_OFFSET}, "
-            f"since the last node's metrics are on port + {LAST_PORT_OFFSET}"
+            f"port {port}: expected 1 to {PORT_MAX - last_offset}, "
+            f"since the last node's metrics are on port + {last_offset}"
         )
     broker_ports = [port + index for index in range(brokers)]
     plans = place_nodes(brokers, controllers, broker_ports, port + CONTROLLER_PORT_OFFSET)
@@ -104,7 +110,7 @@ def plan_nodes(brokers: int, controllers: int, port: int) -> tuple[NodePlan, ...
 def place_nodes(
     brokers: int, controllers: int, broker_ports: Sequence[int], controller_port: int
 ) -> tuple[NodePlan, ...]:
-    """Return the nodes of a cluster on given ports, brokers first."""
+    """Return the nodes of a cluster on given ports, brokers first, controllers side by side."""
     check_size(brokers, controllers)
     if brokers == 1 and controllers == 0:
         combined = ("broker", "controller")
@@ -115,14 +121,15 @@ def place_nodes(
         NodePlan(id=index + 1, roles=("broker",), port=broker_ports[index])
         for index in range(brokers)
     ]
-    nodes.append(
+    nodes += [
         NodePlan(
-            id=FIRST_CONTROLLER_ID,
+            id=FIRST_CONTROLLER_ID + index,
             roles=("controller",),
-            port=controller_port,
-            controller_port=controller_port,
+            port=controller_port + index,
+            controller_port=controller_port + index,
         )
-    )
+        for index in range(max(1, controllers))
+    ]
     return tuple(nodes)
 
 

@@ -39,9 +39,20 @@ def test_a_controller_can_be_separate_from_a_single_broker() -> None:
                                                                         9192)]  # fmt: skip
 
 
+def test_several_controllers_are_a_quorum_of_their_own() -> None:
+    plans = plan_nodes(1, 3, 9092)
+    assert rows(plans)[1:] == [
+        (101, "controller", 9192, 9192),
+        (102, "controller", 9193, 9193),
+        (103, "controller", 9194, 9194),
+    ]
+    voters = node_properties(plans[0], plans, "/data", {})["controller.quorum.voters"]
+    assert voters == "101@127.0.0.1:9192,102@127.0.0.1:9193,103@127.0.0.1:9194"
+
+
 def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
-    ports = [port for plan in plan_nodes(100, 0, 9092) for port in plan.ports]
-    assert len(set(ports)) == len(ports) == 202
+    ports = [port for plan in plan_nodes(100, 5, 9092) for port in plan.ports]
+    assert len(set(ports)) == len(ports) == 210
 
 
 @pytest.mark.parametrize(
@@ -49,9 +60,10 @@ def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
     [
         (0, 0, 9092, "0 brokers: expected 1 to 100"),
         (101, 0, 9092, "101 brokers: expected 1 to 100"),
-        (1, 2, 9092, "quorums of several controllers are not supported yet: expected 0 or 1"),
-        (1, -1, 9092, "-1 controllers: expected 0 or more"),
+        (1, 6, 9092, "6 controllers: expected 0 to 5"),
+        (1, -1, 9092, "-1 controllers: expected 0 to 5"),
         (1, 0, 65_500, "port 65500: expected 1 to 64435"),
+        (1, 3, 64_434, "port 64434: expected 1 to 64433"),
         (1, 0, 0, "port 0: expected 1 to 64435"),
     ],
 )

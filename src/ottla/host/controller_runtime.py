@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
 from ottla.base.metrics import latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
@@ -47,8 +48,11 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-RECORDS_PER_STEP_MAX = 10_000
-"""The most records of one atomic step (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+RECORDS_PER_STEP_MAX = 40_000
+"""The most records of one atomic step: a request's 10,000 partitions with their topics and configs.
+Kafka stops at 10,000 records, and so refuses ten topics of 1,000 partitions in one request."""
+
+assert RECORDS_PER_STEP_MAX >= 2 * PARTITIONS_PER_REQUEST_MAX
 
 BATCH_BYTES_MAX = READ_BYTES_MAX // 2
 """Encoded records of one batch; a follower must be able to fetch it whole."""

@@ -49,15 +49,9 @@ assert SMALL_FRAME_BYTES_MAX < RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX
 assert FRAMES_HELD_BYTES_MAX >= 2 * REQUEST_BYTES_MAX
 assert FRAMES_QUEUED_BYTES_MAX >= RECEIVE_BUFFER_BYTES
 
-REPLICATION_FACTOR_MAX = 1
-"""Replicas of a partition. More come with replication between brokers; until then a second
-replica would be promised and never filled."""
-
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """New partitions in one request: a decision is one atomic batch of records (Kafka's
 MAX_PARTITIONS_PER_BATCH), and must not keep the controller's loop from its heartbeats."""
 
 PRODUCER_IDS_PER_BLOCK = 1_000
 """Ids that a broker gets at once; a crash of it wastes at most so many (KIP-730)."""
-
-assert REPLICATION_FACTOR_MAX >= 1

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.base.limits import REPLICATION_FACTOR_MAX
 from ottla.base.ports import Dice
 from ottla.controller.placement import candidates, place
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -18,7 +17,6 @@ def assign(
     image: ClusterImage, *, first: int, count: int, replication_factor: int, dice: Dice
 ) -> list[PartitionImage]:
     """Place new partitions. Raises: ApiError(INVALID_REPLICATION_FACTOR)."""
-    _check_factor(replication_factor)
     placed = place(
         candidates(image),
         first=first,
@@ -40,28 +38,18 @@ def assign_manually(
 
     Raises: ApiError(INVALID_REPLICA_ASSIGNMENT) where a list is empty, names a broker twice or
             one that is not registered, has another length than its neighbours, or names no
-            active broker; ApiError(INVALID_REPLICATION_FACTOR) where it is longer than allowed.
+            active broker.
     """
     partitions: list[PartitionImage] = []
     for number, replicas in enumerate(lists, start=first):
         _check_list(image, replicas, replication_factor)
         replication_factor = len(replicas)
-        _check_factor(replication_factor)
         if not any(image.is_active(each) for each in replicas):
             raise _invalid(
                 f"All brokers of the assignment of partition {number} are fenced or shutting down."
             )
         partitions.append(_partition(image, tuple(replicas)))
     return partitions
-
-
-def _check_factor(replication_factor: int) -> None:
-    if replication_factor > REPLICATION_FACTOR_MAX:
-        raise ApiError(
-            Error.INVALID_REPLICATION_FACTOR,
-            f"The replication factor {replication_factor} is above {REPLICATION_FACTOR_MAX}:"
-            " Ottla does not replicate partitions between brokers yet.",
-        )
 
 
 def _check_list(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:

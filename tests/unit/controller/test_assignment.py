@@ -32,7 +32,6 @@ def test_by_hand() -> None:
         ([4], None, Error.INVALID_REPLICA_ASSIGNMENT, "broker 4"),
         ([1, 1], None, Error.INVALID_REPLICA_ASSIGNMENT, "more than once"),
         ([1, 3], 1, Error.INVALID_REPLICA_ASSIGNMENT, "others have 1"),
-        ([1, 3], None, Error.INVALID_REPLICATION_FACTOR, "above 1"),
         ([2], None, Error.INVALID_REPLICA_ASSIGNMENT, "partition 7 are fenced"),
     ],
 )
@@ -43,8 +42,16 @@ def test_refusals(replicas: list[int], expected: int | None, error: Error, said:
     assert said in caught.value.message
 
 
-def test_more_replicas_than_ottla_can_fill() -> None:
+def test_several_replicas_begin_with_those_in_sync_that_are_active() -> None:
+    [placed] = assign(IMAGE, first=0, count=1, replication_factor=3, dice=CountingDice())
+    assert (placed.replicas, placed.isr, placed.leader) == ((1, 3, 2), (1, 3), 1)
+    assert placed.directories == tuple(map(uuid, ("dir-1", "dir-3", "dir-2")))
+    [by_hand] = assign_manually(IMAGE, [[2, 3, 1]], first=0)
+    assert (by_hand.replicas, by_hand.isr, by_hand.leader) == ((2, 3, 1), (3, 1), 3)
+
+
+def test_more_replicas_than_brokers() -> None:
     with pytest.raises(ApiError) as caught:
-        assign(IMAGE, first=0, count=1, replication_factor=2, dice=CountingDice())
+        assign(IMAGE, first=0, count=1, replication_factor=4, dice=CountingDice())
     assert caught.value.error is Error.INVALID_REPLICATION_FACTOR
-    assert "does not replicate partitions between brokers yet" in caught.value.message
+    assert "only 3 broker(s)" in caught.value.message

@@ -2,8 +2,7 @@
 
 Method: hypothesis plays administrators and brokers against the deciders; after each decision the
 invariants hold, and at the end a second replica that replays the log, and a third one that
-loads a snapshot, have the same image. The limit of one replica is lifted here, so that the
-elections are seen at work.
+loads a snapshot, have the same image.
 """
 
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER
-from ottla.controller import assignment
 from ottla.controller.brokers import Heartbeat, fence_stalest, heartbeat, register_broker
 from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.context import next_offset
@@ -37,11 +35,6 @@ COUNTS = st.integers(-1, 4)
 
 class Histories(RuleBasedStateMachine):
     """A controller, its log, and time that passes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.limit = assignment.REPLICATION_FACTOR_MAX
-        assignment.REPLICATION_FACTOR_MAX = 3
 
     @initialize(number=st.integers(0, 9))
     def begin(self, number: int) -> None:
@@ -211,7 +204,6 @@ class Histories(RuleBasedStateMachine):
         assert len(set(names)) == len(names)
 
     def teardown(self) -> None:
-        assignment.REPLICATION_FACTOR_MAX = self.limit
         if not hasattr(self, "image"):
             return
         offset, epoch = self.image.position

@@ -77,6 +77,15 @@ def test_followers_of_one_leader_differ_from_turn_to_turn() -> None:
     assert followers == {1, 2, 3}
 
 
+@pytest.mark.parametrize("number", range(9))
+def test_three_replicas_lie_in_three_racks(number: int) -> None:
+    brokers = [Candidate(each, "abc"[each // 3], False) for each in range(9)]
+    placed = place(brokers, first=0, count=27, replication_factor=3, dice=CountingDice(number))
+    assert {tuple(sorted(each // 3 for each in replicas)) for replicas in placed} == {(0, 1, 2)}
+    held = Counter(each for replicas in placed for each in replicas)
+    assert set(held) == set(range(9))
+
+
 def test_racks_alternate_in_the_ring() -> None:
     brokers = [
         Candidate(each, rack, False) for each, rack in enumerate(["a", "a", "a", "b", "b", "c"])

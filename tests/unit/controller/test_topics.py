@@ -112,9 +112,9 @@ def test_a_broker_with_several_folders_chooses_itself() -> None:
         (NewTopic(name="t", replication_factor=0), Error.INVALID_REPLICATION_FACTOR, "larger"),
         (NewTopic(name="t", replication_factor=-2), Error.INVALID_REPLICATION_FACTOR, "larger"),
         (
-            NewTopic(name="t", replication_factor=2),
+            NewTopic(name="t", replication_factor=5),
             Error.INVALID_REPLICATION_FACTOR,
-            "does not replicate partitions between brokers yet",
+            "only 4 broker(s)",
         ),
         (
             NewTopic(name="t", configs=(("retention.ms", None),)),
@@ -173,11 +173,6 @@ def test_a_broker_with_several_folders_chooses_itself() -> None:
             "2 replica(s), where others have 1",
         ),
         (
-            NewTopic(name="t", assignments=((0, (1, 2)),)),
-            Error.INVALID_REPLICATION_FACTOR,
-            "above 1",
-        ),
-        (
             NewTopic(name="t", assignments=((0, (4,)),)),
             Error.INVALID_REPLICA_ASSIGNMENT,
             "fenced or shutting down",
@@ -208,8 +203,7 @@ def test_no_broker_to_hold_it(brokers: Sequence[object], said: str) -> None:
     assert said in (decided.reply[0].message or "")
 
 
-def test_a_larger_limit_still_needs_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.controller.assignment.REPLICATION_FACTOR_MAX", 3)
+def test_replicas_need_brokers_of_which_one_is_active() -> None:
     decided = create(NewTopic(name="t", replication_factor=3), NewTopic(name="u"))
     made = after(THREE, decided).topics.by_name("t")
     assert made is not None

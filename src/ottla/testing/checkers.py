@@ -1,0 +1,260 @@
+"""What must hold for records in any history: each anomaly is a function to its witnesses.
+
+- acknowledged write lost: a client was told that a batch is kept, and a log lacks it.
+- read lost: a consumer was given a record that no log holds in the end, or was moved over some.
+- two values at one offset: clients, leaders or logs disagree about what an offset holds.
+- watermark fell: the end of a partition went back for one client (KIP-207).
+- two leaders in one epoch: two nodes acknowledged, or took office, in one leader epoch.
+- idempotent write twice: a retry landed beside its first try (KIP-98).
+- producer reordered: an idempotent producer's batches are not in the order of their sending.
+- no progress: something that must work did not, after all faults had ended.
+- assertion failed: a node met what it takes to be impossible.
+
+`checkers_metadata` has those for the metadata log, `checkers_verdict` what to make of witnesses.
+Offsets are of records; a batch of several values takes as many.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.base.ids import uuid_text
+from ottla.testing.history import History, LogSeen, TopicPartition, Write
+
+
+class Witness(NamedTuple):
+    """One violation, seen at `at_ms`."""
+
+    text: str
+    at_ms: int = 0
+
+
+Checker = Callable[[History], list[Witness]]
+
+
+def name_of(partition: TopicPartition | None) -> str:
+    """Return how people find a partition in a history."""
+    if partition is None:
+        return "the quorum"
+    return f"{uuid_text(partition[0])}-{partition[1]}"
+
+
+# -- kept is kept ------------------------------------------------------------------------------
+
+
+def acknowledged_writes_lost(history: History) -> list[Witness]:
+    """Return the acknowledged values that a replica's log lacks although it reaches so far."""
+    logs = _logs(history)
+    return [
+        Witness(
+            f"{write.client} was told at {write.ended_ms} ms that {value!r} is kept at "
+            f"{name_of(write.partition)}:{offset}, where node {log.node} has "
+            f"{log.values.get(offset)!r} (log {log.start} to {_end(log)})",
+            write.ended_ms,
+        )
+        for write in history.acknowledged()
+        if write.partition[0] not in history.deleted
+        for offset, value in _placed(write)
+        for log in logs[write.partition]
+        if offset >= log.start and log.values.get(offset) != value
+    ]
+
+
+def reads_lost(history: History) -> list[Witness]:
+    """Return the records given to consumers that a log lacks, and the offsets kept from them."""
+    logs = _logs(history)
+    found = [
+        Witness(
+            f"{read.client} read {read.value!r} at {name_of(read.partition)}:{read.offset} from "
+            f"node {read.node}; in the end node {log.node} has {log.values.get(read.offset)!r}",
+            read.at_ms,
+        )
+        for read in history.reads
+        if read.partition[0] not in history.deleted
+        for log in logs[read.partition]
+        if read.offset >= log.start and log.values.get(read.offset) != read.value
+    ]
+    found += [
+        Witness(
+            f"{gap.client} was moved over {name_of(gap.partition)}:{gap.first} to {gap.next}",
+            gap.at_ms,
+        )
+        for gap in history.skipped
+        if gap.partition[0] not in history.deleted
+    ]
+    return found
+
+
+def two_values_at_one_offset(history: History) -> list[Witness]:
+    """Return the offsets for which clients and committed parts of logs name different values."""
+    said: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
+    found = []
+    for partition, offset, value, who, at_ms in _claims(history):
+        first, by = said.setdefault((partition, offset), (value, who))
+        if first != value:
+            text = f"{name_of(partition)}:{offset} is {first!r} to {by}, {value!r} to {who}"
+            found.append(Witness(text, at_ms))
+    crcs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
+    for word in history.acknowledgements:
+        key = (word.partition, word.epoch, word.offset)
+        crc, node = crcs.setdefault(key, (word.crc, word.node))
+        if crc != word.crc:
+            text = (
+                f"{name_of(word.partition)}:{word.offset} of epoch {word.epoch} was acknowledged "
+                f"with two contents, by nodes {node} and {word.node}"
+            )
+            found.append(Witness(text, word.at_ms))
+    return found
+
+
+def _claims(history: History) -> Iterator[tuple[TopicPartition, int, bytes, str, int]]:
+    for write in history.acknowledged():
+        for offset, value in _placed(write):
+            yield write.partition, offset, value, write.client, write.ended_ms
+    for read in history.reads:
+        yield read.partition, read.offset, read.value, read.client, read.at_ms
+    for log in history.logs:
+        for offset, value in log.values.items():
+            if offset < log.high_watermark:
+                yield log.partition, offset, value, f"node {log.node}", history.ended_ms
+
+
+# -- what a client is told ---------------------------------------------------------------------
+
+
+def watermarks_that_fell(history: History) -> list[Witness]:
+    """Return where a partition's end, or its start, went back for one client.
+
+    By ListOffsets it never may. A fetch is compared with what the same leader said in the same
+    epoch: a new leader learns how far the old one had committed only from its followers, and
+    Kafka promises the end to ListOffsets alone.
+    """
+    found = []
+    last: dict[tuple[object, ...], int] = {}
+    for seen in history.watermarks:
+        within = () if seen.asked == "list_offsets" else (seen.node, seen.epoch)
+        key = (seen.client, seen.partition, seen.asked, *within)
+        before = last.get(key, -1)
+        if seen.offset < before:
+            text = (
+                f"{seen.asked} of node {seen.node} told {seen.client} that "
+                f"{name_of(seen.partition)} ends at {seen.offset}, after {before}"
+            )
+            found.append(Witness(text, seen.at_ms))
+        last[key] = max(before, seen.offset)
+        start_key = (seen.client, seen.partition, "start", seen.node, seen.epoch)
+        before = last.get(start_key, -1)
+        if -1 < seen.log_start < before:
+            text = (
+                f"node {seen.node} told {seen.client} that {name_of(seen.partition)} starts at "
+                f"{seen.log_start}, after {before}"
+            )
+            found.append(Witness(text, seen.at_ms))
+        last[start_key] = max(before, seen.log_start)
+    return found
+
+
+# -- one leader --------------------------------------------------------------------------------
+
+
+def two_leaders_in_one_epoch(history: History) -> list[Witness]:
+    """Return the epochs in which two nodes acknowledged, or took office."""
+    found = []
+    voices: dict[tuple[str, TopicPartition | None, int], int] = {}
+    said = [("took office", *each) for each in history.offices]
+    said += [
+        ("acknowledged", word.node, word.partition, word.epoch, word.at_ms)
+        for word in history.acknowledgements
+    ]
+    for deed, node, partition, epoch, at_ms in said:
+        first = voices.setdefault((deed, partition, epoch), node)
+        if first != node:
+            text = f"nodes {first} and {node} both {deed} in epoch {epoch} of {name_of(partition)}"
+            found.append(Witness(text, at_ms))
+    return found
+
+
+# -- producers ---------------------------------------------------------------------------------
+
+
+def idempotent_writes_twice(history: History) -> list[Witness]:
+    """Return the values of idempotent producers that a log holds more than once."""
+    owners = {value: write for write in history.writes if write.producer for value in write.values}
+    found = []
+    for log in history.logs:
+        places: dict[bytes, int] = {}
+        for offset, value in sorted(log.values.items()):
+            first = places.setdefault(value, offset)
+            if first != offset and value in owners:
+                write = owners[value]
+                text = (
+                    f"{write.client} sent {value!r} {write.tries} times, and node {log.node} has "
+                    f"it at {name_of(log.partition)}:{first} and :{offset}"
+                )
+                found.append(Witness(text, write.ended_ms))
+    return found
+
+
+def producers_reordered(history: History) -> list[Witness]:
+    """Return the idempotent batches that a log holds behind ones that were sent later."""
+    orders = {
+        value: (write.client, write.producer, write.number, index)
+        for write in history.writes
+        if write.producer
+        for index, value in enumerate(write.values)
+    }
+    found = []
+    for log in history.logs:
+        last: dict[object, tuple[tuple[int, int], bytes]] = {}
+        for offset, value in sorted(log.values.items()):
+            if value not in orders:
+                continue
+            client, producer, number, index = orders[value]
+            before = last.get((client, producer))
+            if before is not None and before[0] > (number, index):
+                text = (
+                    f"node {log.node} has {value!r} of {client} at {name_of(log.partition)}:"
+                    f"{offset}, behind {before[1]!r}, which was sent later"
+                )
+                found.append(Witness(text, history.ended_ms))
+            last[client, producer] = ((number, index), value)
+    return found
+
+
+# -- life --------------------------------------------------------------------------------------
+
+
+def no_progress(history: History) -> list[Witness]:
+    """Return what was expected to work after healing and did not."""
+    if history.healed_ms is None:
+        return []
+    alive = {each.what for each in history.lives if each.at_ms >= history.healed_ms}
+    waited_ms = history.ended_ms - history.healed_ms
+    return [
+        Witness(f"nothing of {what} in {waited_ms} ms after healing", history.ended_ms)
+        for what in history.expected
+        if what not in alive
+    ]
+
+
+def assertions_that_failed(history: History) -> list[Witness]:
+    """Return what nodes took to be impossible, and met."""
+    return [Witness(text, at_ms) for at_ms, text in history.errors]
+
+
+# -- the parts of a history --------------------------------------------------------------------
+
+
+def _logs(history: History) -> defaultdict[TopicPartition, list[LogSeen]]:
+    logs: defaultdict[TopicPartition, list[LogSeen]] = defaultdict(list)
+    for log in history.logs:
+        logs[log.partition].append(log)
+    return logs
+
+
+def _placed(write: Write) -> Iterable[tuple[int, bytes]]:
+    return enumerate(write.values, write.offset)
+
+
+def _end(log: LogSeen) -> int:
+    return max(log.values, default=log.start - 1) + 1

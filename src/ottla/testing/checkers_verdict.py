@@ -1,0 +1,116 @@
+"""From witnesses to a verdict: true, false, or unknown where a history proves nothing.
+
+Anomalies that are known and explained are tolerated by name and with the reason; they are shown
+but do not make a verdict false.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from ottla.testing import checkers, checkers_metadata
+from ottla.testing.checkers import Checker, Witness
+from ottla.testing.history import History
+
+CHECKERS: Mapping[str, Checker] = MappingProxyType(
+    {
+        "acknowledged write lost": checkers.acknowledged_writes_lost,
+        "read lost": checkers.reads_lost,
+        "two values at one offset": checkers.two_values_at_one_offset,
+        "watermark fell": checkers.watermarks_that_fell,
+        "two leaders in one epoch": checkers.two_leaders_in_one_epoch,
+        "idempotent write twice": checkers.idempotent_writes_twice,
+        "producer reordered": checkers.producers_reordered,
+        "metadata lost or reordered": checkers_metadata.metadata_lost_or_reordered,
+        "images differ": checkers_metadata.images_that_differ,
+        "partition rules broken": checkers_metadata.partition_rules_broken,
+        "assertion failed": checkers.assertions_that_failed,
+        "no progress": checkers.no_progress,
+    }
+)
+
+
+class Verdict(Enum):
+    """Whether a history kept all promises."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
+    """Nothing is wrong in it, but too little happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """An anomaly that may be, and why. `covers` tells which witnesses it is about."""
+
+    checker: str
+    reason: str
+    covers: Callable[[History, Witness], bool] = lambda history, witness: True
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one checker found, in the order of time; `reason`: why it is tolerated."""
+
+    checker: str
+    witnesses: tuple[Witness, ...]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict with all that led to it. `doubts`: why nothing is proved."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """The findings that are not tolerated."""
+        return tuple(each for each in self.findings if each.reason is None)
+
+
+def judge(
+    history: History,
+    *,
+    tolerated: Sequence[Tolerance] = (),
+    acknowledged_min: int = 1,
+    names: Sequence[str] = tuple(CHECKERS),
+) -> Judgement:
+    """Run the checkers of these names over a history.
+
+    Fields: `acknowledged_min`: with fewer acknowledged writes the verdict is unknown.
+    """
+    findings: list[Finding] = []
+    for name in names:
+        left = sorted(CHECKERS[name](history), key=lambda witness: witness.at_ms)
+        for tolerance in tolerated:
+            if tolerance.checker != name:
+                continue
+            covered = tuple(each for each in left if tolerance.covers(history, each))
+            left = [each for each in left if each not in covered]
+            if covered:
+                findings.append(Finding(name, covered, tolerance.reason))
+        if left:
+            findings.append(Finding(name, tuple(left)))
+    doubts = tuple(_doubts(history, acknowledged_min))
+    if any(each.reason is None for each in findings):
+        return Judgement(Verdict.FALSE, tuple(findings), doubts)
+    return Judgement(Verdict.UNKNOWN if doubts else Verdict.TRUE, tuple(findings), doubts)
+
+
+def _doubts(history: History, acknowledged_min: int) -> list[str]:
+    doubts = []
+    acknowledged = history.acknowledged()
+    if len(acknowledged) < acknowledged_min:
+        doubts.append(f"{len(acknowledged)} writes were acknowledged, fewer than expected")
+    logs = {log.partition for log in history.logs}
+    written = {write.partition for write in acknowledged}
+    unread = {each for each in written if each[0] not in history.deleted} - logs
+    if unread:
+        doubts.append(f"the logs of {len(unread)} written partitions could not be read")
+    if history.healed_ms is None:
+        doubts.append("the cluster was not healed, so nothing shows that it goes on")
+    return doubts

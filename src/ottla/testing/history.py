@@ -1,0 +1,202 @@
+"""What happened in a simulated cluster, as plain values: the only thing that checkers look at.
+
+Three kinds of witnesses tell the story. Clients tell what they sent, what they were told and what
+they read. Nodes tell what they acknowledged, who led, which metadata they took for committed and
+what it made of their image. At the end, the logs of all replicas are read once.
+
+Times are virtual milliseconds since the start of the history. A restarted node is a further life.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.base.ids import Uuid
+
+TopicPartition = tuple[Uuid, int]
+"""Topic id and partition number: a name may mean another topic later."""
+
+
+class Outcome(Enum):
+    """How a write ended for its client."""
+
+    ACKNOWLEDGED = "acknowledged"
+    FAILED = "failed"
+    """Refused for certain: no broker keeps it."""
+    UNKNOWN = "unknown"
+    """Given up after some try that may have been done."""
+
+
+class Write(NamedTuple):
+    """One batch from a producer, from the first try to the end of the last."""
+
+    client: str
+    partition: TopicPartition
+    values: tuple[bytes, ...]
+    """Unique in the whole history."""
+    number: int
+    """The place in the order in which this client first sent to this partition."""
+    outcome: Outcome
+    offset: int = -1
+    """Of the first record, where it was acknowledged."""
+    producer: tuple[int, int] | None = None
+    """Producer id and epoch; None = not idempotent."""
+    sent_ms: int = 0
+    ended_ms: int = 0
+    node: int = -1
+    tries: int = 1
+
+
+class Read(NamedTuple):
+    """A record that a consumer was given."""
+
+    client: str
+    partition: TopicPartition
+    offset: int
+    value: bytes
+    at_ms: int = 0
+    node: int = -1
+
+
+class Skipped(NamedTuple):
+    """Offsets that a consumer was moved over without an explanation: [first, next)."""
+
+    client: str
+    partition: TopicPartition
+    first: int
+    next: int
+    at_ms: int = 0
+
+
+class Watermark(NamedTuple):
+    """How far a client was told that a partition goes.
+
+    Fields: `epoch`: the leader epoch that the teller was in, where it is known. `asked`: "fetch"
+            or "list_offsets".
+    """
+
+    client: str
+    partition: TopicPartition
+    offset: int
+    asked: str
+    node: int = -1
+    epoch: int = -1
+    log_start: int = -1
+    at_ms: int = 0
+
+
+class Acknowledgement(NamedTuple):
+    """A leader's word, as the node gave it: this batch is kept."""
+
+    node: int
+    partition: TopicPartition
+    epoch: int
+    offset: int
+    crc: int
+    at_ms: int = 0
+
+
+class Office(NamedTuple):
+    """A node that began to lead; `partition` None = the quorum of controllers."""
+
+    node: int
+    partition: TopicPartition | None
+    epoch: int
+    at_ms: int = 0
+
+
+class Committed(NamedTuple):
+    """A metadata record as a node took it for committed."""
+
+    node: int
+    life: int
+    offset: int
+    epoch: int
+    record: str
+    at_ms: int = 0
+
+
+class ImageSeen(NamedTuple):
+    """What a node's committed metadata amounts to at an offset."""
+
+    node: int
+    offset: int
+    fingerprint: str
+    at_ms: int = 0
+
+
+class PartitionSeen(NamedTuple):
+    """A partition as one committed metadata record left it, in the order of the log."""
+
+    partition: TopicPartition
+    offset: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+    unclean: bool = False
+    """An election outside the in-sync replicas was asked for, or configured."""
+    at_ms: int = 0
+
+
+class LogSeen(NamedTuple):
+    """One replica's log at the end of the history."""
+
+    node: int
+    partition: TopicPartition
+    start: int
+    high_watermark: int
+    values: Mapping[int, bytes]
+    """By offset, up to the log's end."""
+
+
+class Life(NamedTuple):
+    """A write, or a change of metadata, that succeeded after healing."""
+
+    what: str
+    at_ms: int = 0
+
+
+@dataclass(slots=True)
+class History:
+    """All of one run. What a kind of witness did not say is empty.
+
+    Fields: `deleted`: topics whose deletion was asked for: their records may go at any time.
+            `expected`: what must show life again after `healed_ms`.
+    """
+
+    writes: list[Write] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    watermarks: list[Watermark] = field(default_factory=list)
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    offices: list[Office] = field(default_factory=list)
+    metadata: list[Committed] = field(default_factory=list)
+    images: list[ImageSeen] = field(default_factory=list)
+    partitions: list[PartitionSeen] = field(default_factory=list)
+    logs: list[LogSeen] = field(default_factory=list)
+    deleted: set[Uuid] = field(default_factory=set)
+    expected: list[str] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+    """(time, text) of what a node's own assertions refused."""
+    healed_ms: int | None = None
+    ended_ms: int = 0
+
+    def acknowledged(self) -> list[Write]:
+        """Return the writes whose clients were told that they are kept."""
+        return [each for each in self.writes if each.outcome is Outcome.ACKNOWLEDGED]
+
+    def leader_changes(self) -> int:
+        """Return how often another node began to lead the quorum, or a partition."""
+        last: dict[TopicPartition | None, int] = {}
+        changes = 0
+        for office in self.offices:
+            before = last.get(office.partition)
+            changes += before is not None and before != office.node
+            last[office.partition] = office.node
+        return changes

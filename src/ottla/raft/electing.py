@@ -43,8 +43,21 @@ class Electing:
         self._refused: set[int] = set()
         self._ask_at_ms: dict[int, int] = {}
         self._deadline_ms: int | None = None
+        self._is_fresh = False
+        """Whether it has neither heard a leader nor stood for election since its start."""
 
     # -- time ----------------------------------------------------------------------------------
+
+    def started(self) -> None:
+        """Begin with less patience: whoever led before this start may be gone for long."""
+        node = self._node
+        self._is_fresh = True
+        first_ms = (
+            node.timing.first_election_ms
+            if node.role is Role.UNATTACHED
+            else node.timing.first_fetch_ms
+        )
+        self._deadline_ms = node.now_ms + first_ms(node.dice)
 
     def entered(self, role: Role) -> None:
         """Begin the new role's time."""
@@ -55,8 +68,11 @@ class Electing:
             self._deadline_ms = None
         elif role is Role.FOLLOWER:
             self._deadline_ms = node.now_ms + node.timing.fetch_ms(node.dice)
+        elif role is Role.UNATTACHED and self._is_fresh:
+            self._deadline_ms = node.now_ms + node.timing.first_election_ms(node.dice)
         else:
             self._deadline_ms = node.now_ms + node.timing.election_ms(node.dice)
+        self._is_fresh = self._is_fresh and role in (Role.UNATTACHED, Role.RESIGNED)
         if role in STANDING:
             self.granted.add(node.local.id)
             for voter in node.others:

@@ -148,13 +148,15 @@ class RaftNode:
             self.move(Cause.RESIGN)
         if not self.elects:
             self._stand_for_election(event.wall_ms)
-        elif self.leader_id in self.others:
+            return
+        if self.leader_id in self.others:
             self.move(Cause.LEADER_SEEN)
         elif not led_before:
             if self.leader_id != NOBODY:
                 # Its leader is no voter any more. That epoch has had its leader: no vote in it.
                 self.leader_id, self.voted_id = NOBODY, self.leader_id
             self.electing.entered(self.role)
+        self.electing.started()
 
     def _stand_for_election(self, wall_ms: int) -> None:
         self.move(Cause.START_OVER)

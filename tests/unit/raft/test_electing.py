@@ -128,6 +128,26 @@ def test_a_voter_asks_first_then_begins_an_epoch_and_its_vote_is_durable_before_
     assert won[1].granting_voters == (1, 3)
 
 
+def test_a_quorum_that_starts_as_a_whole_does_not_sit_out_an_election_first() -> None:
+    member = a_voter()
+    member.step(ev.Tick(now_ms=99))
+    assert member.node.role is Role.UNATTACHED
+    member.step(ev.Tick(now_ms=100))
+    assert member.node.role is Role.PROSPECTIVE
+
+
+def test_a_restarted_follower_gives_its_leader_time_for_a_parked_fetch_only_at_first() -> None:
+    member = a_follower()
+    member.step(ev.Tick(now_ms=599))
+    assert member.node.role is Role.FOLLOWER
+    heard = a_follower()
+    heard.step(ev.BeginEpochAsked(token=1, leader_id=2, leader_epoch=4, now_ms=599))
+    heard.step(ev.Tick(now_ms=2_598))
+    assert heard.node.role is Role.FOLLOWER
+    member.step(ev.Tick(now_ms=600))
+    assert member.node.role is Role.PROSPECTIVE
+
+
 def test_a_pre_vote_that_comes_late_does_not_count_as_a_vote() -> None:
     member = a_voter()
     member.step(ev.Tick(now_ms=1_000))

@@ -64,8 +64,10 @@ def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
 
 def _answer(broker_id: int, reply: int | ApiError) -> wire.BrokerRegistrationResponse:
     if isinstance(reply, ApiError):
-        log.warning(
-            "broker %d is not registered: %s: %s", broker_id, reply.error.name, reply.message
-        )
+        # A broker that looks for the controller asks every voter, many times a second.
+        if reply.error is not Error.NOT_CONTROLLER:
+            log.warning(
+                "broker %d is not registered: %s: %s", broker_id, reply.error.name, reply.message
+            )
         return wire.BrokerRegistrationResponse(error_code=reply.error)
     return wire.BrokerRegistrationResponse(error_code=Error.NONE, broker_epoch=reply)

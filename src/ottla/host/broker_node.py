@@ -4,14 +4,11 @@ The image grows from the first moment; the broker hears of it only once its logs
 then of everything, in order.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
-from ottla.base.ports import Clock, Dice, Workers
-from ottla.base.timers import Timers
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.cleaner import Cleaner
@@ -19,8 +16,9 @@ from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
+from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_snapshots import SnapshotLimits
-from ottla.host.waiting import outcome_of
+from ottla.host.steps import Steps, wait
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.features import SUPPORTED
@@ -46,49 +44,39 @@ class BrokerNode:
         listeners: Iterable[Endpoint],
         folders: Folders,
         controller: ControllerNode | None,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        dice: Dice,
-        timers: Timers,
-        workers: Workers,
+        ports: NodePorts,
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
         self._on_failure = on_failure
         self._folders = folders
         self.broker: Broker | None = None
-        self._links = ControllerLinks(loop, config, clock, timers)
-        self._follower = self._make_follower(
-            cluster_id, controller, clock, timers, workers, on_failure
-        )
+        self._links = ControllerLinks(ports.connect, config, ports.clock, ports.timers)
+        self._follower = self._make_follower(cluster_id, controller, ports)
         self._lifecycle = BrokerLifecycle(
-            self._lifecycle_config(cluster_id, Uuid(dice.random_bytes(16)), listeners),
+            self._lifecycle_config(cluster_id, Uuid(ports.dice.random_bytes(16)), listeners),
             self._links.heartbeats,
             self._follower,
-            clock=clock,
-            timers=timers,
+            clock=ports.clock,
+            timers=ports.timers,
             on_epoch=self._epoch_changed,
         )
-        self._cleaner = Cleaner(loop, folders.log_dirs, dice, lambda: config.dynamic(self.image))
+        self._cleaner = Cleaner(
+            ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
+        )
         self._make_broker: Callable[[], Broker] = lambda: Broker(
             config=config,
             cluster_id=cluster_id,
-            clock=clock,
-            dice=dice,
-            workers=workers,
-            timers=timers,
+            clock=ports.clock,
+            dice=ports.dice,
+            workers=ports.workers,
+            timers=ports.timers,
             log_dirs=folders.log_dirs,
             forwarder=self._links.forwarder,
         )
 
     def _make_follower(
-        self,
-        cluster_id: str,
-        controller: ControllerNode | None,
-        clock: Clock,
-        timers: Timers,
-        workers: Workers,
-        on_failure: Callable[[str], None],
+        self, cluster_id: str, controller: ControllerNode | None, ports: NodePorts
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
             controller.runtime.on_leader(self._links.led_by)
@@ -99,11 +87,11 @@ class BrokerNode:
             cluster_id=cluster_id,
             voters=tuple(voter.id for voter in self._config.quorum_voters),
             storage=self._folders.quorum,
-            clock=clock,
-            timers=timers,
-            workers=workers,
+            clock=ports.clock,
+            timers=ports.timers,
+            workers=ports.workers,
             on_image=self._changed,
-            on_failure=on_failure,
+            on_failure=self._on_failure,
             on_leader=self._links.led_by,
             snapshot_limits=SnapshotLimits.of(self._config.values),
         )
@@ -146,16 +134,16 @@ class BrokerNode:
 
     # -- start ---------------------------------------------------------------------------------
 
-    async def load(self) -> None:
+    def load(self) -> Steps[None]:
         """Register, replay the metadata up to there, then load the logs. Raises StartError."""
         self._follower.start()
         self._lifecycle.start()
-        registered = await outcome_of(self._lifecycle.milestones.registered)
+        registered = yield from wait(self._lifecycle.milestones.registered)
         if isinstance(registered, ApiError):
             raise StartError(f"no registration with the controller: {registered.message}")
-        await outcome_of(self._lifecycle.milestones.caught_up)
+        yield self._lifecycle.milestones.caught_up
         image = self.image
-        await self._folders.load_logs(image, self._config)
+        yield from self._folders.load_logs(image, self._config)
         broker = self._make_broker()
         broker.replicas.on_folder_lost = self._folder_lost
         broker.epoch = self._lifecycle.epoch
@@ -169,15 +157,15 @@ class BrokerNode:
             raise StartError("every log folder has failed")
         self._folder_lost()
 
-    async def serve(self) -> None:
+    def serve(self) -> Steps[None]:
         """Ask to be unfenced; return when it is so, and the own image says it too."""
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
         self._lifecycle.ready_to_unfence()
-        await outcome_of(self._lifecycle.milestones.unfenced)
+        yield self._lifecycle.milestones.unfenced
         node_id = self._config.node_id
-        await outcome_of(self._follower.until(lambda image: image.is_active(node_id)))
+        yield self._follower.until(lambda image: image.is_active(node_id))
 
     def _changed(self, delta: ClusterDelta) -> None:
         if self.broker is not None:
@@ -196,19 +184,19 @@ class BrokerNode:
 
     # -- stop ----------------------------------------------------------------------------------
 
-    async def leave(self) -> None:
+    def leave(self) -> Steps[None]:
         """Tell the controller, so that it fences this broker now and not after a session.
 
         controlled.shutdown.enable=false leaves as if the process had died.
         """
         if self._config["controlled.shutdown.enable"]:
-            await outcome_of(self._lifecycle.begin_controlled_shutdown())
+            yield self._lifecycle.begin_controlled_shutdown()
 
-    async def close(self) -> None:
+    def close(self) -> Steps[None]:
         """Write the logs down, let go of the controller."""
         self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
         self._links.close()
         if self.broker is not None:
-            await outcome_of(self.broker.shutdown())
+            yield self.broker.shutdown()

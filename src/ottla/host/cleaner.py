@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.base.ports import Dice
+from ottla.host.node_ports import CleaningRunner
 from ottla.log.cleaner import CleanerSettings, LogCleaner, Result
 from ottla.log.cleaner_job import CleaningEnd, CleaningJob
 from ottla.log.log_dirs import LogDirs
@@ -108,16 +109,16 @@ class _Child:
 
 
 class Cleaner:
-    """A broker's log cleaner with its processes. `config` returns the properties of now."""
+    """A broker's log cleaner over its runner. `config` returns the properties of now."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        runner: CleaningRunner,
         log_dirs: LogDirs,
         dice: Dice,
         config: Callable[[], NodeConfig],
     ) -> None:
-        self._runner = ProcessRunner(loop)
+        self._runner = runner
         self._cleaner = LogCleaner(
             log_dirs, self._runner, dice, lambda: cleaner_settings(config().values)
         )
@@ -127,7 +128,7 @@ class Cleaner:
         self._cleaner.start()
 
     def close(self) -> None:
-        """End all cleanings; return once their processes have ended."""
+        """End all cleanings; return once they have ended."""
         self._cleaner.stop()
         self._runner.close()
 

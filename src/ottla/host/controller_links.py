@@ -6,13 +6,11 @@ parked there, clients' requests, and heartbeats. Of several voters each has a ch
 fetch, for the leader may hang while others know the next one.
 """
 
-import asyncio
-
 from ottla.base.ids import NO_LEADER
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.host.channel import Channel
 from ottla.host.forwarder import ControllerForwarder
+from ottla.host.node_ports import Connect
 from ottla.host.quorum_peers import ControllerEndpoints, Sender
 from ottla.host.voter_channels import VoterChannels
 from ottla.metadata.node_config import NodeConfig
@@ -21,17 +19,14 @@ from ottla.metadata.node_config import NodeConfig
 class ControllerLinks:
     """The connections of one broker. `forwarder`: clients' requests; `heartbeats`: its own."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: NodeConfig, clock: Clock, timers: Timers
-    ) -> None:
+    def __init__(self, connect: Connect, config: NodeConfig, clock: Clock, timers: Timers) -> None:
         voters = {voter.id: (voter.host, voter.port) for voter in config.quorum_voters}
         self._endpoints = ControllerEndpoints(
             voters=voters, bootstrap=config.quorum_bootstrap_servers
         )
         name = f"broker-{config.node_id}"
         self._channels = [
-            Channel(
-                loop,
+            connect(
                 self._endpoints.choose,
                 client_id=f"{name}-{purpose}",
                 connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
@@ -40,7 +35,7 @@ class ControllerLinks:
             for purpose in ("metadata", "forwarding", "heartbeat")
         ]
         self._has_several = len(voters) > 1
-        self._voters = VoterChannels(loop, voters, client_id=f"{name}-quorum")
+        self._voters = VoterChannels(connect, voters, client_id=f"{name}-quorum")
         self._fetching, forwarding, beating = self._channels
         self.forwarder, self.heartbeats = (
             ControllerForwarder(

@@ -15,8 +15,8 @@ from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.host.quorum_log import open_quorum_storage
 from ottla.host.quorum_storage import QuorumStorage
+from ottla.host.steps import Steps, wait
 from ottla.host.storage import StorageError, read_meta_properties
-from ottla.host.waiting import outcome_of
 from ottla.log import names
 from ottla.log.checkpoints import decode_clean_shutdown
 from ottla.log.config import LogConfig
@@ -52,7 +52,7 @@ class Folders:
         """Return the ids of the log folders that work."""
         return self.log_dirs.directory_ids
 
-    async def load_logs(self, image: ClusterImage, config: NodeConfig) -> None:
+    def load_logs(self, image: ClusterImage, config: NodeConfig) -> Steps[None]:
         """Load every log that `image` says is this broker's. Raises: StartError."""
 
         def decide(_topic: str, partition: int, topic_id: Uuid) -> Verdict:
@@ -67,7 +67,7 @@ class Folders:
         def config_of(topic: str) -> LogConfig:
             return LogConfig.of(effective_topic_config(image, config, topic))
 
-        found = await outcome_of(self.log_dirs.load(decide, config_of))
+        found = yield from wait(self.log_dirs.load(decide, config_of))
         if found.problem is not None:
             raise StartError(found.problem)
         for stray in found.strays:

@@ -1,10 +1,7 @@
-"""One node put together from its parts: the process behind `ottla server`.
+"""One node as a process: the roles of `node_core` behind sockets, on a loop, with signals.
 
-Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
-its listeners; then the broker, which registers, replays the metadata up to its registration,
-loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
-told of them. A stop goes the other way round. What cannot be mended while running (a metadata
-log that cannot be written) stops the process with exit code 1 and a line that says why.
+What cannot be mended while running (a metadata log that cannot be written) stops the process
+with exit code 1 and a line that says why. This is what runs behind `ottla server`.
 """
 
 import asyncio
@@ -13,19 +10,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from functools import partial
 
-from ottla.base.metrics import Histogram
-from ottla.base.pending import Pending
-from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
-from ottla.broker.dispatch import Chunks, Dispatcher, Outcome, advertised, load_apis, read_header
-from ottla.broker.metrics import ApiMetrics
-from ottla.host.broker_node import BrokerNode
-from ottla.host.controller_node import ControllerNode
+from ottla.broker.api.base import Listener
+from ottla.host.channel import Channel
+from ottla.host.cleaner import ProcessRunner
 from ottla.host.disk import OsDisk
-from ottla.host.folders import Folders, StartError, open_folders
+from ottla.host.folders import StartError
+from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_metrics import NodeMetrics
+from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.server import (
     ConnectionLimits,
@@ -34,41 +28,34 @@ from ottla.host.server import (
     describe_listen_error,
     reachable,
 )
-from ottla.host.storage import read_bootstrap
-from ottla.host.voter_links import VoterLinks
+from ottla.host.steps import walk
 from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
-from ottla.metadata.brokers import Endpoint
 from ottla.metadata.configs import ConfigsImage
-from ottla.metadata.features import SUPPORTED
-from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
 
 log = logging.getLogger(__name__)
 
-SLOW_HANDLER_NS = 100_000_000
-"""A handler that holds the loop for longer is named in the log."""
 
-
-class Node:
-    """A running node. See `ottla.broker.api.base.NodeFacts`."""
+class Node(NodeCore):
+    """A running node: its roles behind sockets, on a loop."""
 
     def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
-        self.config = config
-        self.node_id: int = config.node_id
-        self.cluster_id = ""
-        self.supported_features = {
-            each.name: (each.min_version, each.max_version) for each in SUPPORTED
-        }
         self._loop = loop
-        self._clock = SystemClock()
-        self._dice = SystemDice()
-        self._disk = OsDisk()
-        self._loop_timers = LoopTimers(loop, self._clock)
+        clock, disk = SystemClock(), OsDisk()
+        self._loop_timers = LoopTimers(loop, clock)
         self._workers = ThreadWorkers(loop, config["num.io.threads"])
-        self._endpoints = load_apis()
-        self._advertised = {each: advertised(self._endpoints, each) for each in Listener}
-        self._dispatcher = Dispatcher(self._endpoints)
+        ports = NodePorts(
+            clock=clock,
+            dice=SystemDice(),
+            disk=disk,
+            timers=self._loop_timers.timers,
+            workers=self._workers,
+            connect=partial(Channel, loop),
+            cleanings=ProcessRunner(loop),
+            ticks_ns=time.perf_counter_ns,
+        )
+        super().__init__(config, ports, on_failure=self._fail)
         self._server = Server(
             loop,
             self.handle,
@@ -82,191 +69,19 @@ class Node:
             idle_ms=config["connections.max.idle.ms"],
             socket_options=socket_options(config),
         )
-        self.metrics = NodeMetrics(self, loop, self._server, self._disk.syncs.histogram)
+        self._doors = _Sockets(loop, self._server)
+        self.metrics = NodeMetrics(self, loop, self._server, disk.syncs.histogram)
         self._limits = ConnectionLimits()
         self._limits_said_in: ConfigsImage | None = None
-        self._folders: Folders | None = None
-        self._controller: ControllerNode | None = None
-        self._peers: VoterLinks | None = None
-        self._broker: BrokerNode | None = None
         self.stopping: asyncio.Future[str | None] = loop.create_future()
         """Set by a signal (None) or by a failure (why)."""
 
-    # -- NodeFacts -----------------------------------------------------------------------------
-
-    @property
-    def image(self) -> ClusterImage:
-        """Return the newest committed metadata of this node."""
-        if self._broker is not None:
-            return self._broker.image
-        if self._controller is not None:
-            return self._controller.runtime.committed_image
-        return EMPTY
-
-    def advertised(self, listener: Listener) -> Mapping[int, range]:
-        """Return what ApiVersions tells on a listener."""
-        return self._advertised[listener]
-
-    def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
-        """Handle a request that came inside an Envelope."""
-        answer: Pending[bytes | None] = Pending()
-        try:
-            _header, body_at = read_header(frame)
-            outcome = self._dispatcher.dispatch(ctx, frame, body_at)
-        except CloseConnection as reason:
-            log.info("a forwarded request has no answer: %s", reason)
-            answer.complete(None)
-            return answer
-        except Exception:
-            # Its broker's connection carries other clients' requests too, and must not end.
-            log.exception("a forwarded request failed")
-            answer.complete(None)
-            return answer
-        if isinstance(outcome, Pending):
-            return outcome.map(_unframed)
-        answer.complete(_unframed(outcome))
-        return answer
-
-    # -- NodeParts -----------------------------------------------------------------------------
-
-    @property
-    def apis(self) -> Mapping[int, ApiMetrics]:
-        """Return what was counted of requests, by API key."""
-        return self._dispatcher.metrics
-
-    @property
-    def broker(self) -> BrokerNode | None:
-        """Return the broker role, once it is put together."""
-        return self._broker
-
-    @property
-    def controller(self) -> ControllerNode | None:
-        """Return the controller role, once it is put together."""
-        return self._controller
-
-    # -- requests ------------------------------------------------------------------------------
-
-    def handle(self, connection: Connection, frame: memoryview) -> Outcome:
-        """Handle one frame of a connection."""
-        began_ns = time.perf_counter_ns()
-        header, body_at = read_header(frame)
-        metrics = self._dispatcher.metrics.get(header.api_key)
-        if metrics is not None:
-            metrics.requests += 1
-            metrics.request_bytes += len(frame)
-        on_controller = connection.listener is Listener.CONTROLLER
-        broker, controller = self._broker, self._controller
-        ctx = Context(
-            header,
-            connection,
-            self._clock.now_ms(),
-            self._clock.monotonic_ms(),
-            self,
-            None if on_controller or broker is None else broker.broker,
-            controller if on_controller else None,
-            controller.runtime.quorum if on_controller and controller is not None else None,
-        )
-        outcome = self._dispatcher.dispatch(ctx, frame, body_at)
-        held_ns = time.perf_counter_ns() - began_ns
-        assert metrics is not None, "what is not served was refused"
-        metrics.local.observe(held_ns)
-        if isinstance(outcome, Pending) and not outcome.done:
-            metrics.parked.observe(held_ns)
-            outcome.then(partial(_answered, metrics.late, began_ns))
-        if held_ns > SLOW_HANDLER_NS:
-            held_ms = held_ns // 1_000_000
-            log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
-        return outcome
-
-    # -- life ----------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Start all roles; return when the node serves. Raises StartError, one line for people."""
-        self._folders = open_folders(
-            self._disk,
-            self.config,
-            clock=self._clock,
-            dice=self._dice,
-            timers=self._loop_timers.timers,
-            workers=self._workers,
-        )
-        self.cluster_id = self._folders.cluster_id
+        self.open()
         await self.metrics.start()
-        if self.config.is_controller:
-            await self._start_controller(self._folders)
-        if self.config.is_broker:
-            await self._start_broker(self._folders)
+        await walk(self.start_roles(self._doors))
         log.info("node %d is started (%s)", self.node_id, ", ".join(self.config.roles))
-
-    async def _start_controller(self, folders: Folders) -> None:
-        bound = await self._listen_on(self.config.controller_listeners, Listener.CONTROLLER)
-        voters = {voter.id: (voter.host, voter.port) for voter in self.config.quorum_voters}
-        if len(voters) > 1:
-            self._peers = VoterLinks(self._loop, voters, self.config, self.cluster_id, self._clock)
-        controller = ControllerNode(
-            self.config,
-            cluster_id=self.cluster_id,
-            listeners=await self._told(self.config.advertised_controller_listeners, bound),
-            storage=folders.quorum,
-            bootstrap=read_bootstrap(self._disk, self.config.metadata_log_dir),
-            clock=self._clock,
-            dice=self._dice,
-            timers=self._loop_timers.timers,
-            workers=self._workers,
-            on_failure=self._fail,
-            peers=None if self._peers is None else self._peers.peers,
-        )
-        self._controller = controller
-        controller.runtime.start()
-        await self._accept_all()
-
-    async def _start_broker(self, folders: Folders) -> None:
-        bound = await self._listen_on(self.config.broker_listeners, Listener.CLIENT)
-        self._broker = BrokerNode(
-            self.config,
-            cluster_id=self.cluster_id,
-            listeners=await self._told(self.config.advertised_listeners, bound),
-            folders=folders,
-            controller=self._controller,
-            loop=self._loop,
-            clock=self._clock,
-            dice=self._dice,
-            timers=self._loop_timers.timers,
-            workers=self._workers,
-            on_failure=self._fail,
-        )
-        await self._broker.load()
-        # A client that came before the broker is unfenced would be told of a cluster without
-        # brokers, and librdkafka believes that for a minute.
-        await self._broker.serve()
-        await self._accept_all()
-
-    async def _listen_on(self, endpoints: Iterable[Endpoint], kind: Listener) -> dict[str, int]:
-        """Take addresses, without accepting yet; return their ports by listener name."""
-        bound: dict[str, int] = {}
-        for each in endpoints:
-            try:
-                port = await self._server.listen(
-                    each.host, each.port, kind, each.name, accept=False
-                )
-            except OSError as error:
-                reason = describe_listen_error(error, each.host, each.port)
-                raise StartError(f"listeners={each.name}: {reason}") from None
-            bound[each.name] = port
-            log.info("%s has %s:%d", each.name, each.host or "every address", port)
-        return bound
-
-    async def _told(
-        self, endpoints: tuple[Endpoint, ...], bound: Mapping[str, int]
-    ) -> tuple[Endpoint, ...]:
-        """Return endpoints as others are told of them; a look-up of the own name can take long."""
-        return await self._loop.run_in_executor(None, reachable, endpoints, bound, socket.getfqdn)
-
-    async def _accept_all(self) -> None:
-        try:
-            await self._server.accept_all()
-        except OSError as error:
-            raise StartError(f"listeners: {error.strerror or error}") from None
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return what counts now: the limits can be changed while the node runs."""
@@ -284,21 +99,10 @@ class Node:
     async def stop(self) -> None:
         """Stop serving, write all that is to be kept, release the folders."""
         self.metrics.stop()
-        if self._broker is not None:
-            await self._broker.leave()
-        if self._controller is not None and self._peers is not None:
-            # Another voter takes over while this one closes its files.
-            self._controller.stop()
-            await self._peers.close()
-        await self._server.close()
-        if self._broker is not None:
-            await self._broker.close()
-        if self._controller is not None and self._peers is None:
-            self._controller.stop()
+        await walk(self.stop_roles(self._doors))
         self._workers.close()
         self._loop_timers.close()
-        if self._folders is not None:
-            self._folders.close()
+        self.close()
         log.info("node %d is stopped", self.node_id)
 
     def _fail(self, reason: str) -> None:
@@ -309,6 +113,40 @@ class Node:
         """Begin a clean stop; a second signal changes nothing."""
         if not self.stopping.done():
             self.stopping.set_result(None)
+
+
+class _Sockets:
+    """See `ottla.host.node_core.Doors`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
+        self._loop = loop
+        self._server = server
+
+    async def take(self, listeners: Endpoints, told: Endpoints, kind: Listener) -> Endpoints:
+        """Listen, without accepting yet; a look-up of the own name can take long."""
+        bound: dict[str, int] = {}
+        for each in listeners:
+            try:
+                port = await self._server.listen(
+                    each.host, each.port, kind, each.name, accept=False
+                )
+            except OSError as error:
+                reason = describe_listen_error(error, each.host, each.port)
+                raise StartError(f"listeners={each.name}: {reason}") from None
+            bound[each.name] = port
+            log.info("%s has %s:%d", each.name, each.host or "every address", port)
+        return await self._loop.run_in_executor(None, reachable, told, bound, socket.getfqdn)
+
+    async def accept(self) -> None:
+        """Accept connections."""
+        try:
+            await self._server.accept_all()
+        except OSError as error:
+            raise StartError(f"listeners: {error.strerror or error}") from None
+
+    async def close(self) -> None:
+        """Accept no more, end all connections."""
+        await self._server.close()
 
 
 def run_node(config: NodeConfig) -> int:
@@ -377,12 +215,3 @@ def socket_options(config: NodeConfig) -> SocketOptions:
         send_buffer_bytes=config[send] if send in config.given else -1,
         receive_buffer_bytes=config[receive] if receive in config.given else -1,
     )
-
-
-def _answered(late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
-    late.observe(time.perf_counter_ns() - began_ns)
-
-
-def _unframed(chunks: Chunks | None) -> bytes | None:
-    """Return a response without its size; the embedded ones never hold file slices."""
-    return None if chunks is None else b"".join(chunks)[4:]

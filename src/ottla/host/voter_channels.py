@@ -1,9 +1,8 @@
 """One channel to each voter of the metadata quorum, made when it is first needed."""
 
-import asyncio
 from collections.abc import Mapping
 
-from ottla.host.channel import Address, Channel
+from ottla.host.node_ports import Address, Connect, Link
 
 CONNECT_TIMEOUT_MS = 2_000
 """As long as a request may take: a voter that cannot be reached is asked again anyway."""
@@ -12,16 +11,14 @@ CONNECT_TIMEOUT_MS = 2_000
 class VoterChannels:
     """Leads to voters by id."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, voters: Mapping[int, Address], *, client_id: str
-    ) -> None:
-        self._loop = loop
+    def __init__(self, connect: Connect, voters: Mapping[int, Address], *, client_id: str) -> None:
+        self._connect = connect
         self._voters = dict(voters)
         self._client_id = client_id
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, Link] = {}
         self._last = -1
 
-    def to(self, voter_id: int) -> Channel:
+    def to(self, voter_id: int) -> Link:
         """Return the channel to a voter; where the id is none's, to the one after the last."""
         if voter_id not in self._voters:
             ids = sorted(self._voters)
@@ -30,8 +27,7 @@ class VoterChannels:
         self._last = voter_id
         if voter_id not in self._channels:
             address = self._voters[voter_id]
-            self._channels[voter_id] = Channel(
-                self._loop,
+            self._channels[voter_id] = self._connect(
                 lambda: address,
                 client_id=f"{self._client_id}-{voter_id}",
                 backoff_max_ms=200,

@@ -1,19 +1,20 @@
 """What joins a voter to the others: channels for fetches and for elections, and a goodbye."""
 
-import asyncio
 from collections.abc import Mapping
 
+from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.host.channel import Address
+from ottla.base.timers import Timers
+from ottla.host.node_ports import Address, Connect
 from ottla.host.quorum_elections import VoterPeers
 from ottla.host.voter_channels import VoterChannels
 from ottla.metadata.node_config import NodeConfig
 from ottla.raft.values import ReplicaKey
 
-GOODBYE_SECONDS = 0.5
+GOODBYE_MS = 500
 """How long a voter that stops waits for the others to hear that its epoch ends."""
 
-POLL_SECONDS = 0.01
+POLL_MS = 10
 
 
 class VoterLinks:
@@ -21,15 +22,18 @@ class VoterLinks:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        connect: Connect,
         voters: Mapping[int, Address],
         config: NodeConfig,
         cluster_id: str,
         clock: Clock,
+        timers: Timers,
     ) -> None:
         name = f"controller-{config.node_id}"
-        self._fetching = VoterChannels(loop, voters, client_id=f"{name}-fetch")
-        self._elections = VoterChannels(loop, voters, client_id=f"{name}-election")
+        self._clock = clock
+        self._timers = timers
+        self._fetching = VoterChannels(connect, voters, client_id=f"{name}-fetch")
+        self._elections = VoterChannels(connect, voters, client_id=f"{name}-election")
         self.peers = VoterPeers(
             self._fetching.to,
             self._elections.to,
@@ -38,11 +42,19 @@ class VoterLinks:
             clock=clock,
         )
 
-    async def close(self) -> None:
+    def close(self) -> Pending[None]:
         """Let what was said last be heard, then end the connections."""
         self._fetching.close()
-        waited = 0.0
-        while self.peers.unheard and waited < GOODBYE_SECONDS:
-            await asyncio.sleep(POLL_SECONDS)
-            waited += POLL_SECONDS
-        self._elections.close()
+        closed: Pending[None] = Pending()
+        end_ms = self._clock.monotonic_ms() + GOODBYE_MS
+
+        def look() -> None:
+            now_ms = self._clock.monotonic_ms()
+            if self.peers.unheard and now_ms < end_ms:
+                self._timers.at(now_ms + POLL_MS, look)
+                return
+            self._elections.close()
+            closed.complete(None)
+
+        look()
+        return closed

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.host.folders import Folders, StartError, open_folders
+from ottla.host.steps import walk
 from ottla.host.storage import format_storage
 from ottla.log import names
 from ottla.log.checkpoints import encode_clean_shutdown
@@ -150,7 +151,7 @@ def load(world: World, folders: Folders, image: ClusterImage, config: NodeConfig
     """Load logs while the workers run whenever the loop is idle."""
 
     async def loading() -> None:
-        task = asyncio.ensure_future(folders.load_logs(image, config))
+        task = asyncio.ensure_future(walk(folders.load_logs(image, config)))
         while not task.done():
             await asyncio.sleep(0)
             world.workers.run()

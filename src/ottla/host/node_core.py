@@ -1,0 +1,265 @@
+"""A node's roles put together, and the requests that come to them, without a socket or a loop.
+
+Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
+its listeners; then the broker, which registers, replays the metadata up to its registration,
+loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
+told of them. A stop goes the other way round. `Doors` are the node's listeners: sockets in a
+process, names of a simulated network in the simulator.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from ottla.base.metrics import Histogram
+from ottla.base.pending import Pending
+from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
+from ottla.broker.dispatch import Chunks, Dispatcher, Outcome, advertised, load_apis, read_header
+from ottla.broker.metrics import ApiMetrics
+from ottla.host.broker_node import BrokerNode
+from ottla.host.controller_node import ControllerNode
+from ottla.host.folders import Folders, open_folders
+from ottla.host.node_ports import NodePorts
+from ottla.host.steps import Steps
+from ottla.host.storage import read_bootstrap
+from ottla.host.voter_links import VoterLinks
+from ottla.metadata.brokers import Endpoint
+from ottla.metadata.features import SUPPORTED
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+SLOW_HANDLER_NS = 100_000_000
+"""A handler that holds the loop for longer is named in the log."""
+
+Endpoints = tuple[Endpoint, ...]
+
+
+class Doors(Protocol):
+    """A node's listeners."""
+
+    def take(
+        self, listeners: Endpoints, told: Endpoints, kind: Listener
+    ) -> Pending[Endpoints] | Awaitable[Endpoints]:
+        """Take addresses, without accepting yet; return `told` with what was open filled in."""
+        ...
+
+    def accept(self) -> Pending[None] | Awaitable[None]:
+        """Let requests in at all addresses that are taken."""
+        ...
+
+    def close(self) -> Pending[None] | Awaitable[None]:
+        """Let nothing in any more; end all connections."""
+        ...
+
+
+class NodeCore:
+    """A node's roles. See `ottla.broker.api.base.NodeFacts`, `ottla.host.node_metrics.NodeParts`.
+
+    `on_failure` hears why the node can go on no more.
+    """
+
+    def __init__(
+        self, config: NodeConfig, ports: NodePorts, *, on_failure: Callable[[str], None]
+    ) -> None:
+        self.config = config
+        self.node_id: int = config.node_id
+        self.cluster_id = ""
+        self.supported_features = {
+            each.name: (each.min_version, each.max_version) for each in SUPPORTED
+        }
+        self.ports = ports
+        self._on_failure = on_failure
+        endpoints = load_apis()
+        self._advertised = {each: advertised(endpoints, each) for each in Listener}
+        self._dispatcher = Dispatcher(endpoints)
+        self._folders: Folders | None = None
+        self._controller: ControllerNode | None = None
+        self._peers: VoterLinks | None = None
+        self._broker: BrokerNode | None = None
+
+    # -- NodeFacts -----------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the newest committed metadata of this node."""
+        if self._broker is not None:
+            return self._broker.image
+        if self._controller is not None:
+            return self._controller.runtime.committed_image
+        return EMPTY
+
+    def advertised(self, listener: Listener) -> Mapping[int, range]:
+        """Return what ApiVersions tells on a listener."""
+        return self._advertised[listener]
+
+    def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+        """Handle a request that came inside an Envelope."""
+        answer: Pending[bytes | None] = Pending()
+        try:
+            _header, body_at = read_header(frame)
+            outcome = self._dispatcher.dispatch(ctx, frame, body_at)
+        except CloseConnection as reason:
+            log.info("a forwarded request has no answer: %s", reason)
+            answer.complete(None)
+            return answer
+        except Exception:
+            # Its broker's connection carries other clients' requests too, and must not end.
+            log.exception("a forwarded request failed")
+            answer.complete(None)
+            return answer
+        if isinstance(outcome, Pending):
+            return outcome.map(_unframed)
+        answer.complete(_unframed(outcome))
+        return answer
+
+    # -- NodeParts -----------------------------------------------------------------------------
+
+    @property
+    def apis(self) -> Mapping[int, ApiMetrics]:
+        """Return what was counted of requests, by API key."""
+        return self._dispatcher.metrics
+
+    @property
+    def broker(self) -> BrokerNode | None:
+        """Return the broker role, once it is put together."""
+        return self._broker
+
+    @property
+    def controller(self) -> ControllerNode | None:
+        """Return the controller role, once it is put together."""
+        return self._controller
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def handle(self, connection: Connection, frame: memoryview) -> Outcome:
+        """Handle one frame of a connection."""
+        ports = self.ports
+        began_ns = ports.ticks_ns()
+        header, body_at = read_header(frame)
+        metrics = self._dispatcher.metrics.get(header.api_key)
+        if metrics is not None:
+            metrics.requests += 1
+            metrics.request_bytes += len(frame)
+        on_controller = connection.listener is Listener.CONTROLLER
+        broker, controller = self._broker, self._controller
+        ctx = Context(
+            header,
+            connection,
+            ports.clock.now_ms(),
+            ports.clock.monotonic_ms(),
+            self,
+            None if on_controller or broker is None else broker.broker,
+            controller if on_controller else None,
+            controller.runtime.quorum if on_controller and controller is not None else None,
+        )
+        outcome = self._dispatcher.dispatch(ctx, frame, body_at)
+        held_ns = ports.ticks_ns() - began_ns
+        assert metrics is not None, "what is not served was refused"
+        metrics.local.observe(held_ns)
+        if isinstance(outcome, Pending) and not outcome.done:
+            metrics.parked.observe(held_ns)
+            outcome.then(partial(self._answered_late, metrics.late, began_ns))
+        if held_ns > SLOW_HANDLER_NS:
+            held_ms = held_ns // 1_000_000
+            log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
+        return outcome
+
+    def _answered_late(self, late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
+        late.observe(self.ports.ticks_ns() - began_ns)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
+        ports = self.ports
+        self._folders = open_folders(
+            ports.disk,
+            self.config,
+            clock=ports.clock,
+            dice=ports.dice,
+            timers=ports.timers,
+            workers=ports.workers,
+        )
+        self.cluster_id = self._folders.cluster_id
+
+    def start_roles(self, doors: Doors) -> Steps[None]:
+        """Start what is opened; ends when the node serves. Raises: StartError, MetadataDamaged."""
+        assert self._folders is not None
+        if self.config.is_controller:
+            yield from self._start_controller(self._folders, doors)
+        if self.config.is_broker:
+            yield from self._start_broker(self._folders, doors)
+
+    def _start_controller(self, folders: Folders, doors: Doors) -> Steps[None]:
+        config, ports = self.config, self.ports
+        told = yield doors.take(
+            config.controller_listeners, config.advertised_controller_listeners, Listener.CONTROLLER
+        )
+        voters = {voter.id: (voter.host, voter.port) for voter in config.quorum_voters}
+        if len(voters) > 1:
+            self._peers = VoterLinks(
+                ports.connect, voters, config, self.cluster_id, ports.clock, ports.timers
+            )
+        controller = ControllerNode(
+            config,
+            cluster_id=self.cluster_id,
+            listeners=told,
+            storage=folders.quorum,
+            bootstrap=read_bootstrap(ports.disk, config.metadata_log_dir),
+            clock=ports.clock,
+            dice=ports.dice,
+            timers=ports.timers,
+            workers=ports.workers,
+            on_failure=self._on_failure,
+            peers=None if self._peers is None else self._peers.peers,
+        )
+        self._controller = controller
+        controller.runtime.start()
+        yield doors.accept()
+
+    def _start_broker(self, folders: Folders, doors: Doors) -> Steps[None]:
+        config = self.config
+        told = yield doors.take(
+            config.broker_listeners, config.advertised_listeners, Listener.CLIENT
+        )
+        self._broker = BrokerNode(
+            config,
+            cluster_id=self.cluster_id,
+            listeners=told,
+            folders=folders,
+            controller=self._controller,
+            ports=self.ports,
+            on_failure=self._on_failure,
+        )
+        yield from self._broker.load()
+        # A client that came before the broker is unfenced would be told of a cluster without
+        # brokers, and librdkafka believes that for a minute.
+        yield from self._broker.serve()
+        yield doors.accept()
+
+    def stop_roles(self, doors: Doors) -> Steps[None]:
+        """Stop serving, write all that is to be kept; `close` is to follow."""
+        if self._broker is not None:
+            yield from self._broker.leave()
+        if self._controller is not None and self._peers is not None:
+            # Another voter takes over while this one closes its files.
+            self._controller.stop()
+            yield self._peers.close()
+        yield doors.close()
+        if self._broker is not None:
+            yield from self._broker.close()
+        if self._controller is not None and self._peers is None:
+            self._controller.stop()
+
+    def close(self) -> None:
+        """Close the metadata log and give the folders back."""
+        if self._folders is not None:
+            self._folders.close()
+
+
+def _unframed(chunks: Chunks | None) -> bytes | None:
+    """Return a response without its size; the embedded ones never hold file slices."""
+    return None if chunks is None else b"".join(chunks)[4:]

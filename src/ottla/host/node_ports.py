@@ -1,0 +1,79 @@
+"""What the roles of a node need of the world: one value, so that the simulator can be the world."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ottla.base.errors import ApiError
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Dice, Disk, Workers
+from ottla.base.timers import Timers
+from ottla.log.cleaner import Runner
+
+Address = tuple[str, int]
+
+ChooseEndpoint = Callable[[], Address | None]
+
+
+class Link(Protocol):
+    """A way to one other node at a time. See `ottla.host.channel.Channel`."""
+
+    @property
+    def connected(self) -> bool:
+        """Tell whether a connection stands."""
+        ...
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
+        """Send one request; answer its response, or why there is none."""
+        ...
+
+    def retarget(self) -> None:
+        """Leave the present endpoint where another one is named now."""
+        ...
+
+    def close(self) -> None:
+        """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
+        ...
+
+
+class Connect(Protocol):
+    """Makes links; each connects when it has something to send."""
+
+    def __call__(
+        self,
+        choose_endpoint: ChooseEndpoint,
+        *,
+        client_id: str,
+        backoff_ms: int = ...,
+        backoff_max_ms: int = ...,
+        connect_timeout_ms: int = ...,
+        connect_timeout_max_ms: int = ...,
+    ) -> Link:
+        """Return a link to whatever `choose_endpoint` names."""
+        ...
+
+
+class CleaningRunner(Runner, Protocol):
+    """Runs cleanings, and waits for their end when the node stops."""
+
+    def close(self) -> None:
+        """Return once all cleanings, which were told to end, have ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePorts:
+    """The world of one process.
+
+    Fields: `connect`: makes connections to other nodes; `cleanings`: where logs are cleaned;
+            `ticks_ns`: a clock for measuring how long handlers take, and for nothing else.
+    """
+
+    clock: Clock
+    dice: Dice
+    disk: Disk
+    timers: Timers
+    workers: Workers
+    connect: Connect
+    cleanings: CleaningRunner
+    ticks_ns: Callable[[], int]

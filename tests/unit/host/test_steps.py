@@ -1,0 +1,72 @@
+"""A dialogue runs the same with a loop and without one, and stands still where it is cancelled.
+
+Method: one small dialogue, driven both ways.
+"""
+
+import asyncio
+
+import pytest
+
+from ottla.base.pending import Pending, completed
+from ottla.host.steps import Steps, follow, wait, walk
+
+
+def dialogue(first: Pending[int], said: list[str]) -> Steps[int]:
+    value = yield from wait(first)
+    said.append(f"first {value}")
+    for index in range(10_000):
+        yield completed(index)
+    if value < 0:
+        raise ValueError("below zero")
+    said.append("end")
+    return value * 2
+
+
+def test_steps_are_followed_by_callbacks() -> None:
+    first: Pending[int] = Pending()
+    said: list[str] = []
+    ends: list[int | Exception] = []
+    follow(dialogue(first, said), ends.append)
+    assert (said, ends) == ([], [])
+    first.complete(21)
+    assert (said, ends) == (["first 21", "end"], [42])
+
+
+def test_what_a_step_raises_is_told() -> None:
+    ends: list[int | Exception] = []
+    follow(dialogue(completed(-1), []), ends.append)
+    assert isinstance(ends[0], ValueError)
+    with pytest.raises(ValueError, match="below zero"):
+        asyncio.run(walk(dialogue(completed(-1), [])))
+
+
+def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
+    def steps() -> Steps[int]:
+        doubled = yield from dialogue(completed(1), [])
+        yield asyncio.sleep(0)
+        try:
+            yield fails()
+        except OSError:
+            doubled += 1
+        return doubled
+
+    async def fails() -> None:
+        raise OSError("as it happens")
+
+    assert asyncio.run(walk(steps())) == 3
+
+
+def test_a_walk_that_is_cancelled_stands_still() -> None:
+    first: Pending[int] = Pending()
+    said: list[str] = []
+
+    async def run() -> None:
+        task = asyncio.ensure_future(walk(dialogue(first, said)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait((task,))
+        first.complete(1)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert said == []

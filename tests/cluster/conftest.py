@@ -48,7 +48,7 @@ def shared() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def trio_of_session() -> Iterator[Cluster]:
     """Three brokers and a controller; use `trio`."""
-    with Cluster(brokers=3, config=QUICK_FENCING) as cluster:
+    with Cluster(brokers=3, controllers=1, config=QUICK_FENCING) as cluster:
         yield cluster
 
 

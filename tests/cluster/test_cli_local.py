@@ -40,7 +40,7 @@ def local(tmp_path: Path) -> Iterator[Local]:
 
 def first_port(count: int) -> int:
     """Return a port that, with the following ones, the controller's and metrics', is free."""
-    steps = (*range(count), 100)
+    steps = (*range(count), 100, 101, 102)
     while True:
         (port,) = free_ports(1)
         if all(is_free(port + step) and is_free(port + step + 1000) for step in steps):
@@ -109,27 +109,43 @@ def test_three_brokers_that_are_killed_started_paused_and_resumed(local: Local) 
     assert local("up", "--brokers", "3", "--port", str(port), "--detach").code == 0
     nodes = status(local)["nodes"]
     assert [(node["id"], node["port"], node["roles"]) for node in nodes] == [
-        (1, port, ["broker"]),
-        (2, port + 1, ["broker"]),
-        (3, port + 2, ["broker"]),
-        (101, port + 100, ["controller"]),
+        (1, port, ["broker", "controller"]),
+        (2, port + 1, ["broker", "controller"]),
+        (3, port + 2, ["broker", "controller"]),
     ]
-    assert status(local)["controller"] == 101
+    assert status(local)["controller"] in (1, 2, 3)
     assert local("kill", "2") == (0, "node 2 is dead\n", "")
     assert local("pause", "3") == (0, "node 3 is paused\n", "")
-    assert states(local) == {1: "running", 2: "dead", 3: "paused", 101: "running"}
+    assert states(local) == {1: "running", 2: "dead", 3: "paused"}
     dead = local("kill", "2")
     assert (dead.code, dead.err) == (1, "ottla kill: node 2 does not run: it is dead\n")
     assert local("resume", "3") == (0, "node 3 goes on\n", "")
     assert local("start", "2").out == "node 2 is running\n"
     assert set(states(local).values()) == {"running"}
     unknown = local("pause", "9")
-    assert unknown.err == "ottla pause: no node 9 in this cluster: expected one of 1, 2, 3, 101\n"
+    assert unknown.err == "ottla pause: no node 9 in this cluster: expected one of 1, 2, 3\n"
     other = local("up", "--brokers", "2", "--detach")
     assert other.code == 1
     assert local("pause", "1").code == 0
-    assert local("down").out == "Stopped 4 nodes.\n"  # The paused one as well.
+    assert local("down").out == "Stopped 3 nodes.\n"  # The paused one as well.
     assert set(states(local).values()) == {"stopped"}
+
+
+def test_controllers_of_their_own(local: Local) -> None:
+    port = first_port(1)
+    up = ("up", "--brokers", "1", "--controllers", "3", "--port", str(port), "--detach")
+    assert local(*up).code == 0
+    facts = status(local)
+    assert [(node["id"], node["port"], node["roles"]) for node in facts["nodes"]] == [
+        (1, port, ["broker"]),
+        (101, port + 100, ["controller"]),
+        (102, port + 101, ["controller"]),
+        (103, port + 102, ["controller"]),
+    ]
+    first = facts["controller"]
+    assert first in (101, 102, 103)
+    assert local("kill", str(first)).code == 0
+    until(lambda: status(local)["controller"] in {101, 102, 103} - {first})
 
 
 def test_the_tools_find_the_cluster_of_the_working_folder(tmp_path: Path) -> None:

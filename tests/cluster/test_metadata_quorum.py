@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(brokers=2) as started:
+    with Cluster(brokers=2, controllers=1) as started:
         yield started
 
 

@@ -44,7 +44,8 @@ class Local:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         ran = ottla(
-            "up", "--data-dir", str(folder), "--brokers", "2", "--port", str(first_port(2)),
+            "up", "--data-dir", str(folder), "--brokers", "2", "--controllers", "1",
+            "--port", str(first_port(2)),
             "--config", "broker.session.timeout.ms=2000",
             "--config", "broker.heartbeat.interval.ms=200",
             "--detach",

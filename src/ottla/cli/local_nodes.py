@@ -16,8 +16,6 @@ from ottla.testing.local_cluster import LocalCluster
 
 app = new_app()
 
-ASK_SECONDS = 2.0
-
 DataDir = Annotated[
     Path, typer.Option("--data-dir", metavar="DIR", help="Which cluster: where it lives.")
 ]
@@ -45,7 +43,7 @@ def down(
         typer.Option("--timeout", metavar="SECONDS", help="How long to wait before SIGKILL."),
     ] = 30.0,
 ) -> int:
-    """Stop a cluster: brokers first, then the controller. Its data stays."""
+    """Stop a cluster: brokers first, then separate controllers. Its data stays."""
     from ottla.cli.local_up import stop_all
 
     check_seconds(timeout)
@@ -118,6 +116,8 @@ def status(
 
 def collect(engine: LocalCluster) -> dict[str, Any]:
     """Return the facts that `status --json` prints."""
+    from ottla.testing.cluster_facts import active_controller
+
     entry = engine.entry()
     nodes: list[dict[str, Any]] = []
     for node in entry.nodes:
@@ -133,40 +133,18 @@ def collect(engine: LocalCluster) -> dict[str, Any]:
                 "state": state,
             }
         )
-    running = any(facts["state"] == "running" and "broker" in facts["roles"] for facts in nodes)
+    running = [
+        node.plan
+        for node, facts in zip(entry.nodes, nodes, strict=True)
+        if facts["state"] == "running"
+    ]
     return {
         "mode": "kraft",
         "bootstrap": entry.bootstrap,
-        "controller": _controller(entry.bootstrap) if running else None,
+        "controller": active_controller(running),
         "zookeeper": None,
         "nodes": nodes,
     }
-
-
-def _controller(bootstrap: str) -> int | None:
-    """Return the id of the active controller; None where nobody tells."""
-    from ottla.base.ids import METADATA_TOPIC
-    from ottla.cli.wire_client import WireClient
-    from ottla.wire.messages import describe_quorum as wire
-
-    request = wire.DescribeQuorumRequest(
-        topics=(
-            wire.RequestTopicData(
-                topic_name=METADATA_TOPIC,
-                partitions=(wire.RequestPartitionData(partition_index=0),),
-            ),
-        )
-    )
-    try:
-        with WireClient(bootstrap, timeout=ASK_SECONDS) as client:
-            answer = client.ask(request, wire.DescribeQuorumResponse)
-    except CommandError:
-        return None
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if not partition.error_code and partition.leader_id >= 0:
-                return partition.leader_id
-    return None
 
 
 COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "dead": "red"}

@@ -53,8 +53,8 @@ def up(
         typer.Option(
             "--controllers",
             metavar="N",
-            help="Separate controllers, 3 or 5 for a quorum that survives losses; "
-            "0 lets a single broker be its own.",
+            help="Separate controllers, 3 or 5 to survive losses; "
+            "0 lets the first 3 brokers (the first, of 1 or 2) be controllers too.  [default: 0]",
         ),
     ] = None,
     data_dir: Annotated[
@@ -111,11 +111,10 @@ def choose_plans(
         return stored
     count = sum(plan.is_broker for plan in stored) or DEFAULT_BROKERS
     separate = sum(not plan.is_broker for plan in stored)
-    # A controller beside several brokers comes by itself; asking for 0 means that as well.
     if brokers is None:
         brokers = count
     if controllers is None:
-        controllers = separate if stored and (brokers == 1 or separate > 1) else 0
+        controllers = separate
     if port is None:
         port = stored[0].port if stored else DEFAULT_PORT
     _check_numbers(brokers, controllers, port)

@@ -11,20 +11,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from ottla.testing.layout import ClusterError, NodePlan, check_size, place_nodes
+from ottla.testing import cluster_facts, cluster_file
+from ottla.testing.cluster_facts import PartitionFacts
+from ottla.testing.layout import (
+    ClusterError,
+    NodePlan,
+    check_size,
+    controller_count,
+    place_nodes,
+    with_metrics,
+)
 from ottla.testing.local_cluster import LocalCluster
-from ottla.testing.ports import free_ports
+from ottla.testing.ports import HOST, free_ports
 
 __all__ = ["Cluster", "ClusterError"]
 
-STOP_SECONDS = 15.0
+STOP_SECONDS = 30.0
 
 
 class Cluster:
-    """Brokers and a controller as processes on free ports of this machine.
+    """Brokers and controllers as processes on free ports of this machine.
 
-    Fields: `brokers`: how many; one is a combined node, more get a controller beside them.
+    Fields: `brokers`: how many.
+            `controllers`: how many nodes are controllers alone, with ids from 101; 0 = none: the
+            first three brokers (the first one, of one or two) are controllers too.
             `config`: properties of all nodes, in Kafka's names.
+            `metrics`: whether nodes serve metrics; see `metrics_address`.
             `data_dir`: where it lives; given, it is kept and may hold a cluster already, else a
             temporary folder is removed at the end.
             `timeout`: seconds to wait for it to serve.
@@ -36,13 +48,17 @@ class Cluster:
     def __init__(
         self,
         brokers: int = 1,
+        controllers: int = 0,
         *,
         config: Mapping[str, str] | None = None,
+        metrics: bool = False,
         data_dir: str | Path | None = None,
         timeout: float = 60.0,
     ) -> None:
-        check_size(brokers, 0)
+        check_size(brokers, controllers)
         self._brokers = brokers
+        self._controllers = controllers
+        self._metrics = metrics
         self._config = dict(config or {})
         self._timeout = timeout
         self._kept = data_dir is not None
@@ -53,12 +69,9 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         if self._root is None:
             self._root = Path(tempfile.mkdtemp(prefix="ottla-"))
-        *broker_ports, controller_port = free_ports(self._brokers + 1)
         engine = LocalCluster(self._root, bound=True)
         try:
-            entry = engine.prepare(
-                place_nodes(self._brokers, 0, broker_ports, controller_port), self._config
-            )
+            entry = engine.prepare(self._place(self._root), self._config)
             self._engine, self._plans = engine, entry.plans
             engine.start()
             engine.wait_ready(self._timeout)
@@ -66,6 +79,22 @@ class Cluster:
             self.close()
             raise
         return self
+
+    def _place(self, root: Path) -> tuple[NodePlan, ...]:
+        """Return the nodes on free ports."""
+        brokers, controllers = self._brokers, self._controllers
+        if controllers == 0 and cluster_file.exists(root):
+            # A folder of before combined nodes were the default goes on as it is.
+            stored = cluster_file.load(root).plans
+            controllers = sum(not plan.is_broker for plan in stored)
+        count = controller_count(brokers, controllers)
+        # Each controller, combined or not, has a port of its own.
+        ports = free_ports(brokers + count + (brokers + controllers if self._metrics else 0))
+        plans = place_nodes(brokers, controllers, ports[:brokers], ports[brokers : brokers + count])
+        if not self._metrics:
+            return plans
+        rest = ports[brokers + count :]
+        return tuple(with_metrics(plan, port) for plan, port in zip(plans, rest, strict=True))
 
     def __exit__(
         self,
@@ -102,6 +131,62 @@ class Cluster:
     def address(self, node: int) -> str:
         """Return where one broker listens, as `host:port`."""
         return f"127.0.0.1:{self._running.entry().node(node).plan.port}"
+
+    def controller_address(self, node: int) -> str:
+        """Return where one node's controller listens, as `host:port`."""
+        port = self._running.entry().node(node).plan.controller_port
+        if port is None:
+            raise ClusterError(f"node {node} is no controller")
+        return f"{HOST}:{port}"
+
+    def metrics_address(self, node: int) -> str:
+        """Return where one node serves metrics, as `host:port`; they are under `/metrics`."""
+        port = self._running.entry().node(node).plan.metrics_port
+        if port is None:
+            raise ClusterError("no metrics are served: expected Cluster(..., metrics=True)")
+        return f"{HOST}:{port}"
+
+    @property
+    def controllers(self) -> tuple[NodePlan, ...]:
+        """The nodes that are controllers, combined ones too."""
+        return tuple(plan for plan in self._plans if plan.controller_port is not None)
+
+    @property
+    def controller(self) -> int | None:
+        """The id of the active controller; None while there is none."""
+        return cluster_facts.active_controller(self._answering())
+
+    def wait_controller(self, besides: int | None = None, timeout: float | None = None) -> int:
+        """Wait until a controller is active, another one than `besides`; return its id."""
+        return cluster_facts.until(
+            lambda: self._controller_besides(besides),
+            "an active controller" + ("" if besides is None else f" other than {besides}"),
+            self._timeout if timeout is None else timeout,
+        )
+
+    def _controller_besides(self, besides: int | None) -> int | None:
+        found = self.controller
+        return None if found == besides else found
+
+    def partitions(self, topic: str) -> dict[int, PartitionFacts]:
+        """Return what a broker knows of a topic's partitions, by number; empty = no such topic.
+
+        Raises ClusterError where no broker answers.
+        """
+        return cluster_facts.partitions(self._answering(), topic)
+
+    def wait_in_sync(self, topic: str, timeout: float | None = None) -> None:
+        """Wait until each partition of a topic has a leader, and all its replicas are in sync."""
+        cluster_facts.until(
+            lambda: cluster_facts.all_in_sync(self._answering(), topic),
+            f"all replicas of {topic} to be in sync",
+            self._timeout if timeout is None else timeout,
+        )
+
+    def _answering(self) -> list[NodePlan]:
+        """Return the nodes that may answer: a question to a frozen one only costs time."""
+        running = self._running
+        return [node.plan for node in running.entry().nodes if running.state(node) == "running"]
 
     def state(self, node: int) -> str:
         """Return running, starting, paused, stopped or dead."""

@@ -1,8 +1,9 @@
 """What a local cluster is made of: its nodes, their ports, their property files.
 
-Broker i has node id i and listens on port + i - 1; separate controllers, which together are a
-quorum, have ids from 101 and ports from port + 100. A single broker is a combined node, whose
-controller listens on port + 100. Metrics are on a node's port + 1000.
+Broker i has node id i and listens on port + i - 1. Controllers listen from port + 100 and are a
+quorum together: the first brokers are combined nodes, one of fewer than three brokers and three of
+more, or separate nodes with ids from 101 where a number of them is asked for. Metrics are on a
+node's port + 1000.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,11 @@ CONTROLLER_PORT_OFFSET = 100
 METRICS_PORT_OFFSET = 1000
 CONTROLLERS_MAX = 5
 """A quorum of five survives two losses; more only make every commit slower."""
-LAST_PORT_OFFSET = CONTROLLER_PORT_OFFSET + METRICS_PORT_OFFSET
-"""Where the first controller's metrics are; those of further ones follow."""
+COMBINED_MAX = 3
+"""Combined nodes of a cluster: enough to survive the loss of one, and no more processes for it."""
+REPLICAS_MAX = 3
+MIN_ISR_MAX = 2
+"""Of the internal topics, as in Kafka's own defaults; fewer brokers than that have fewer."""
 BROKERS_MAX = CONTROLLER_PORT_OFFSET
 PORT_MAX = 65_535
 
@@ -80,8 +84,22 @@ def check_size(brokers: int, controllers: int) -> None:
 
 
 def last_port_offset(controllers: int) -> int:
-    """Return how far the highest port of a cluster is from its first."""
-    return LAST_PORT_OFFSET + max(0, controllers - 1)
+    """Return how far the highest port of a cluster can be from its first."""
+    last_node = CONTROLLER_PORT_OFFSET + controllers - 1 if controllers else BROKERS_MAX - 1
+    return last_node + METRICS_PORT_OFFSET
+
+
+def combined_nodes(brokers: int) -> int:
+    """Return how many of the brokers are controllers too where there are no separate ones.
+
+    Two would be worse than one: the loss of either would end the quorum.
+    """
+    return COMBINED_MAX if brokers >= COMBINED_MAX else 1
+
+
+def controller_count(brokers: int, controllers: int) -> int:
+    """Return how many controllers, combined or separate, a cluster of these numbers has."""
+    return controllers or combined_nodes(brokers)
 
 
 def check_config(config: Mapping[str, str]) -> None:
@@ -102,33 +120,44 @@ def plan_nodes(brokers: int, controllers: int, port: int) -> tuple[NodePlan, ...
             f"port {port}: expected 1 to {PORT_MAX - last_offset}, "
             f"since the last node's metrics are on port + {last_offset}"
         )
-    broker_ports = [port + index for index in range(brokers)]
-    plans = place_nodes(brokers, controllers, broker_ports, port + CONTROLLER_PORT_OFFSET)
-    return tuple(replace(plan, metrics_port=plan.port + METRICS_PORT_OFFSET) for plan in plans)
+    plans = place_nodes(
+        brokers,
+        controllers,
+        [port + index for index in range(brokers)],
+        [
+            port + CONTROLLER_PORT_OFFSET + index
+            for index in range(controller_count(brokers, controllers))
+        ],
+    )
+    return tuple(with_metrics(plan, plan.port + METRICS_PORT_OFFSET) for plan in plans)
+
+
+def with_metrics(plan: NodePlan, port: int) -> NodePlan:
+    """Return the node with its metrics on a port."""
+    return replace(plan, metrics_port=port)
 
 
 def place_nodes(
-    brokers: int, controllers: int, broker_ports: Sequence[int], controller_port: int
+    brokers: int, controllers: int, broker_ports: Sequence[int], controller_ports: Sequence[int]
 ) -> tuple[NodePlan, ...]:
-    """Return the nodes of a cluster on given ports, brokers first, controllers side by side."""
+    """Return the nodes of a cluster on given ports, brokers first."""
     check_size(brokers, controllers)
-    if brokers == 1 and controllers == 0:
-        combined = ("broker", "controller")
-        return (
-            NodePlan(id=1, roles=combined, port=broker_ports[0], controller_port=controller_port),
-        )
+    assert len(controller_ports) == controller_count(brokers, controllers)
+    combined = 0 if controllers else len(controller_ports)
     nodes = [
-        NodePlan(id=index + 1, roles=("broker",), port=broker_ports[index])
+        NodePlan(
+            id=index + 1,
+            roles=("broker", "controller") if index < combined else ("broker",),
+            port=broker_ports[index],
+            controller_port=controller_ports[index] if index < combined else None,
+        )
         for index in range(brokers)
     ]
     nodes += [
         NodePlan(
-            id=FIRST_CONTROLLER_ID + index,
-            roles=("controller",),
-            port=controller_port + index,
-            controller_port=controller_port + index,
+            id=FIRST_CONTROLLER_ID + index, roles=("controller",), port=port, controller_port=port
         )
-        for index in range(max(1, controllers))
+        for index, port in enumerate(controller_ports[combined:])
     ]
     return tuple(nodes)
 

@@ -25,7 +25,9 @@ def test_a_new_folder(tmp_path: Path) -> None:
         choose_plans(tmp_path, 3, 6, None)
 
 
-@pytest.mark.parametrize(("brokers", "controllers"), [(1, 0), (1, 1), (3, 1), (3, 3)])
+@pytest.mark.parametrize(
+    ("brokers", "controllers"), [(1, 0), (1, 1), (2, 0), (3, 0), (3, 1), (3, 3)]
+)
 def test_a_folder_in_use_keeps_its_cluster(tmp_path: Path, brokers: int, controllers: int) -> None:
     store(tmp_path, brokers, controllers, 7000)
     assert choose_plans(tmp_path, None, None, None) == plan_nodes(brokers, controllers, 7000)
@@ -35,7 +37,7 @@ def test_a_folder_in_use_keeps_its_cluster(tmp_path: Path, brokers: int, control
 
 def test_ports_that_were_not_in_a_row_stay(tmp_path: Path) -> None:
     """As in a folder that `ottla.testing.Cluster` left."""
-    plans = place_nodes(2, 0, [7000, 7777], 15_000)
+    plans = place_nodes(2, 0, [7000, 7777], [15_000])
     entry = ClusterEntry(cluster_id="id", nodes=[NodeEntry(plan) for plan in plans])
     cluster_file.save(tmp_path, entry)
     assert choose_plans(tmp_path, None, None, None) == plans
@@ -47,8 +49,8 @@ def test_ports_that_were_not_in_a_row_stay(tmp_path: Path) -> None:
         (0, None, None, "--brokers 0: expected 1 to 100"),
         (101, None, None, "--brokers 101: expected 1 to 100"),
         (1, -1, None, "--controllers -1: expected 0 to 5"),
-        (1, None, 0, "--port 0: expected 1 to 64435, since the last node's metrics are on PORT"),
-        (1, None, 64_436, "--port 64436: expected 1 to 64435"),
+        (1, None, 0, "--port 0: expected 1 to 64436, since the last node's metrics are on PORT"),
+        (1, None, 64_437, "--port 64437: expected 1 to 64436"),
     ],
 )
 def test_numbers_out_of_range_are_wrong_usage(

@@ -13,7 +13,7 @@ from ottla.testing.processes import Identity
 
 
 def entry() -> ClusterEntry:
-    nodes = [NodeEntry(plan) for plan in plan_nodes(2, 0, 9092)]
+    nodes = [NodeEntry(plan) for plan in plan_nodes(2, 1, 9092)]
     nodes[0] = NodeEntry(nodes[0].plan, Identity(123, "boot:5"), wanted=True)
     return ClusterEntry(cluster_id="id", nodes=nodes, config={"a": "b"})
 

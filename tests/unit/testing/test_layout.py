@@ -24,9 +24,21 @@ def test_one_broker_is_its_own_controller() -> None:
     assert rows(plan_nodes(1, 0, 9092)) == [(1, "broker,controller", 9092, 9192)]
 
 
-@pytest.mark.parametrize("controllers", [0, 1])
-def test_several_brokers_get_a_controller_beside_them(controllers: int) -> None:
-    assert rows(plan_nodes(3, controllers, 9092)) == [
+def test_three_of_several_brokers_are_controllers_too() -> None:
+    assert rows(plan_nodes(2, 0, 9092)) == [
+        (1, "broker,controller", 9092, 9192),
+        (2, "broker", 9093, None),
+    ]
+    assert rows(plan_nodes(4, 0, 9092)) == [
+        (1, "broker,controller", 9092, 9192),
+        (2, "broker,controller", 9093, 9193),
+        (3, "broker,controller", 9094, 9194),
+        (4, "broker", 9095, None),
+    ]
+
+
+def test_separate_controllers_leave_the_brokers_alone() -> None:
+    assert rows(plan_nodes(3, 1, 9092)) == [
         (1, "broker", 9092, None),
         (2, "broker", 9093, None),
         (3, "broker", 9094, None),
@@ -50,9 +62,10 @@ def test_several_controllers_are_a_quorum_of_their_own() -> None:
     assert voters == "101@127.0.0.1:9192,102@127.0.0.1:9193,103@127.0.0.1:9194"
 
 
-def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
-    ports = [port for plan in plan_nodes(100, 5, 9092) for port in plan.ports]
-    assert len(set(ports)) == len(ports) == 210
+@pytest.mark.parametrize(("controllers", "count"), [(0, 203), (5, 210)])
+def test_no_two_nodes_of_the_largest_cluster_share_a_port(controllers: int, count: int) -> None:
+    ports = [port for plan in plan_nodes(100, controllers, 9092) for port in plan.ports]
+    assert len(set(ports)) == len(ports) == count
 
 
 @pytest.mark.parametrize(
@@ -62,9 +75,9 @@ def test_no_two_nodes_of_the_largest_cluster_share_a_port() -> None:
         (101, 0, 9092, "101 brokers: expected 1 to 100"),
         (1, 6, 9092, "6 controllers: expected 0 to 5"),
         (1, -1, 9092, "-1 controllers: expected 0 to 5"),
-        (1, 0, 65_500, "port 65500: expected 1 to 64435"),
+        (1, 0, 65_500, "port 65500: expected 1 to 64436"),
         (1, 3, 64_434, "port 64434: expected 1 to 64433"),
-        (1, 0, 0, "port 0: expected 1 to 64435"),
+        (1, 0, 0, "port 0: expected 1 to 64436"),
     ],
 )
 def test_what_cannot_be_made(brokers: int, controllers: int, port: int, message: str) -> None:
@@ -72,9 +85,10 @@ def test_what_cannot_be_made(brokers: int, controllers: int, port: int, message:
         plan_nodes(brokers, controllers, port)
 
 
-@pytest.mark.parametrize("brokers", [1, 3])
-def test_nodes_take_their_properties(brokers: int) -> None:
-    plans = place_nodes(brokers, 0, range(7000, 7000 + brokers), 8000)
+@pytest.mark.parametrize(("brokers", "voters"), [(1, [1]), (2, [1]), (4, [1, 2, 3])])
+def test_nodes_take_their_properties(brokers: int, voters: list[int]) -> None:
+    controller_ports = [8000 + index for index in range(len(voters))]
+    plans = place_nodes(brokers, 0, range(7000, 7000 + brokers), controller_ports)
     for plan in plans:
         config = NodeConfig.parse(
             node_properties(plan, plans, "/data", {"log.retention.ms": "9999"})
@@ -82,14 +96,18 @@ def test_nodes_take_their_properties(brokers: int) -> None:
         assert config.node_id == plan.id
         assert config.roles == plan.roles
         assert {each.port for each in config.listeners} == set(plan.ports)
-        assert [(each.id, each.port) for each in config.quorum_voters] == [(plans[-1].id, 8000)]
+        assert [(each.id, each.port) for each in config.quorum_voters] == list(
+            zip(voters, controller_ports, strict=True)
+        )
         assert config["log.retention.ms"] == 9999
         assert config["offsets.topic.replication.factor"] == 1
 
 
 def test_metrics_are_beside_each_node() -> None:
     plans = plan_nodes(2, 0, 9092)
-    assert [plan.metrics_port for plan in plans] == [10_092, 10_093, 10_192]
+    separate = plan_nodes(2, 1, 9092)
+    assert [plan.metrics_port for plan in separate] == [10_092, 10_093, 10_192]
+    assert [plan.metrics_port for plan in plans] == [10_092, 10_093]
     for plan in plans:
         config = NodeConfig.parse(node_properties(plan, plans, "/data", {}))
         assert config["metrics.port"] == plan.metrics_port

@@ -52,7 +52,7 @@ def test_a_folder_keeps_its_number_of_nodes(engine: LocalCluster) -> None:
     with pytest.raises(
         ClusterError,
         match="holds a cluster of 1 broker and 0 separate controllers: expected that, "
-        "not 3 brokers and 1 separate controller",
+        "not 3 brokers and 0 separate controllers",
     ):
         engine.prepare(plan_nodes(3, 0, 9092), {})
 

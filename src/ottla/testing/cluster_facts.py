@@ -1,0 +1,125 @@
+"""What a running cluster says of itself: its active controller, its partitions.
+
+Questions go to the nodes' own listeners, one after the other until one answers, so that they can
+be asked while other nodes are dead or frozen. An answer is what that node knows, which may be
+older than what another one knows.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ottla.base.errors import Error
+from ottla.base.ids import METADATA_TOPIC
+from ottla.client.connection import Connection, NoSuchVersionError
+from ottla.testing.layout import ClusterError, NodePlan
+from ottla.testing.ports import HOST
+from ottla.wire.errors import WireError
+from ottla.wire.messages import describe_quorum as quorum_wire
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+T = TypeVar("T")
+
+ASK_SECONDS = 2.0
+POLL_SECONDS = 0.05
+
+UNREACHABLE = (OSError, TimeoutError, WireError, NoSuchVersionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """One partition as Metadata tells it; `leader` -1 = it has none."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def until(look: Callable[[], T | None], what: str, timeout: float) -> T:
+    """Wait for `look` to find something; raise ClusterError, naming it, where it does not."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = look()
+        if found is not None:
+            return found
+        if time.monotonic() >= deadline:
+            raise ClusterError(f"waited {timeout:g} s for {what} in vain")
+        time.sleep(POLL_SECONDS)
+
+
+def quorum(nodes: Iterable[NodePlan]) -> quorum_wire.ResponsePartitionData | None:
+    """Return what the quorum's leader says of the quorum; None where none of the nodes leads.
+
+    A frozen leader that wakes may still think it leads: the newest epoch counts.
+    """
+    asked = quorum_wire.RequestPartitionData(partition_index=0)
+    topic = quorum_wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(asked,))
+    request = quorum_wire.DescribeQuorumRequest(topics=(topic,))
+    newest: quorum_wire.ResponsePartitionData | None = None
+    for node in nodes:
+        if node.controller_port is None:
+            continue
+        with (
+            suppress(*UNREACHABLE),
+            Connection(
+                HOST, node.controller_port, client_id="facts", timeout=ASK_SECONDS
+            ) as asked_of,
+        ):
+            answer = asked_of.ask(request, quorum_wire.DescribeQuorumResponse, timeout=ASK_SECONDS)
+            found = answer.topics[0].partitions[0]
+            # A leader whose own epoch has no committed record yet decides nothing.
+            leads = found.error_code == Error.NONE and found.high_watermark >= 0
+            if leads and (newest is None or found.leader_epoch > newest.leader_epoch):
+                newest = found
+    return newest
+
+
+def active_controller(nodes: Iterable[NodePlan]) -> int | None:
+    """Return the id of the active controller; None where none of the nodes is."""
+    found = quorum(nodes)
+    return None if found is None else found.leader_id
+
+
+def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFacts]:
+    """Return what a broker knows of a topic's partitions, by number; empty = no such topic.
+
+    Raises ClusterError where no broker answers.
+    """
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
+    )
+    for node in nodes:
+        if not node.is_broker:
+            continue
+        with (
+            suppress(*UNREACHABLE),
+            Connection(HOST, node.port, client_id="facts", timeout=ASK_SECONDS) as broker,
+        ):
+            answer = broker.ask(request, MetadataResponse, timeout=ASK_SECONDS)
+            return {
+                each.partition_index: PartitionFacts(
+                    leader=each.leader_id,
+                    leader_epoch=each.leader_epoch,
+                    replicas=each.replica_nodes,
+                    isr=each.isr_nodes,
+                )
+                for each in answer.topics[0].partitions
+            }
+    raise ClusterError(f"no broker tells of {topic}")
+
+
+def all_in_sync(nodes: Sequence[NodePlan], topic: str) -> bool | None:
+    """Return True where every partition has a leader and its full set in sync, else None."""
+    try:
+        found = partitions(nodes, topic).values()
+    except ClusterError:
+        return None
+    whole = all(each.leader >= 0 and set(each.isr) == set(each.replicas) for each in found)
+    return True if found and whole else None

@@ -1,9 +1,10 @@
 """The cluster's feature levels, and which of them this software can work at.
 
 Levels: metadata.version 25 is 4.0-IV3, the one level that Ottla writes its records for.
-Source: MetadataVersion, KIP-584, KIP-1022.
+Source: MetadataVersion, EligibleLeaderReplicasVersion, KIP-584, KIP-966, KIP-1022.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from ottla.metadata.brokers import FeatureRange
@@ -14,5 +15,14 @@ METADATA_VERSION_LEVEL: Final = 25
 
 METADATA_VERSION_NAMES: Final = {METADATA_VERSION_LEVEL: "4.0-IV3"}
 
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+ELR_VERSION_LEVEL: Final = 1
+"""1 = partitions have eligible leader replicas, 0 = they have not."""
+
 SUPPORTED: Final = (FeatureRange(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),)
 """What a node of this software registers with, and what ApiVersions tells as supported."""
+
+
+def elr_enabled(features: Mapping[str, int]) -> bool:
+    """Tell whether a cluster of these finalized levels keeps eligible leader replicas."""
+    return features.get(ELR_VERSION, 0) >= ELR_VERSION_LEVEL

@@ -7,6 +7,7 @@ Source: TopicConfig, LogConfig, ServerTopicConfigSynonyms, Kafka 4.0; KIP-1030.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.metadata.config_def import (
@@ -24,7 +25,7 @@ from ottla.metadata.config_def import (
     one_of,
     parse_value,
 )
-from ottla.metadata.configs import ResourceType
+from ottla.metadata.configs import ALL_BROKERS, ResourceType
 
 if TYPE_CHECKING:
     from ottla.metadata.image import ClusterImage
@@ -384,6 +385,28 @@ def effective_topic_config(
 ) -> dict[str, Any]:
     """Return every property's value for a topic on this node, typed, by topic config name."""
     return topic_values(image, node_config, image.configs.of(ResourceType.TOPIC, topic))
+
+
+def effective_topic_value(
+    image: "ClusterImage", node_config: "NodeConfig", topic: str, name: str
+) -> Any:
+    """Return one property's value for a topic: what `effective_topic_config` says of it.
+
+    Controllers ask for one or two of them for each of thousands of topics. For properties that a
+    broker says under one name only.
+    """
+    text = image.configs.of(ResourceType.TOPIC, topic).get(name)
+    if text is not None:
+        with suppress(ConfigError):
+            return parse_value(DEFINITIONS.keys[name], text)
+    [(broker_name, convert)] = SYNONYMS[name]
+    assert convert is None
+    for resource in (str(node_config.node_id), ALL_BROKERS):
+        text = image.configs.of(ResourceType.BROKER, resource).get(broker_name)
+        if text is not None:
+            with suppress(ConfigError):
+                return parse_value(DEFINITIONS.keys[name], text)
+    return node_config[broker_name]
 
 
 def topic_values(

@@ -1,0 +1,281 @@
+"""From a wish about one partition to at most one record: reassignment, ISR, ELR, leader, epochs.
+
+Everything that changes a partition passes here, so the rules stand once and in one order:
+finish a reassignment whose target replicas are in sync; compute the eligible leader replicas;
+elect; bump the leader epoch where the replicas shrank; write only what changed.
+
+Leaders. The present one stays if it can, else the first of the replicas' order that is in the ISR
+and active; only where the ISR is empty, one of the ELR; only where both are, the last known
+leader, whose log is then the only truth left. An unclean election takes any active replica.
+
+ELR (KIP-966): replicas that left the ISR while it was below min.insync.replicas, so that nothing
+can have been committed since without them. They lead safely, unless a broker returned without
+proof that what it had acknowledged is on its disk. While there is an ELR the ISR may become
+empty; without the feature the last member stays listed without leading (KAFKA-708), since only
+it surely has every acknowledged record.
+
+Two differences from Kafka 4.0: a replica that is assigned no more is not eligible, and the last
+known leader must be an assigned and acceptable one (KAFKA-19522).
+Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.metadata.features import elr_enabled
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
+from ottla.metadata.topic_config import effective_topic_value
+from ottla.metadata.topics import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    RECOVERING,
+)
+
+RECOVERY_UNCHANGED = -1
+"""A PartitionChangeRecord's recovery state that keeps the present one."""
+
+UNKNOWN_DIRECTORIES = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+
+
+class Election(Enum):
+    """How a leader is chosen; the values of the ElectLeaders request where it has them."""
+
+    ONLINE = -1
+    """Keep the leader if it can stay."""
+    PREFERRED = 0
+    """Move to the first replica if it can lead, else as ONLINE."""
+    UNCLEAN = 1
+    """As ONLINE, and at the worst any active replica, whatever it lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What somebody wants of a partition; None = as it is.
+
+    Fields: `directories`: folders by broker, for replicas that are new or moved; a new replica
+            that is not named gets the one that its broker chooses.
+            `unclean_shutdown`: brokers whose unflushed data is lost: not eligible any more.
+    """
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    directories: Mapping[int, Uuid] | None = None
+    recovery_state: int | None = None
+    election: Election = Election.ONLINE
+    unclean_shutdown: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a change depends on besides the partition.
+
+    Fields: `is_acceptable`: tells whether a broker is active with that folder of its online.
+            `min_isr`: min.insync.replicas of the topic; the number of replicas bounds it.
+    """
+
+    is_acceptable: Callable[[int, Uuid], bool]
+    min_isr: int
+    elr_enabled: bool
+
+
+def acceptor(
+    image: ClusterImage, *, without: int | None = None, plus: int | None = None
+) -> Callable[[int, Uuid], bool]:
+    """Return the test for leaders as the image says it.
+
+    `without`, `plus`: a broker that the step under way takes out, or unfences.
+    """
+    active = {broker_id for broker_id, broker in image.brokers.items() if broker.active}
+    if plus is not None and plus in image.brokers:
+        active.add(plus)
+    active.discard(-1 if without is None else without)
+    folders = {broker_id: frozenset(image.brokers[broker_id].log_dirs) for broker_id in active}
+
+    def is_acceptable(broker_id: int, directory: Uuid) -> bool:
+        online = folders.get(broker_id)
+        if online is None:
+            return False
+        return not online or directory in online or directory in UNKNOWN_DIRECTORIES
+
+    return is_acceptable
+
+
+def surroundings(
+    image: ClusterImage,
+    config: NodeConfig,
+    topic_name: str,
+    *,
+    without: int | None = None,
+    plus: int | None = None,
+) -> Surroundings:
+    """Return the surroundings of a topic's partitions, as the image and this node say."""
+    return Surroundings(
+        is_acceptable=acceptor(image, without=without, plus=plus),
+        min_isr=effective_topic_value(image, config, topic_name, "min.insync.replicas"),
+        elr_enabled=elr_enabled(image.features),
+    )
+
+
+def change(
+    topic_id: Uuid,
+    number: int,
+    partition: PartitionImage,
+    wish: Wish,
+    around: Surroundings,
+) -> PartitionChangeRecord | None:
+    """Return the record that brings about what is wished as far as the rules allow, or None."""
+    goal = _eligible(partition, _reassigned(_wished(partition, wish)), wish, around)
+    goal, elected_uncleanly = _led(goal, wish.election, around)
+    if goal.elr and (elected_uncleanly or not around.elr_enabled):
+        goal = replace(goal, elr=())
+    if not goal.isr and not around.elr_enabled:
+        goal = replace(goal, isr=_kept_isr(partition, goal))
+    goal = _remembering(partition, goal, around)
+    return _record(topic_id, number, partition, goal)
+
+
+def _wished(partition: PartitionImage, wish: Wish) -> PartitionImage:
+    replicas = partition.replicas if wish.replicas is None else wish.replicas
+    assert replicas, "a partition has replicas"
+    directories = partition.directories
+    if replicas != partition.replicas or wish.directories:
+        known = {
+            **dict(zip(partition.replicas, directories, strict=True)),
+            **(wish.directories or {}),
+        }
+        directories = tuple(known.get(each, DIRECTORY_UNASSIGNED) for each in replicas)
+    return replace(
+        partition,
+        replicas=replicas,
+        directories=directories,
+        isr=partition.isr if wish.isr is None else wish.isr,
+        removing_replicas=partition.removing_replicas if wish.removing is None else wish.removing,
+        adding_replicas=partition.adding_replicas if wish.adding is None else wish.adding,
+        leader_recovery_state=(
+            partition.leader_recovery_state if wish.recovery_state is None else wish.recovery_state
+        ),
+    )
+
+
+def _reassigned(goal: PartitionImage) -> PartitionImage:
+    """Finish a reassignment as soon as every replica that is to stay is in sync."""
+    removing = goal.removing_replicas
+    if not removing and not goal.adding_replicas:
+        return goal
+    staying = tuple(each for each in goal.replicas if each not in removing)
+    isr = tuple(each for each in goal.isr if each not in removing)
+    if not staying or not set(staying) <= set(isr):
+        return goal
+    return replace(
+        goal,
+        replicas=staying,
+        directories=tuple(goal.directory(each) for each in staying),
+        isr=isr,
+        removing_replicas=(),
+        adding_replicas=(),
+    )
+
+
+def _eligible(
+    partition: PartitionImage, goal: PartitionImage, wish: Wish, around: Surroundings
+) -> PartitionImage:
+    """Compute the eligible leader replicas: none where the ISR is as large as it must be."""
+    if not around.elr_enabled:
+        return goal
+    if len(goal.isr) >= min(around.min_isr, len(goal.replicas)):
+        elr: tuple[int, ...] = ()
+    else:
+        candidates = {*partition.elr, *partition.isr}.difference(goal.isr, wish.unclean_shutdown)
+        elr = tuple(each for each in goal.replicas if each in candidates)
+    return goal if elr == goal.elr else replace(goal, elr=elr)
+
+
+def _led(
+    goal: PartitionImage, election: Election, around: Surroundings
+) -> tuple[PartitionImage, bool]:
+    """Return the partition with its leader, and whether that may lack acknowledged records."""
+    active = [
+        replica
+        for replica, directory in zip(goal.replicas, goal.directories, strict=True)
+        if around.is_acceptable(replica, directory)
+    ]
+    safe = [each for each in active if each in (goal.isr or goal.elr)]
+    if safe:
+        if election is Election.PREFERRED and safe[0] == goal.replicas[0]:
+            leader = safe[0]
+        else:
+            leader = goal.leader if goal.leader in safe else safe[0]
+        if leader in goal.isr:
+            return replace(goal, leader=leader), False
+        left = tuple(each for each in goal.elr if each != leader)
+        return replace(goal, leader=leader, isr=(leader,), elr=left), False
+    leader = NO_LEADER
+    if around.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:
+        # Nobody is known to have everything, so the one that led last comes nearest to it.
+        leader = goal.last_known_elr[0] if goal.last_known_elr[0] in active else NO_LEADER
+    if leader == NO_LEADER and election is Election.UNCLEAN and active:
+        leader = active[0]
+    if leader == NO_LEADER:
+        return replace(goal, leader=NO_LEADER), False
+    return replace(goal, leader=leader, isr=(leader,), leader_recovery_state=RECOVERING), True
+
+
+def _kept_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...]:
+    """Return the ISR that stays where a wish would empty it (KAFKA-708)."""
+    left = tuple(each for each in partition.isr if each in goal.replicas)
+    return left or partition.isr
+
+
+def _remembering(
+    partition: PartitionImage, goal: PartitionImage, around: Surroundings
+) -> PartitionImage:
+    """Note who led last when the ISR runs empty, and forget it once somebody leads."""
+    if not around.elr_enabled:
+        known: tuple[int, ...] = ()
+    elif goal.leader != NO_LEADER:
+        known = ()
+    elif not goal.isr and partition.leader != NO_LEADER:
+        known = (partition.leader,)
+    elif not goal.isr and len(partition.isr) == 1:
+        # From before there was an ELR: the last of the ISR, kept in it without leading.
+        known = partition.isr
+    else:
+        known = goal.last_known_elr
+    return goal if known == goal.last_known_elr else replace(goal, last_known_elr=known)
+
+
+def _record(
+    topic_id: Uuid, number: int, partition: PartitionImage, goal: PartitionImage
+) -> PartitionChangeRecord | None:
+    leader = LEADER_UNCHANGED
+    if goal.leader != partition.leader or not set(partition.replicas) <= set(goal.replicas):
+        # A replica that was taken out must not go on fetching as one: its epoch has passed.
+        leader = goal.leader
+    elif goal == partition:
+        return None
+    recovery = goal.leader_recovery_state
+    return PartitionChangeRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        isr=_changed(partition.isr, goal.isr),
+        leader=leader,
+        replicas=_changed(partition.replicas, goal.replicas),
+        removing_replicas=_changed(partition.removing_replicas, goal.removing_replicas),
+        adding_replicas=_changed(partition.adding_replicas, goal.adding_replicas),
+        leader_recovery_state=(
+            RECOVERY_UNCHANGED if recovery == partition.leader_recovery_state else recovery
+        ),
+        directories=None if goal.directories == partition.directories else goal.directories,
+        eligible_leader_replicas=_changed(partition.elr, goal.elr),
+        last_known_elr=_changed(partition.last_known_elr, goal.last_known_elr),
+    )
+
+
+def _changed(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if after == before else after

@@ -1,0 +1,416 @@
+"""One partition under every wish: who leads, who is in sync, who may lead later, what is written.
+
+Method: tables for the strategies, in Kafka's words where it has tests for them; every world of
+three replicas exhaustively for the rules that must always hold; wishes follow each other as the
+deciders make them, and records are applied as a broker would.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, combinations, product
+
+import pytest
+
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.controller.partition_change import Election, Surroundings, Wish, acceptor, change
+from ottla.metadata.image import PartitionImage
+from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
+from ottla.metadata.topics import (
+    DIRECTORY_LOST,
+    DIRECTORY_UNASSIGNED,
+    RECOVERED,
+    RECOVERING,
+    changed_partition,
+)
+
+from .world import broker, cluster, uuid
+
+TOPIC = uuid("topic")
+Ids = tuple[int, ...]
+
+
+def partition(
+    replicas: Iterable[int], isr: Iterable[int], leader: int, **more: object
+) -> PartitionImage:
+    listed = tuple(replicas)
+    usual = PartitionImage(
+        replicas=listed,
+        directories=tuple(uuid(f"dir-{each}") for each in listed),
+        isr=tuple(isr),
+        leader=leader,
+        leader_epoch=5,
+        partition_epoch=9,
+    )
+    return replace(usual, **more)  # type: ignore[arg-type]
+
+
+def around(
+    live: Iterable[int] = (1, 2, 3, 4, 5), min_isr: int = 2, elr: bool = True
+) -> Surroundings:
+    alive = set(live)
+    return Surroundings(
+        is_acceptable=lambda broker_id, directory: broker_id in alive,
+        min_isr=min_isr,
+        elr_enabled=elr,
+    )
+
+
+def changed(before: PartitionImage, wish: Wish, surroundings: Surroundings) -> PartitionImage:
+    record = change(TOPIC, 0, before, wish, surroundings)
+    return before if record is None else changed_partition(before, record)
+
+
+# -- election strategies -------------------------------------------------------------------------
+
+ONLINE, PREFERRED, UNCLEAN = Election.ONLINE, Election.PREFERRED, Election.UNCLEAN
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "live", "election", "expected"),
+    [
+        # The leader stays while it can.
+        ((1, 2, 3), 2, (1, 2, 3), ONLINE, 2),
+        ((1, 2, 3), 2, (1, 2, 3), UNCLEAN, 2),
+        ((1, 2, 3), 2, (1, 2, 3), PREFERRED, 1),
+        ((2, 3), 3, (1, 2, 3), PREFERRED, 3),
+        ((1, 2, 3), 3, (2, 3), PREFERRED, 3),
+        # Else the first of the replicas' order, not of the ISR's.
+        ((3, 2, 1), 1, (2, 3), ONLINE, 2),
+        ((3, 2), NO_LEADER, (2, 3), ONLINE, 2),
+        ((3, 2), NO_LEADER, (2, 3), PREFERRED, 2),
+        ((3, 2), NO_LEADER, (1, 3), PREFERRED, 3),
+        # Who is not in sync leads only by an unclean election.
+        ((2, 3), 2, (1,), ONLINE, NO_LEADER),
+        ((2, 3), 2, (1,), PREFERRED, NO_LEADER),
+        ((2, 3), 2, (1,), UNCLEAN, 1),
+        ((3,), NO_LEADER, (1, 2), UNCLEAN, 1),
+        ((3,), NO_LEADER, (), UNCLEAN, NO_LEADER),
+        ((2, 3), 2, (1, 3), UNCLEAN, 3),
+    ],
+)
+@pytest.mark.parametrize("elr", [False, True])
+def test_who_is_elected(
+    isr: Ids, leader: int, live: Ids, election: Election, expected: int, elr: bool
+) -> None:
+    before = partition((1, 2, 3), isr, leader)
+    after = changed(before, Wish(election=election), around(live, min_isr=1, elr=elr))
+    assert after.leader == expected
+    moved = expected != leader
+    assert after.leader_epoch == before.leader_epoch + moved
+    assert after.partition_epoch == before.partition_epoch + moved
+    if expected not in (*isr, NO_LEADER):
+        assert after.isr == (expected,)
+        assert after.leader_recovery_state == RECOVERING
+    else:
+        assert after.isr == isr
+        assert after.leader_recovery_state == RECOVERED
+
+
+@pytest.mark.parametrize(
+    ("elr", "live", "expected"),
+    [
+        ((2, 3), (2, 3), (2, (2,), (3,))),
+        ((3, 2), (2, 3), (2, (2,), (3,))),
+        ((3,), (1, 2, 3), (3, (3,), ())),
+        ((3,), (1, 2), (NO_LEADER, (), (3,))),
+    ],
+)
+def test_an_eligible_replica_leads_where_nobody_is_in_sync(
+    elr: Ids, live: Ids, expected: tuple[int, Ids, Ids]
+) -> None:
+    before = partition((1, 2, 3), (), NO_LEADER, elr=elr, last_known_elr=(1,))
+    after = changed(before, Wish(), around(live))
+    assert (after.leader, after.isr, after.elr) == expected
+    assert after.leader_recovery_state == RECOVERED
+    assert after.last_known_elr == ((1,) if after.leader == NO_LEADER else ())
+
+
+def test_an_eligible_replica_waits_while_somebody_is_in_sync() -> None:
+    before = partition((1, 2, 3), (3,), NO_LEADER, elr=(2,))
+    assert changed(before, Wish(), around((2,))) == before
+
+
+@pytest.mark.parametrize("election", [ONLINE, PREFERRED, UNCLEAN])
+def test_the_last_known_leader_leads_where_nobody_else_may(election: Election) -> None:
+    before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(2,))
+    after = changed(before, Wish(election=election), around((1, 2, 3)))
+    assert (after.leader, after.isr, after.last_known_elr) == (2, (2,), ())
+    assert after.leader_recovery_state == RECOVERING
+
+
+@pytest.mark.parametrize("election", [ONLINE, PREFERRED])
+def test_kafka_19522_a_fenced_last_known_leader_is_not_elected(election: Election) -> None:
+    before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(2,))
+    assert changed(before, Wish(election=election), around((1, 3))) == before
+
+
+def test_an_unclean_election_takes_another_where_the_last_known_leader_is_away() -> None:
+    before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(2,))
+    after = changed(before, Wish(election=UNCLEAN), around((3,)))
+    assert (after.leader, after.isr, after.last_known_elr) == (3, (3,), ())
+
+
+def test_several_last_known_replicas_say_not_who_led() -> None:
+    before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(1, 2))
+    assert changed(before, Wish(), around()) == before
+
+
+def test_a_replica_in_a_lost_folder_does_not_lead() -> None:
+    image = cluster(broker(1), broker(2))
+    lost = partition((1, 2), (1, 2), 1, directories=(DIRECTORY_LOST, uuid("dir-2")))
+    here = Surroundings(is_acceptable=acceptor(image), min_isr=1, elr_enabled=True)
+    assert changed(lost, Wish(), here).leader == 2
+    unknown = replace(lost, directories=(DIRECTORY_UNASSIGNED, uuid("dir-2")))
+    assert changed(unknown, Wish(), here).leader == 1
+
+
+# -- the ISR shrinks and grows -------------------------------------------------------------------
+
+
+def test_kafka_708_last_isr_member_stays() -> None:
+    before = partition((1, 2), (1,), 1)
+    after = changed(before, Wish(isr=()), around((2,), elr=False))
+    assert (after.leader, after.isr) == (NO_LEADER, (1,))
+
+
+def test_with_eligible_replicas_the_isr_runs_empty_and_who_led_is_remembered() -> None:
+    before = partition((1, 2, 3), (1,), 1, elr=(2,))
+    after = changed(before, Wish(isr=()), around((3,)))
+    assert (after.leader, after.isr, after.elr) == (NO_LEADER, (), (1, 2))
+    assert after.last_known_elr == (1,)
+
+
+def test_kafka_15021_a_shrink_alone_does_not_bump_the_leader_epoch() -> None:
+    record = change(TOPIC, 4, partition((1, 2, 3), (1, 2, 3), 1), Wish(isr=(1, 2)), around())
+    assert record == PartitionChangeRecord(
+        partition_id=4, topic_id=TOPIC, isr=(1, 2), leader=LEADER_UNCHANGED
+    )
+
+
+def test_kafka_15021_taking_a_replica_away_bumps_the_leader_epoch() -> None:
+    before = partition((1, 2, 3), (1, 2, 3), 1)
+    record = change(TOPIC, 0, before, Wish(replicas=(1, 2), isr=(1, 2)), around())
+    assert record == PartitionChangeRecord(
+        partition_id=0,
+        topic_id=TOPIC,
+        isr=(1, 2),
+        leader=1,
+        replicas=(1, 2),
+        directories=before.directories[:2],
+    )
+
+
+@pytest.mark.parametrize(
+    ("min_isr", "isr", "elr", "wished", "expected"),
+    [
+        (2, (1, 2, 3), (), (1, 2), ()),
+        (2, (1, 2, 3), (), (1,), (2, 3)),
+        (2, (1, 2), (), (1,), (2,)),
+        (2, (1,), (2,), (1, 2), ()),
+        (2, (1,), (2,), (1, 3), ()),
+        (3, (1, 2), (3,), (1,), (2, 3)),
+        (3, (1,), (2, 3), (1, 3), (2,)),
+        # More than there are replicas: all of them.
+        (9, (1, 2, 3), (), (1, 2), (3,)),
+        (9, (1, 2), (3,), (1, 2, 3), ()),
+        (1, (1, 2), (), (1,), ()),
+    ],
+)
+def test_who_is_eligible(min_isr: int, isr: Ids, elr: Ids, wished: Ids, expected: Ids) -> None:
+    before = partition((1, 2, 3), isr, 1, elr=elr)
+    assert changed(before, Wish(isr=wished), around(min_isr=min_isr)).elr == expected
+    without = changed(before, Wish(isr=wished), around(min_isr=min_isr, elr=False))
+    assert without.elr == ()
+
+
+def test_a_broker_that_lost_unflushed_data_is_not_eligible() -> None:
+    before = partition((1, 2, 3), (1,), 1, elr=(2, 3))
+    wish = Wish(isr=(), unclean_shutdown=frozenset({1}))
+    after = changed(before, wish, around((2, 3)))
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (3,))
+    wish = Wish(unclean_shutdown=frozenset({3}))
+    assert changed(before, wish, around((1, 2))).elr == (2,)
+
+
+def test_a_lone_replica_that_was_killed_leads_again() -> None:
+    before = partition((1,), (1,), 1)
+    killed = Wish(isr=(), unclean_shutdown=frozenset({1}))
+    gone = changed(before, killed, around((), min_isr=1))
+    assert (gone.leader, gone.isr, gone.elr, gone.last_known_elr) == (NO_LEADER, (), (), (1,))
+    back = changed(gone, Wish(), around((1,), min_isr=1))
+    assert (back.leader, back.isr, back.last_known_elr) == (1, (1,), ())
+
+
+def test_three_replicas_that_were_all_killed_wait_for_the_last_leader() -> None:
+    here = partition((1, 2, 3), (1, 2, 3), 1)
+    live = {1, 2, 3}
+    for dead in (3, 2, 1):  # Fenced one after the other.
+        live.discard(dead)
+        isr = tuple(each for each in here.isr if each != dead)
+        here = changed(here, Wish(isr=isr), around(live))
+    assert (here.isr, here.elr, here.last_known_elr) == ((), (1, 2), (1,))
+    for back in (3, 2):  # They return with empty caches.
+        here = changed(here, Wish(unclean_shutdown=frozenset({back})), around(live))
+        live.add(back)
+        here = changed(here, Wish(), around(live))
+        assert here.leader == NO_LEADER
+    assert here.elr == (1,)
+    here = changed(here, Wish(unclean_shutdown=frozenset({1})), around(live))
+    here = changed(here, Wish(), around(live | {1}))
+    assert (here.leader, here.isr, here.elr, here.last_known_elr) == (1, (1,), (), ())
+
+
+def test_a_member_kept_from_before_there_was_an_elr_is_remembered_too() -> None:
+    before = partition((1, 2), (1,), NO_LEADER)
+    after = changed(before, Wish(isr=(), unclean_shutdown=frozenset({1})), around((2,)))
+    assert (after.isr, after.elr, after.last_known_elr) == ((), (), (1,))
+
+
+def test_eligible_replicas_are_forgotten_without_the_feature() -> None:
+    before = partition((1, 2, 3), (), NO_LEADER, elr=(2,), last_known_elr=(3,))
+    after = changed(before, Wish(), around((2,), elr=False))
+    assert (after.leader, after.isr, after.elr, after.last_known_elr) == (2, (2,), (), ())
+
+
+def test_the_leader_that_recovered_says_so() -> None:
+    before = partition((1, 2), (1,), 1, leader_recovery_state=RECOVERING)
+    wish = Wish(isr=(1, 2), recovery_state=RECOVERED)
+    after = changed(before, wish, around())
+    assert (after.isr, after.leader_recovery_state) == ((1, 2), RECOVERED)
+    assert after.leader_epoch == before.leader_epoch
+
+
+# -- reassignment --------------------------------------------------------------------------------
+
+
+def test_new_replicas_are_added_first() -> None:
+    before = partition((1, 2, 3), (1, 2, 3), 1)
+    wish = Wish(replicas=(4, 5, 1, 2, 3), adding=(4, 5), removing=(1, 2, 3))
+    after = changed(before, wish, around())
+    assert (after.replicas, after.isr, after.leader) == ((4, 5, 1, 2, 3), (1, 2, 3), 1)
+    assert (after.adding_replicas, after.removing_replicas) == ((4, 5), (1, 2, 3))
+    assert after.directories[:2] == (DIRECTORY_UNASSIGNED,) * 2
+    assert after.directories[2:] == before.directories
+    assert after.leader_epoch == before.leader_epoch
+
+
+def test_folders_of_new_replicas_are_taken_as_they_are_named() -> None:
+    before = partition((1,), (1,), 1)
+    wish = Wish(replicas=(1, 2), adding=(2,), directories={2: uuid("named")})
+    assert changed(before, wish, around()).directories == (uuid("dir-1"), uuid("named"))
+    moved = Wish(directories={1: uuid("elsewhere")})
+    assert changed(before, moved, around()).directories == (uuid("elsewhere"),)
+
+
+REASSIGNING = partition((4, 5, 1, 2), (1, 2), 1, adding_replicas=(4, 5), removing_replicas=(1, 2))
+
+
+def test_a_reassignment_goes_on_until_all_that_stay_are_in_sync() -> None:
+    after = changed(REASSIGNING, Wish(isr=(1, 2, 4)), around())
+    assert after.replicas == REASSIGNING.replicas
+    assert after.isr == (1, 2, 4)
+
+
+def test_a_reassignment_that_ends_moves_the_leader() -> None:
+    after = changed(REASSIGNING, Wish(isr=(1, 2, 4, 5)), around())
+    assert (after.replicas, after.isr, after.leader) == ((4, 5), (4, 5), 4)
+    assert (after.adding_replicas, after.removing_replicas) == ((), ())
+    assert after.directories == REASSIGNING.directories[:2]
+    assert after.leader_epoch == REASSIGNING.leader_epoch + 1
+
+
+def test_a_reassignment_that_ends_fences_who_is_taken_out() -> None:
+    before = partition((1, 3, 2), (1, 2), 1, adding_replicas=(3,), removing_replicas=(2,))
+    after = changed(before, Wish(isr=(1, 2, 3)), around())
+    assert (after.replicas, after.leader) == ((1, 3), 1)
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+def test_only_adding_or_only_removing_ends_too() -> None:
+    growing = partition((1, 2), (1,), 1, adding_replicas=(2,))
+    assert changed(growing, Wish(isr=(1, 2)), around()).adding_replicas == ()
+    shrinking = partition((1, 2), (1, 2), 1)
+    after = changed(shrinking, Wish(replicas=(1, 2), removing=(2,)), around())
+    assert (after.replicas, after.isr, after.removing_replicas) == ((1,), (1,), ())
+
+
+def test_who_is_assigned_no_more_is_not_eligible() -> None:
+    before = partition((1, 2, 3), (1,), 1, elr=(2, 3))
+    after = changed(before, Wish(replicas=(1, 3)), around())
+    assert after.elr == (3,)
+
+
+def test_nothing_is_written_where_nothing_changes() -> None:
+    before = partition((1, 2, 3), (1, 2, 3), 1)
+    for election in Election:
+        assert change(TOPIC, 0, before, Wish(election=election), around()) is None
+    same = Wish(isr=(1, 2, 3), replicas=(1, 2, 3), removing=(), adding=(), recovery_state=0)
+    assert change(TOPIC, 0, before, same, around()) is None
+
+
+# -- everything, in small worlds -----------------------------------------------------------------
+
+ALL = (1, 2, 3)
+
+
+def subsets(members: Iterable[int]) -> Iterator[Ids]:
+    listed = tuple(members)
+    return chain.from_iterable(combinations(listed, size) for size in range(len(listed) + 1))
+
+
+def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, Surroundings, Wish]]:
+    """Yield every sound partition of three replicas with every wish of the deciders."""
+    for isr, min_isr in product(subsets(ALL), (1, 2, 3)):
+        if not isr and not elr_enabled:
+            continue
+        eligible = [each for each in ALL if each not in isr]
+        elrs = subsets(eligible) if elr_enabled and len(isr) < min_isr else [()]
+        for elr, leader, live in product(elrs, (*isr, NO_LEADER), subsets(ALL)):
+            known = [(), *((each,) for each in ALL)] if not isr and elr_enabled else [()]
+            for last, gone, election in product(known, (0, *ALL), Election):
+                before = partition(ALL, isr, leader, elr=elr, last_known_elr=last)
+                surroundings = around([each for each in live if each != gone], min_isr, elr_enabled)
+                left = tuple(each for each in isr if each != gone)
+                for unclean in (frozenset[int](), frozenset({gone})):
+                    yield (
+                        before,
+                        surroundings,
+                        Wish(isr=left, election=election, unclean_shutdown=unclean),
+                    )
+
+
+@pytest.mark.parametrize("elr_enabled", [False, True])
+def test_what_always_holds(elr_enabled: bool) -> None:
+    seen = 0
+    for before, surroundings, wish in worlds(elr_enabled):
+        after = changed(before, wish, surroundings)
+        seen += 1
+        assert set(after.isr) <= set(after.replicas)
+        assert not set(after.isr) & set(after.elr)
+        assert after.leader == NO_LEADER or after.leader in after.isr
+        assert after.leader == NO_LEADER or surroundings.is_acceptable(after.leader, Uuid(b""))
+        assert after.isr or elr_enabled
+        assert (after.leader != before.leader) == (after.leader_epoch > before.leader_epoch)
+        assert after.leader != NO_LEADER or not set(after.isr) & _live(surroundings)
+        safe = set(wish.isr or ()) or {*before.isr, *before.elr} - wish.unclean_shutdown
+        if after.leader not in (*safe, NO_LEADER):
+            assert after.leader_recovery_state == RECOVERING
+            assert (after.isr, after.elr) == ((after.leader,), ())
+            is_known = (after.leader,) == before.last_known_elr and not safe
+            assert wish.election is UNCLEAN or is_known
+        else:
+            assert after.leader_recovery_state == RECOVERED
+        # Of several that were eligible one was elected; the others are forgotten next time.
+        left_over = not wish.isr and set(after.elr) < {*before.elr, *before.isr}
+        assert len(after.isr) < surroundings.min_isr or not after.elr or left_over
+        if not elr_enabled:
+            assert not after.elr
+            assert not after.last_known_elr
+        # Nothing is left to be done once it is done.
+        again = replace(wish, isr=None, election=ONLINE)
+        assert left_over or changed(after, again, surroundings) == after
+    assert seen > 2_000
+
+
+def _live(surroundings: Surroundings) -> set[int]:
+    return {each for each in ALL if surroundings.is_acceptable(each, Uuid(b""))}

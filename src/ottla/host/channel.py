@@ -7,6 +7,7 @@ decides whether to ask again. All callbacks run on the loop.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -66,6 +67,8 @@ class Channel:
         self._protocol: _ClientProtocol | None = None
         self._address: Address | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._attempt: tuple[Address, asyncio.Timeout] | None = None
+        self._retargeted = asyncio.Event()
         self._closed = False
 
     @property
@@ -94,10 +97,16 @@ class Channel:
         """Leave the present endpoint where another one is named now.
 
         What is in flight fails with NETWORK_EXCEPTION at once: an endpoint that hangs would
-        keep it until it times out.
+        keep it until it times out. The pauses between attempts at the old one do not count.
         """
-        if self._protocol is not None and self._choose_endpoint() != self._address:
-            self._protocol.abort()
+        if self._protocol is not None:
+            if self._choose_endpoint() != self._address:
+                self._protocol.abort()
+        elif self._connecting is not None:
+            self._failures = 0
+            self._retargeted.set()
+            if self._attempt is not None and self._choose_endpoint() != self._attempt[0]:
+                self._attempt[1].reschedule(self._loop.time())
 
     def close(self) -> None:
         """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
@@ -139,16 +148,23 @@ class Channel:
     async def _connect_until_done(self) -> None:
         try:
             while self._unsent and self._protocol is None:
+                self._retargeted.clear()
                 address = self._choose_endpoint()
                 if address is not None and await self._try(address):
                     return
-                self._failures += 1
-                delay_ms = min(
-                    self._backoff_ms * 2 ** min(self._failures, 10), self._backoff_max_ms
-                )
-                await asyncio.sleep(delay_ms / 1000)
+                await self._pause()
         finally:
             self._connecting = None
+
+    async def _pause(self) -> None:
+        """Wait before the next attempt, unless there is another endpoint by now."""
+        if self._retargeted.is_set():
+            return
+        self._failures += 1
+        delay_ms = min(self._backoff_ms * 2 ** min(self._failures, 10), self._backoff_max_ms)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_ms / 1000):
+                await self._retargeted.wait()
 
     async def _try(self, address: Address) -> bool:
         # It doubles with each failure, as the pause does: a far peer must get its chance.
@@ -156,7 +172,8 @@ class Channel:
             self._connect_timeout_ms * 2 ** min(self._failures, 10), self._connect_timeout_max_ms
         )
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(timeout_ms / 1000) as limit:
+                self._attempt = address, limit
                 _, protocol = await self._loop.create_connection(
                     lambda: _ClientProtocol(self._received, self._lost), *address
                 )
@@ -164,6 +181,8 @@ class Channel:
             if self._failures == 0:
                 log.info("cannot reach %s:%d yet: %s", *address, error)
             return False
+        finally:
+            self._attempt = None
         if not protocol.connected:
             return False  # Lost before anybody could write to it.
         self._failures = 0

@@ -5,6 +5,7 @@ under test talks to it over a real socket.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -152,6 +153,50 @@ def test_closing_answers_everybody() -> None:
         channel.close()
         assert waiting.value.error is Error.NETWORK_EXCEPTION
         assert ask(channel).value.error is Error.NETWORK_EXCEPTION
+        await server.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("gone", ["refuses", "hangs"])
+def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) -> None:
+    """A failover must not wait out the pauses, or the timeout, of a controller that is dead."""
+
+    async def test() -> None:
+        _peer, server, port = await start_peer()
+        dead, *fillers = (socket.socket() for _ in range(5))
+        dead.bind(("127.0.0.1", 0))
+        if gone == "hangs":
+            # Its queue is full, so that the system answers no further attempt.
+            dead.listen(0)
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(dead.getsockname())
+        endpoints = [dead.getsockname()]
+        asked: list[tuple[str, int]] = []
+
+        def choose() -> tuple[str, int]:
+            asked.append(endpoints[-1])
+            return endpoints[-1]
+
+        channel = Channel(
+            asyncio.get_running_loop(),
+            choose,
+            client_id="test",
+            backoff_ms=60_000,
+            backoff_max_ms=60_000,
+            connect_timeout_ms=60_000,
+            connect_timeout_max_ms=60_000,
+        )
+        answer = ask(channel, timeout_ms=120_000)
+        while not asked:
+            await asyncio.sleep(0)
+        endpoints.append(("127.0.0.1", port))
+        channel.retarget()
+        assert (await answer_of(answer)).error_code == 0
+        channel.close()
+        for each in (dead, *fillers):
+            each.close()
         await server.close()
 
     run(test)

@@ -27,6 +27,9 @@ NO_OFFSET = -1
 NO_EPOCH = -1
 NO_PRODUCER_ID = -1
 
+EPOCH_MAX = 2**31 - 1
+"""The largest leader epoch there can be: a bound that bounds nothing."""
+
 
 def uuid_text(uuid: Uuid) -> str:
     """Return the 22 characters by which Kafka's tools name this UUID."""

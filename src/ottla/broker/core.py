@@ -18,7 +18,9 @@ from ottla.broker.auto_create import AutoCreate
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
+from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replica_fetchers import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.log.config import LogConfig
 from ottla.log.log_dirs import LogDirs
@@ -52,6 +54,7 @@ class Broker:
         timers: Timers,
         log_dirs: LogDirs,
         forwarder: Forwarder,
+        peers: Peers,
         groups: "Callable[[Broker], GroupService] | None" = None,
     ) -> None:
         self.config = config
@@ -71,6 +74,14 @@ class Broker:
             timers=timers,
             log_dirs=log_dirs,
             settings=self._settings,
+        )
+        self.fetchers = ReplicaFetchers(
+            config=config,
+            broker_epoch=lambda: self.epoch,
+            peers=peers,
+            hosts=self.replicas,
+            clock=clock,
+            timers=timers,
         )
         self.partition_errors = PartitionErrors()
         self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], dice)
@@ -101,6 +112,7 @@ class Broker:
         self.image = delta.image
         touched = self.replicas.apply(delta, first=first)
         self._reconfigure(delta)
+        self.fetchers.update([partition for partition, _ in touched])
         for partition, begins in touched:
             if partition.topic != OFFSETS_TOPIC:
                 continue
@@ -118,6 +130,7 @@ class Broker:
     def shutdown(self) -> Pending[None]:
         """Stop the timers, write all to disk and say on disk that it was done."""
         self.maintenance.stop()
+        self.fetchers.close()
         self.groups.shutdown()
         return self.log_dirs.shutdown(self.epoch)
 

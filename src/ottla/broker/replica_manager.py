@@ -235,6 +235,11 @@ class ReplicaManager:
             return results
         return self._park_append(results, waits, acks, timeout_ms)
 
+    def follower_advanced(self, partition: Partition) -> None:
+        """Wake the fetches parked here on a followed partition whose high watermark moved."""
+        if self.fetcher.parked.count:
+            self.fetcher.parked.wake(partition)
+
     def _park_append(
         self, results: list[AppendResult], waits: list[Wait], acks: int, timeout_ms: int
     ) -> Pending[list[AppendResult]]:

@@ -11,6 +11,7 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
+from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
@@ -52,6 +53,7 @@ class BrokerNode:
         self._folders = folders
         self.broker: Broker | None = None
         self._links = ControllerLinks(ports.connect, config, ports.clock, ports.timers)
+        self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._follower = self._make_follower(cluster_id, controller, ports)
         self._lifecycle = BrokerLifecycle(
             self._lifecycle_config(cluster_id, Uuid(ports.dice.random_bytes(16)), listeners),
@@ -73,6 +75,7 @@ class BrokerNode:
             timers=ports.timers,
             log_dirs=folders.log_dirs,
             forwarder=self._links.forwarder,
+            peers=self._peers,
         )
 
     def _make_follower(
@@ -168,6 +171,8 @@ class BrokerNode:
         yield self._follower.until(lambda image: image.is_active(node_id))
 
     def _changed(self, delta: ClusterDelta) -> None:
+        if delta.changed_brokers:
+            self._peers.moved()
         if self.broker is not None:
             self.broker.apply(delta)
 
@@ -198,5 +203,7 @@ class BrokerNode:
         self._lifecycle.close()
         self._follower.stop()
         self._links.close()
-        if self.broker is not None:
-            yield self.broker.shutdown()
+        stopped = None if self.broker is None else self.broker.shutdown()
+        self._peers.close()
+        if stopped is not None:
+            yield stopped

@@ -103,7 +103,9 @@ def append_checked(
     )
 
 
-def append_replicated(log: "PartitionLog", data: bytes | Writable, now_ms: int) -> AppendInfo:
+def append_replicated(
+    log: "PartitionLog", data: bytes | Writable, now_ms: int, leader_epoch: int
+) -> AppendInfo:
     """Append what a leader has sent: see `PartitionLog.append_as_follower`."""
     new: list[NewBatch] = []
     expected = log.log_end_offset
@@ -117,6 +119,8 @@ def append_replicated(log: "PartitionLog", data: bytes | Writable, now_ms: int) 
                     f"{log.name}: a batch at offset {header.base_offset} came where "
                     f"{expected} was due"
                 )
+            if header.partition_leader_epoch > leader_epoch:
+                break  # Appended it would hide that the logs part here (KAFKA-18723).
             expected = header.next_offset
             count += header.record_count
             body = view[start : start + header.size_in_bytes]

@@ -195,6 +195,9 @@ def _delete_snapshots(log: "PartitionLog", *, below: int) -> None:
 def truncate_to(log: "PartitionLog", offset: int) -> bool:
     """Drop the batches that reach `offset`. Raises: ApiError, OSError."""
     if offset >= log.log_end_offset:
+        # An epoch that begins at the end is one that this replica led in and wrote nothing: it
+        # would be compared with the leader's for ever.
+        log.epochs.truncate_from_end(log.log_end_offset)
         return False
     if offset < log.segments.first.base_offset:
         start_at(log, offset)

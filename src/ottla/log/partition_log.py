@@ -10,7 +10,7 @@ Source: UnifiedLog, LocalLog.
 import contextlib
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_OFFSET, Uuid
+from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
 from ottla.base.pending import Pending
 from ottla.log import appending, maintenance, names
 from ottla.log.config import LogConfig
@@ -157,16 +157,19 @@ class PartitionLog:
         batches = check_batches(data, config, now_ms=now_ms, origin=origin, where=self.name)
         return appending.append_checked(self, batches, leader_epoch, now_ms, origin)
 
-    def append_as_follower(self, data: bytes | Writable, *, now_ms: int) -> AppendInfo:
+    def append_as_follower(
+        self, data: bytes | Writable, *, now_ms: int, leader_epoch: int = EPOCH_MAX
+    ) -> AppendInfo:
         """Append batches at the offsets and epochs that their leader gave them.
 
-        A batch cut by the end of `data`, as fetches return it, is left out.
+        A batch cut by the end of `data`, as fetches return it, is left out, and so is all from
+        the first batch on of an epoch after `leader_epoch`: that leader was asked in another role.
 
         Raises: ApiError where a batch is damaged; UnexpectedOffset where the first does not lie
                 at or behind the log's end, or offsets go back; OSError.
         """
         self.check_usable()
-        return appending.append_replicated(self, data, now_ms)
+        return appending.append_replicated(self, data, now_ms, leader_epoch)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin another; an empty one just stays. Raises: OSError."""

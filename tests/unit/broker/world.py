@@ -155,6 +155,37 @@ class FakeGroups:
 
 
 @dataclass(slots=True)
+class FakeSender:
+    """A way to another broker whose answers the test gives: `sent` holds what is unanswered."""
+
+    sent: list[tuple[Any, int, Pending[Any]]] = field(default_factory=list)
+
+    def send(self, request: Message, version: int, *, timeout_ms: int) -> Pending[Any]:
+        pending: Pending[Any] = Pending()
+        # As it would come out of the other side: what a version lacks is gone.
+        self.sent.append(
+            (decode(type(request), encode(request, version), version), version, pending)
+        )
+        return pending
+
+    def answer(self, response: Message | ApiError) -> Any:
+        """Answer the oldest open request; return it."""
+        request, _, pending = self.sent.pop(0)
+        pending.complete(response)
+        return request
+
+
+@dataclass(slots=True)
+class FakePeers:
+    """The ways to other brokers, by broker and lane."""
+
+    senders: dict[tuple[int, int], FakeSender] = field(default_factory=dict)
+
+    def to(self, broker_id: int, lane: int = 0) -> FakeSender:
+        return self.senders.setdefault((broker_id, lane), FakeSender())
+
+
+@dataclass(slots=True)
 class FakeQuorum:
     """A quorum port that notes its requests."""
 
@@ -197,6 +228,7 @@ class World:
         self.clock = FakeClock(self.timers)
         self.controller = FakeForwarder()
         self.quorum = FakeQuorum()
+        self.peers = FakePeers()
         self.groups = FakeGroups()
         self.disk = disk or MemoryDisk()
         self.config = node_config(properties)
@@ -218,6 +250,7 @@ class World:
             timers=self.timers,
             log_dirs=self.log_dirs,
             forwarder=self.controller,
+            peers=self.peers,
             groups=lambda broker: cast(Any, self.groups),
         )
         self.offset = 0

@@ -1,0 +1,153 @@
+"""All that a broker follows: which fetcher copies which partition from which leader.
+
+Each leader has up to `num.replica.fetchers` fetchers, and a partition always has the same one of
+them. Whatever the metadata changes about a partition comes in through `update`, in the same turn
+of the loop in which its log was made, led or deleted, so that no answer can meet it half changed.
+
+Source: Kafka's ReplicaManager.makeFollowers, AbstractFetcherManager, ReplicaFetcherManager.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import NO_LEADER
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+from ottla.broker import following
+from ottla.broker.partition import Partition
+from ottla.broker.peers import Peers
+from ottla.broker.replica_fetcher import (
+    FetchSettings,
+    Followed,
+    FollowedKey,
+    Hosts,
+    ReplicaFetcher,
+)
+from ottla.metadata.node_config import NodeConfig
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaFetchers:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        broker_epoch: Callable[[], int],
+        peers: Peers,
+        hosts: Hosts,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._node_id: int = config.node_id
+        self._lanes: int = config["num.replica.fetchers"]
+        self._settings = fetch_settings(config)
+        self._broker_epoch = broker_epoch
+        self._peers = peers
+        self._hosts = hosts
+        self._clock = clock
+        self._timers = timers
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._followed: dict[FollowedKey, tuple[Followed, ReplicaFetcher]] = {}
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def leader_count(self) -> int:
+        """Return how many fetchers have something to copy."""
+        return sum(1 for fetcher in self._fetchers.values() if len(fetcher))
+
+    def update(self, partitions: Iterable[Partition]) -> None:
+        """Start, move and stop following, as these partitions say now."""
+        begun: dict[ReplicaFetcher, int] = {}
+        for partition in partitions:
+            key = (partition.topic_id, partition.index)
+            if not self._is_followed(partition):
+                self._stop(key)
+                continue
+            present = self._followed.get(key)
+            if present is not None and _is_same(present, partition):
+                continue
+            self._stop(key)
+            fetcher = self._start(partition)
+            if fetcher is not None:
+                begun[fetcher] = begun.get(fetcher, 0) + 1
+        for fetcher, count in begun.items():
+            logger.info("following %d more partitions of broker %d", count, fetcher.leader_id)
+            fetcher.kick()
+
+    def close(self) -> None:
+        """Stop following anything, for good."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._followed.clear()
+
+    def _is_followed(self, partition: Partition) -> bool:
+        return (
+            not partition.deleted
+            and partition.leader not in (NO_LEADER, self._node_id)
+            and partition.log is not None
+        )
+
+    def _stop(self, key: FollowedKey) -> None:
+        present = self._followed.pop(key, None)
+        if present is not None:
+            present[1].remove(key)
+
+    def _start(self, partition: Partition) -> ReplicaFetcher | None:
+        log = partition.log
+        assert log is not None
+        try:
+            if following.prepare(log):
+                logger.info("%s has no epochs: cut to %d", log.name, log.log_end_offset)
+        except OSError as error:
+            self._hosts.storage_failed(partition, error)
+            return None
+        except ApiError as refusal:
+            logger.error("%s cannot be followed: %s", log.name, refusal)
+            return None
+        followed = Followed(partition)
+        fetcher = self._fetcher_of(partition)
+        fetcher.add(followed)
+        self._followed[followed.key] = followed, fetcher
+        return fetcher
+
+    def _fetcher_of(self, partition: Partition) -> ReplicaFetcher:
+        spread = int.from_bytes(partition.topic_id[-4:], "big") + partition.index
+        place = partition.leader, spread % self._lanes
+        if place not in self._fetchers:
+            self._fetchers[place] = ReplicaFetcher(
+                partition.leader,
+                node_id=self._node_id,
+                broker_epoch=self._broker_epoch,
+                sender=self._peers.to(*place),
+                hosts=self._hosts,
+                clock=self._clock,
+                timers=self._timers,
+                settings=self._settings,
+            )
+        return self._fetchers[place]
+
+
+def _is_same(present: tuple[Followed, ReplicaFetcher], partition: Partition) -> bool:
+    followed, fetcher = present
+    return (
+        followed.partition is partition
+        and followed.leader_epoch == partition.leader_epoch
+        and fetcher.leader_id == partition.leader
+    )
+
+
+def fetch_settings(config: NodeConfig) -> FetchSettings:
+    """Return what a node's properties say of fetching."""
+    return FetchSettings(
+        max_wait_ms=config["replica.fetch.wait.max.ms"],
+        min_bytes=config["replica.fetch.min.bytes"],
+        partition_bytes_max=config["replica.fetch.max.bytes"],
+        response_bytes_max=config["replica.fetch.response.max.bytes"],
+        backoff_ms=config["replica.fetch.backoff.ms"],
+        timeout_ms=config["replica.socket.timeout.ms"],
+    )

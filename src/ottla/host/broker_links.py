@@ -1,0 +1,54 @@
+"""A broker's connections to the other brokers, over which it follows their partitions.
+
+One connection for each broker and lane, made when it is first needed. Where a broker is comes
+from the committed metadata, looked up at each connect: its endpoint of the inter-broker listener.
+"""
+
+from collections.abc import Callable
+
+from ottla.host.node_ports import Address, Connect, Link
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+
+class BrokerLinks:
+    """See the module, and `ottla.broker.peers.Peers`."""
+
+    def __init__(
+        self, connect: Connect, config: NodeConfig, image: Callable[[], ClusterImage]
+    ) -> None:
+        self._connect = connect
+        self._config = config
+        self._image = image
+        self._links: dict[tuple[int, int], Link] = {}
+
+    def to(self, broker_id: int, lane: int = 0) -> Link:
+        """Return the connection to a broker."""
+        place = broker_id, lane
+        if place not in self._links:
+            config = self._config
+            self._links[place] = self._connect(
+                lambda: self._address_of(broker_id),
+                client_id=f"broker-{config.node_id}-fetcher-{lane}",
+                backoff_max_ms=config["replica.fetch.backoff.ms"],
+                connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
+                connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
+            )
+        return self._links[place]
+
+    def moved(self) -> None:
+        """Follow brokers that registered anew: the old endpoint may be another node's by now."""
+        for link in self._links.values():
+            link.retarget()
+
+    def close(self) -> None:
+        """End all connections."""
+        for link in self._links.values():
+            link.close()
+
+    def _address_of(self, broker_id: int) -> Address | None:
+        broker = self._image().brokers.get(broker_id)
+        endpoint = (
+            None if broker is None else broker.endpoint(self._config.inter_broker_listener_name)
+        )
+        return None if endpoint is None else (endpoint.host, endpoint.port)

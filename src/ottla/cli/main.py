@@ -64,6 +64,8 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("consumer-groups", "consumer_groups", "Show groups, or move their offsets."),
             Command("delete-records", "delete_records", "Delete records up to an offset."),
             Command("log-dirs", "log_dirs", "Show how much disk each replica takes."),
+            Command("reassign-partitions", "reassign_partitions", "Move partitions to brokers."),
+            Command("leader-election", "leader_election", "Elect preferred or unclean leaders."),
             Command("metadata-quorum", "metadata_quorum", "Show the controllers' quorum."),
         ),
     ),
@@ -73,9 +75,7 @@ COMMANDS = {command.name: command for _, commands in SECTIONS for command in com
 
 NOT_YET = frozenset(
     {
-        "leader-election",
         "pipeline",
-        "reassign-partitions",
         "sim",
         "tier",
     }

@@ -48,10 +48,16 @@ def topic(name: str, partitions: int = 1, **more: Any) -> MetadataResponseTopic:
 
 
 class FakeBroker:
-    """Broker 1 of a cluster of one. `topics` is what Metadata tells; `asked` all requests."""
+    """Broker 1. `topics` is what Metadata tells; `asked` all requests.
+
+    `others` are brokers by id, with their racks, of which only the ids exist: all are at this
+    one's address. `rack` is its own.
+    """
 
     def __init__(self) -> None:
         self.topics: list[MetadataResponseTopic] = []
+        self.others: dict[int, str | None] = {}
+        self.rack: str | None = None
         self.asked: list[Any] = []
         self._answers: dict[type, Answer] = {
             MetadataRequest: self._metadata,
@@ -118,9 +124,12 @@ class FakeBroker:
                 known.get(name) or MetadataResponseTopic(error_code=3, name=name, partitions=())
                 for name in sorted(name or "" for name in wanted)
             ]
-        broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
+        brokers = tuple(
+            MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=self.port, rack=rack)
+            for node_id, rack in {1: self.rack, **self.others}.items()
+        )
         return MetadataResponse(
-            brokers=(broker,), cluster_id="c", controller_id=1, topics=tuple(told)
+            brokers=brokers, cluster_id="c", controller_id=1, topics=tuple(told)
         )
 
     def _coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

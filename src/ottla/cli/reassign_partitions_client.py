@@ -1,0 +1,142 @@
+"""Reassignments over the wire: what is, what moves, and starting and cancelling moves."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.base.errors import Error
+from ottla.cli import configs_client
+from ottla.cli.wire_client import TopicPartition, WireClient, check, reason_of
+from ottla.wire.messages import alter_partition_reassignments as alter_wire
+from ottla.wire.messages import incremental_alter_configs as config_wire
+from ottla.wire.messages import list_partition_reassignments as list_wire
+from ottla.wire.messages import metadata as metadata_wire
+
+Assignment = dict[TopicPartition, tuple[int, ...]]
+
+BROKER_THROTTLES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+TOPIC_THROTTLES = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+
+_DELETE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A reassignment under way: all replicas, those that come, those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def moves(client: WireClient) -> dict[TopicPartition, Move]:
+    """Return all reassignments under way."""
+    request = list_wire.ListPartitionReassignmentsRequest(timeout_ms=client.timeout_ms)
+
+    def act() -> dict[TopicPartition, Move]:
+        answer = client.ask(request, list_wire.ListPartitionReassignmentsResponse)
+        check("the reassignments", answer.error_code, answer.error_message)
+        return {
+            (topic.name, each.partition_index): Move(
+                each.replicas, each.adding_replicas, each.removing_replicas
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    return client.patiently(act)
+
+
+def alter(
+    client: WireClient, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> dict[TopicPartition, str]:
+    """Start reassignments, or cancel them where the replicas are None; return the refusals."""
+    topics: dict[str, list[alter_wire.ReassignablePartition]] = {}
+    for (topic, number), replicas in sorted(wanted.items()):
+        topics.setdefault(topic, []).append(
+            alter_wire.ReassignablePartition(partition_index=number, replicas=replicas)
+        )
+    request = alter_wire.AlterPartitionReassignmentsRequest(
+        timeout_ms=client.timeout_ms,
+        topics=tuple(
+            alter_wire.ReassignableTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+    )
+
+    def act() -> dict[TopicPartition, str]:
+        answer = client.ask(request, alter_wire.AlterPartitionReassignmentsResponse)
+        check("the reassignment", answer.error_code, answer.error_message)
+        refused = {}
+        for topic in answer.responses:
+            for each in topic.partitions:
+                if each.error_code == Error.NOT_CONTROLLER:
+                    check(topic.name, each.error_code, each.error_message)  # To be repeated.
+                if each.error_code:
+                    reason = reason_of(each.error_code, each.error_message)
+                    refused[topic.name, each.partition_index] = reason
+        return refused
+
+    return client.patiently(act)
+
+
+def assignment(client: WireClient, names: Iterable[str]) -> dict[str, Assignment]:
+    """Return the replicas of the partitions of topics; a topic that is not there is left out."""
+    wanted = tuple(metadata_wire.MetadataRequestTopic(name=name) for name in sorted(set(names)))
+    if not wanted:
+        return {}
+    answer = client.ask(
+        metadata_wire.MetadataRequest(topics=wanted, allow_auto_topic_creation=False),
+        metadata_wire.MetadataResponse,
+    )
+    found: dict[str, Assignment] = {}
+    for topic in answer.topics:
+        if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if topic.error_code != Error.LEADER_NOT_AVAILABLE:
+            check(f"topic {topic.name}", topic.error_code)
+        name = topic.name or ""
+        found[name] = {
+            (name, each.partition_index): each.replica_nodes
+            for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+        }
+    return found
+
+
+def clear_broker_throttles(client: WireClient, brokers: Iterable[int]) -> None:
+    """Delete the limits on moving partitions from live brokers; each is asked itself."""
+    for broker in sorted(brokers):
+        _delete(client, configs_client.BROKER, str(broker), BROKER_THROTTLES, node=broker)
+
+
+def clear_topic_throttles(client: WireClient, topics: Iterable[str]) -> None:
+    """Delete from topics the lists of the replicas that are limited."""
+    for topic in sorted(topics):
+        _delete(client, configs_client.TOPIC, topic, TOPIC_THROTTLES)
+
+
+def _delete(
+    client: WireClient, kind: int, name: str, keys: tuple[str, ...], node: int | None = None
+) -> None:
+    resource = config_wire.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=tuple(
+            config_wire.AlterableConfig(name=key, config_operation=_DELETE, value=None)
+            for key in keys
+        ),
+    )
+    request = config_wire.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+
+    def act() -> None:
+        answer = client.ask(request, config_wire.IncrementalAlterConfigsResponse, node=node)
+        for result in answer.responses:
+            check(f"throttles of {name}", result.error_code, result.error_message)
+
+    client.patiently(act)

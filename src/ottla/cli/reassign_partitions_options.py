@@ -1,0 +1,120 @@
+"""The options of `ottla reassign-partitions`, and the rules of which go together.
+
+Source: ReassignPartitionsCommandOptions, ReassignPartitionsCommand.validateAndParseArgs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli import partition_file as files
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import check_takers, flag, is_given
+
+NO_LIMIT = -1
+DEFAULT_TIMEOUT_MS = 10_000
+
+Generate = Annotated[
+    bool, typer.Option("--generate", help="Propose an assignment; change nothing.")
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Start what a file says.")]
+Verify = Annotated[bool, typer.Option("--verify", help="Show how far what a file says has come.")]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Go back to what was before.")]
+List = Annotated[bool, typer.Option("--list", help="List what is under way.")]
+ReassignmentFile = Annotated[
+    Path | None,
+    typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions and replicas."),
+]
+TopicsFile = Annotated[
+    Path | None,
+    typer.Option("--topics-to-move-json-file", metavar="FILE", help="Topics, to generate for."),
+]
+BrokerList = Annotated[
+    str | None,
+    typer.Option("--broker-list", metavar="1,2,3", help="Brokers, to generate for."),
+]
+DisableRackAware = Annotated[
+    bool, typer.Option("--disable-rack-aware", help="Generate without regard to racks.")
+]
+Additional = Annotated[
+    bool, typer.Option("--additional", help="Execute although others are under way.")
+]
+Throttle = Annotated[
+    int | None,
+    typer.Option("--throttle", metavar="BYTES", help="Refused: no broker limits the rate."),
+]
+LogDirsThrottle = Annotated[
+    int | None,
+    typer.Option(
+        "--replica-alter-log-dirs-throttle",
+        metavar="BYTES",
+        help="Refused: no broker limits the rate.",
+    ),
+]
+PreserveThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Leave throttles where they are set.")
+]
+TimeoutMs = Annotated[
+    int,
+    typer.Option(
+        "--timeout", metavar="MS", help="How long to wait for brokers and for each answer."
+    ),
+]
+
+TAKERS = {
+    "reassignment_json_file": frozenset({"execute", "verify", "cancel"}),
+    "topics_to_move_json_file": frozenset({"generate"}),
+    "broker_list": frozenset({"generate"}),
+    "disable_rack_aware": frozenset({"generate"}),
+    "additional": frozenset({"execute"}),
+    "throttle": frozenset({"execute"}),
+    "replica_alter_log_dirs_throttle": frozenset({"execute"}),
+    "preserve_throttles": frozenset({"verify", "cancel"}),
+}
+REQUIRED = {
+    "generate": ("topics_to_move_json_file", "broker_list"),
+    "execute": ("reassignment_json_file",),
+    "verify": ("reassignment_json_file",),
+    "cancel": ("reassignment_json_file",),
+    "list": (),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the options say. Fields are named as the options."""
+
+    reassignment_json_file: Path | None = None
+    topics_to_move_json_file: Path | None = None
+    broker_list: str | None = None
+    disable_rack_aware: bool = False
+    additional: bool = False
+    throttle: int | None = None
+    replica_alter_log_dirs_throttle: int | None = None
+    preserve_throttles: bool = False
+
+
+def check(action: str, wish: Wish) -> None:
+    """Raise UsageError where options do not fit the action, CommandError where none serves."""
+    check_takers(action, wish, TAKERS)
+    for name in REQUIRED[action]:
+        if not is_given(getattr(wish, name)):
+            raise UsageError(f"{flag(name)} is required with --{action}")
+    for name in ("throttle", "replica_alter_log_dirs_throttle"):
+        limit = getattr(wish, name)
+        if limit is not None and limit > NO_LIMIT:
+            raise CommandError(f"{flag(name)} is not supported: brokers enforce no quotas so far")
+
+
+def parse_brokers(text: str) -> list[int]:
+    """Return the ids that --broker-list names."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() for word in words):
+        raise UsageError(f"--broker-list {text}: expected broker ids, as 1,2,3")
+    brokers = list(map(int, words))
+    twice = sorted({each for each in brokers if brokers.count(each) > 1})
+    if twice:
+        raise CommandError(f"Broker list contains duplicate entries: {files.ids(twice)}")
+    return brokers

@@ -9,9 +9,10 @@ fetch, for the leader may hang while others know the next one.
 from ottla.base.ids import NO_LEADER
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
+from ottla.broker.peers import Sender
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.node_ports import Connect
-from ottla.host.quorum_peers import ControllerEndpoints, Sender
+from ottla.host.quorum_peers import ControllerEndpoints
 from ottla.host.voter_channels import VoterChannels
 from ottla.metadata.node_config import NodeConfig
 

@@ -20,7 +20,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context
-from ottla.host.quorum_peers import Sender
+from ottla.broker.peers import Sender
 from ottla.wire.codec import encode
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timers
+from ottla.broker.peers import Sender
 from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
-from ottla.host.quorum_peers import ChannelPeers, Sender
+from ottla.host.quorum_peers import ChannelPeers
 from ottla.host.quorum_replay import image_of, load_image, records_of
 from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
 from ottla.host.quorum_storage import QuorumStorage

@@ -9,12 +9,11 @@ Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; 
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
-from ottla.base.pending import Pending
 from ottla.base.ports import Clock
+from ottla.broker.peers import Sender
 from ottla.host.quorum_storage import READ_BYTES_MAX
 from ottla.raft.batches import read_spans
 from ottla.raft.effects import AskBeginEpoch, AskEndEpoch, AskFetch, AskSnapshot, AskVote
@@ -43,14 +42,6 @@ that knows less than its followers has lost its disk."""
 Address = tuple[str, int]
 
 Outcome = FetchAnswered | SnapshotAnswered | AskFailed
-
-
-class Sender(Protocol):
-    """What is needed of `ottla.host.channel.Channel`."""
-
-    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
-        """Send one request; answer its response, or why there is none."""
-        ...
 
 
 class ControllerEndpoints:

@@ -40,7 +40,11 @@ class _Call:
 
 
 class Channel:
-    """Requests to one other node, answered in the order in which they were sent."""
+    """Requests to one other node, answered in the order in which they were sent.
+
+    `patient`: a request waits for a connection until it times out. Otherwise it fails with
+    NETWORK_EXCEPTION as soon as an attempt has: for askers that know of others to ask.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Channel:
         backoff_max_ms: int = 1000,
         connect_timeout_ms: int = 10_000,
         connect_timeout_max_ms: int = 30_000,
+        patient: bool = True,
     ) -> None:
         self._loop = loop
         self._choose_endpoint = choose_endpoint
@@ -60,6 +65,7 @@ class Channel:
         self._backoff_max_ms = backoff_max_ms
         self._connect_timeout_ms = connect_timeout_ms
         self._connect_timeout_max_ms = connect_timeout_max_ms
+        self._patient = patient
         self._failures = 0
         self._correlation_id = 0
         self._unsent: deque[_Call] = deque()
@@ -152,12 +158,22 @@ class Channel:
                 address = self._choose_endpoint()
                 if address is not None and await self._try(address):
                     return
+                if not self._patient:
+                    self._give_up()
                 await self._pause()
         finally:
             self._connecting = None
 
+    def _give_up(self) -> None:
+        unsent = list(self._unsent)
+        self._unsent.clear()
+        self._fail_all(unsent, "the peer cannot be reached")
+
     async def _pause(self) -> None:
-        """Wait before the next attempt, unless there is another endpoint by now."""
+        """Wait before the next attempt, unless there is another endpoint by now.
+
+        An impatient channel waits, too: what is sent meanwhile is tried when the wait is over.
+        """
         if self._retargeted.is_set():
             return
         self._failures += 1

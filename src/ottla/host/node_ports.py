@@ -48,6 +48,7 @@ class Connect(Protocol):
         backoff_max_ms: int = ...,
         connect_timeout_ms: int = ...,
         connect_timeout_max_ms: int = ...,
+        patient: bool = ...,
     ) -> Link:
         """Return a link to whatever `choose_endpoint` names."""
         ...

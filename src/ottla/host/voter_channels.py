@@ -33,6 +33,7 @@ class VoterChannels:
                 backoff_max_ms=200,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 connect_timeout_max_ms=CONNECT_TIMEOUT_MS,
+                patient=False,
             )
         return self._channels[voter_id]
 

@@ -172,7 +172,7 @@ def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) 
             for filler in fillers:
                 filler.setblocking(False)
                 filler.connect_ex(dead.getsockname())
-        endpoints = [dead.getsockname()]
+        endpoints: list[tuple[str, int]] = [dead.getsockname()]
         asked: list[tuple[str, int]] = []
 
         def choose() -> tuple[str, int]:
@@ -198,5 +198,29 @@ def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) 
         for each in (dead, *fillers):
             each.close()
         await server.close()
+
+    run(test)
+
+
+def test_an_impatient_asker_learns_at_once_that_nobody_is_there() -> None:
+    """Of several controllers the next one can be asked; waiting for a dead one helps nobody."""
+
+    async def test() -> None:
+        dead = socket.socket()
+        dead.bind(("127.0.0.1", 0))
+        endpoint: tuple[str, int] = dead.getsockname()
+        channel = Channel(
+            asyncio.get_running_loop(), lambda: endpoint, client_id="test", patient=False
+        )
+        answer = await answer_of(ask(channel, timeout_ms=120_000))
+        assert answer.error is Error.NETWORK_EXCEPTION
+        dead.listen()
+        server_side = asyncio.get_running_loop().run_in_executor(None, dead.accept)
+        again = ask(channel, timeout_ms=120_000)
+        connection, _ = await server_side
+        assert not again.done
+        channel.close()
+        connection.close()
+        dead.close()
 
     run(test)

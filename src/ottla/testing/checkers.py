@@ -15,7 +15,7 @@ Offsets are of records; a batch of several values takes as many.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.base.ids import uuid_text
@@ -57,6 +57,24 @@ def acknowledged_writes_lost(history: History) -> list[Witness]:
         for offset, value in _placed(write)
         for log in logs[write.partition]
         if offset >= log.start and log.values.get(offset) != value
+    ] + _lost_somewhere(history, logs)
+
+
+def _lost_somewhere(
+    history: History, logs: Mapping[TopicPartition, list[LogSeen]]
+) -> list[Witness]:
+    """Return the acknowledged values of which no broker said where they are, and no log has."""
+    unplaced = [write for write in history.acknowledged() if write.offset < 0]
+    if not unplaced:
+        return []
+    held = {each: [set(log.values.values()) for log in kept] for each, kept in logs.items()}
+    return [
+        Witness(f"{write.client} was told that {value!r} is kept; a log lacks it", write.ended_ms)
+        for write in unplaced
+        if write.partition[0] not in history.deleted
+        for value in write.values
+        for values in held.get(write.partition, ())
+        if value not in values
     ]
 
 
@@ -253,7 +271,7 @@ def _logs(history: History) -> defaultdict[TopicPartition, list[LogSeen]]:
 
 
 def _placed(write: Write) -> Iterable[tuple[int, bytes]]:
-    return enumerate(write.values, write.offset)
+    return enumerate(write.values, write.offset) if write.offset >= 0 else ()
 
 
 def _end(log: LogSeen) -> int:

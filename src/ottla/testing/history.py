@@ -39,7 +39,8 @@ class Write(NamedTuple):
     """The place in the order in which this client first sent to this partition."""
     outcome: Outcome
     offset: int = -1
-    """Of the first record, where it was acknowledged."""
+    """Of the first record, where it was acknowledged; -1 also where the broker knew only that it
+    has the batch already."""
     producer: tuple[int, int] | None = None
     """Producer id and epoch; None = not idempotent."""
     sent_ms: int = 0

@@ -71,6 +71,13 @@ def test_a_write_that_another_one_replaced_is_lost() -> None:
     assert len(checkers.acknowledged_writes_lost(history)) == 1
 
 
+def test_a_write_whose_offset_nobody_said_must_be_somewhere() -> None:
+    somewhere = History(writes=[kept(b"a", offset=-1)], logs=[log_of(b"z", b"a")])
+    assert checkers.acknowledged_writes_lost(somewhere) == []
+    nowhere = History(writes=[kept(b"a", offset=-1)], logs=[log_of(b"z", b"b")])
+    assert len(checkers.acknowledged_writes_lost(nowhere)) == 1
+
+
 def test_what_retention_removed_is_not_lost() -> None:
     history = History(writes=[kept(b"a", offset=0)], logs=[log_of(b"b", start=1)])
     assert checkers.acknowledged_writes_lost(history) == []

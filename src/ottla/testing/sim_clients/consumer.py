@@ -1,0 +1,189 @@
+"""A consumer without a group that reads a topic from its start and asks how far it goes.
+
+It goes on where it was whoever leads; an offset that it has read up to and that a leader then
+does not know is told as skipped, since nothing removes records in the workloads that it is for.
+
+Not done: fetch sessions, groups, reading from followers.
+Source: KafkaConsumer's Fetcher and OffsetsRequest, Kafka 4.0; KIP-207, KIP-320.
+"""
+
+from collections import defaultdict
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
+from ottla.records.record import iter_records
+from ottla.testing.history import Life, Read, Skipped, TopicPartition, Watermark
+from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.station import Leader, Station
+from ottla.wire.codec import records_view
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+FETCH_VERSION = 16
+LIST_OFFSETS_VERSION = 7
+LATEST = -1
+CONSUMER = -1
+
+REQUEST_TIMEOUT_MS = 2_500
+MAX_WAIT_MS = 250
+FETCH_BYTES_MAX = 1 << 20
+
+
+class Consumer:
+    """One consumer of one topic.
+
+    Fields: `positions`: the next offset of each partition; `interval_ms`: about how long it
+            rests after each round.
+    """
+
+    def __init__(self, station: Station, topic: str, *, interval_ms: int) -> None:
+        self.station = station
+        self.topic = topic
+        self.interval_ms = interval_ms
+        self.positions: dict[TopicPartition, int] = {}
+        self._stopped = False
+        station.follow(topic)
+
+    def begin(self) -> None:
+        """Start to read."""
+        self.station.run(self._work())
+
+    def stop(self) -> None:
+        """End after this round."""
+        self._stopped = True
+
+    def _work(self) -> Dialogue[None]:
+        station = self.station
+        rounds = 0
+        while not self._stopped:
+            fine = bool(station.partitions_of(self.topic))
+            for node, asked in self._by_leader().items():
+                if rounds % 4 == 3:
+                    fine &= yield from self._list_offsets(node, asked)
+                fine &= yield from self._fetch(node, asked)
+            if not fine:
+                yield station.refresh()
+            rounds += 1
+            yield 1 + station.dice.below(2 * self.interval_ms)
+
+    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+        found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for partition in self.station.partitions_of(self.topic):
+            node = self.station.leaders[partition].node
+            if node != NO_LEADER:
+                found[node].append(partition)
+        return dict(sorted(found.items()))
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
+        """Read what one leader has; tell whether it is still the leader of all."""
+        leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
+        partitions = tuple(
+            FetchPartition(
+                partition=each[1],
+                current_leader_epoch=leaders[each].epoch,
+                fetch_offset=self.positions.setdefault(each, 0),
+                partition_max_bytes=FETCH_BYTES_MAX,
+            )
+            for each in asked
+        )
+        request = FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=(FetchTopic(topic_id=asked[0][0], partitions=partitions),),
+        )
+        response: FetchResponse | ApiError = yield self.station.send(
+            node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
+        )
+        if isinstance(response, ApiError) or response.error_code:
+            return False
+        fine = True
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                fine &= self._take(key, data, node, leaders[key].epoch)
+        return fine
+
+    def _take(self, key: TopicPartition, data: PartitionData, node: int, epoch: int) -> bool:
+        history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
+        position = self.positions[key]
+        if data.error_code == Error.OFFSET_OUT_OF_RANGE:
+            history.skipped.append(Skipped(name, key, position, position, now_ms))
+        if data.error_code:
+            return False
+        history.watermarks.append(
+            Watermark(
+                client=name,
+                partition=key,
+                offset=data.high_watermark,
+                asked="fetch",
+                node=node,
+                epoch=epoch,
+                log_start=data.log_start_offset,
+                at_ms=now_ms,
+            )
+        )
+        for record in iter_records(records_view(data.records)):
+            if record.offset < position:
+                continue  # A batch is given whole, also to whoever asks for its middle.
+            if record.offset > position:
+                history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
+            value = b"" if record.value is None else record.value
+            history.reads.append(Read(name, key, record.offset, value, now_ms, node))
+            position = record.offset + 1
+        self.positions[key] = position
+        if position >= data.high_watermark:
+            history.lives.append(Life(f"reads of {self.topic}-{key[1]}", now_ms))
+        return True
+
+    # -- how far it goes -----------------------------------------------------------------------
+
+    def _list_offsets(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
+        leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
+        partitions = tuple(
+            ListOffsetsPartition(
+                partition_index=each[1],
+                current_leader_epoch=leaders[each].epoch,
+                timestamp=LATEST,
+            )
+            for each in asked
+        )
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, topics=(ListOffsetsTopic(name=self.topic, partitions=partitions),)
+        )
+        response: ListOffsetsResponse | ApiError = yield self.station.send(
+            node, request, LIST_OFFSETS_VERSION, REQUEST_TIMEOUT_MS
+        )
+        if isinstance(response, ApiError):
+            return False
+        fine = True
+        for topic in response.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    fine = False
+                    continue
+                self.station.history.watermarks.append(
+                    Watermark(
+                        client=self.station.name,
+                        partition=(asked[0][0], each.partition_index),
+                        offset=each.offset,
+                        asked="list_offsets",
+                        node=node,
+                        epoch=leaders[asked[0][0], each.partition_index].epoch,
+                        at_ms=self.station.now_ms,
+                    )
+                )
+        return fine

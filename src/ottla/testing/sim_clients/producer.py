@@ -1,0 +1,255 @@
+"""A producer with acks=all, idempotent or plain, that keeps writing unique values to a topic.
+
+Sequence numbers, retries and epochs are a real client's. Where a batch was given up, or a broker
+says that the sequence cannot go on, an idempotent producer begins a new epoch: what was open is
+told as unknown, and brokers refuse the old epoch once they have seen the new one (KIP-360).
+
+Not done: several partitions in one request; compression; transactions.
+Source: KafkaProducer's Sender and TransactionManager, Kafka 4.0.
+"""
+
+from functools import partial
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
+from ottla.records.builder import encode_batch
+from ottla.testing.history import Life, TopicPartition, Write
+from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.lane import RETRIED, Batch, Lane
+from ottla.testing.sim_clients.station import Station
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+PRODUCE_VERSION = 13
+INIT_VERSION = 4
+NO_PRODUCER = (-1, -1)
+EPOCH_MAX = 32_766
+
+REQUEST_TIMEOUT_MS = 3_000
+BROKER_TIMEOUT_MS = 2_000
+DELIVERY_TIMEOUT_MS = 20_000
+RETRY_BACKOFF_MS = 100
+OPEN_MAX = 5
+"""Batches of one partition that are open at a time: a producer's buffer is bounded."""
+
+NEW_EPOCH = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.UNKNOWN_PRODUCER_ID})
+LANDED = frozenset({Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER})
+
+
+class Producer:
+    """One producer of one topic.
+
+    Fields: `interval_ms`: about how often it begins a batch; `in_flight_max`: of one partition;
+            `new_epochs`: how often it had to begin again with its sequence numbers.
+    """
+
+    def __init__(
+        self,
+        station: Station,
+        topic: str,
+        *,
+        idempotent: bool,
+        interval_ms: int,
+        in_flight_max: int = 5,
+    ) -> None:
+        self.station = station
+        self.topic = topic
+        self.idempotent = idempotent
+        self.interval_ms = interval_ms
+        self.in_flight_max = in_flight_max if idempotent else 1
+        self.acknowledged = 0
+        self.new_epochs = 0
+        self._producer = NO_PRODUCER
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._values = 0
+        self._stopped = False
+        self._renewing = False
+        station.follow(topic)
+
+    def begin(self) -> None:
+        """Start to write."""
+        self.station.run(self._work())
+
+    def stop(self) -> None:
+        """Begin no further batch; those that are open go on."""
+        self._stopped = True
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether every batch has met its fate."""
+        return not any(lane.batches for lane in self._lanes.values())
+
+    def _work(self) -> Dialogue[None]:
+        station = self.station
+        while not station.partitions_of(self.topic):
+            yield station.refresh()
+        if self.idempotent:
+            yield from self._init()
+        while not self._stopped:
+            yield 1 + station.dice.below(2 * self.interval_ms)
+            self._expire()
+            self._write()
+        while not self.is_done:
+            yield self.interval_ms
+            self._expire()
+
+    def _init(self) -> Dialogue[None]:
+        """Ask for a producer id until there is one."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        while True:
+            answer = yield self.station.send(self.station.any_node(), request, INIT_VERSION)
+            if not isinstance(answer, ApiError) and answer.error_code == Error.NONE:
+                self._producer = (answer.producer_id, answer.producer_epoch)
+                return
+            yield RETRY_BACKOFF_MS
+
+    def _write(self) -> None:
+        """Begin one batch, in some partition."""
+        station = self.station
+        partitions = station.partitions_of(self.topic)
+        if not partitions:
+            station.refresh()
+            return
+        self._leave_old_topics(partitions)
+        chosen = partitions[station.dice.below(len(partitions))]
+        lane = self._lanes.get(chosen)
+        if lane is None:
+            producer = self._producer if self.idempotent else None
+            lane = Lane(station.name, chosen, producer, in_flight_max=self.in_flight_max)
+            self._lanes[chosen] = lane
+        if len(lane.batches) >= OPEN_MAX:
+            return
+        count = 1 + station.dice.below(3)
+        values = tuple(
+            f"{station.name}:{self._values + each}".encode() for each in range(1, count + 1)
+        )
+        self._values += count
+        lane.add(values, station.now_ms)
+        self._pump(lane)
+
+    def _leave_old_topics(self, partitions: list[TopicPartition]) -> None:
+        """Give up what was meant for a topic whose name means another one now."""
+        for lane in [each for key, each in self._lanes.items() if key[0] != partitions[0][0]]:
+            for batch in list(lane.batches):
+                self._tell(lane.given_up(batch, self.station.now_ms))
+            del self._lanes[lane.partition]
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def _pump(self, lane: Lane) -> None:
+        """Send what may be sent."""
+        while not self._renewing and (batch := lane.ready()) is not None:
+            leader = self.station.leaders.get(lane.partition)
+            if leader is None or leader.node == NO_LEADER:
+                self._rest(lane)
+                return
+            lane.sent(batch)
+            pending = self.station.send(
+                leader.node, self._request(lane, batch), PRODUCE_VERSION, REQUEST_TIMEOUT_MS
+            )
+            pending.then(partial(self._answered, lane, batch, leader.node))
+
+    def _request(self, lane: Lane, batch: Batch) -> ProduceRequest:
+        producer_id, epoch = lane.producer or NO_PRODUCER
+        now_ms = self.station.clock.now_ms()
+        records = encode_batch(
+            [(None, value, (), now_ms) for value in batch.values],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=batch.sequence if lane.producer else -1,
+        )
+        topic_id, number = lane.partition
+        data = PartitionProduceData(index=number, records=records)
+        topic = TopicProduceData(topic_id=topic_id, partition_data=(data,))
+        return ProduceRequest(acks=-1, timeout_ms=BROKER_TIMEOUT_MS, topic_data=(topic,))
+
+    def _answered(
+        self, lane: Lane, batch: Batch, node: int, response: ProduceResponse | ApiError
+    ) -> None:
+        if batch not in lane.batches:
+            return  # Given up meanwhile.
+        error, said = _result(response)
+        if error in LANDED:
+            offset = said.base_offset if said is not None and error is Error.NONE else -1
+            self._tell(lane.kept(batch, offset, node, self.station.now_ms))
+            self._pump(lane)
+            return
+        hopeless = error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and lane.is_first(batch)
+        lane.refused(batch, error)
+        if error in NEW_EPOCH or (hopeless and lane.producer is not None):
+            self._new_epoch(init=error in NEW_EPOCH)
+        elif error in RETRIED:
+            self._rest(lane)
+        else:
+            self._tell(lane.given_up(batch, self.station.now_ms))
+
+    def _rest(self, lane: Lane) -> None:
+        """Send nothing for a while, and look who leads by then."""
+        if not lane.resting:
+            lane.resting = True
+            self.station.run(self._rested(lane))
+
+    def _rested(self, lane: Lane) -> Dialogue[None]:
+        yield RETRY_BACKOFF_MS
+        yield self.station.refresh()
+        lane.resting = False
+        self._expire()
+        self._pump(lane)
+
+    # -- giving up -----------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        """Give up what has been tried for too long."""
+        now_ms = self.station.now_ms
+        for lane in list(self._lanes.values()):
+            late = [each for each in lane.batches if now_ms - each.sent_ms >= DELIVERY_TIMEOUT_MS]
+            for batch in late:
+                self._tell(lane.given_up(batch, now_ms))
+            if late and lane.producer is not None:
+                self._new_epoch()
+
+    def _new_epoch(self, *, init: bool = False) -> None:
+        """Begin again with sequence 0: what is open may have been appended or not.
+
+        A producer may raise its epoch by itself; once another one did, it needs an id of its own.
+        """
+        self.new_epochs += 1
+        now_ms = self.station.now_ms
+        producer_id, epoch = self._producer
+        self._producer = (producer_id, epoch + 1)
+        for lane in self._lanes.values():
+            for batch in list(lane.batches):
+                self._tell(lane.given_up(batch, now_ms))
+            lane.restart(self._producer)
+        if (init or epoch + 1 >= EPOCH_MAX) and not self._renewing:
+            self._renewing = True
+            self.station.run(self._init_anew())
+
+    def _init_anew(self) -> Dialogue[None]:
+        yield from self._init()
+        for lane in self._lanes.values():
+            for batch in list(lane.batches):  # Begun meanwhile; none was sent.
+                self._tell(lane.given_up(batch, self.station.now_ms))
+            lane.restart(self._producer)
+        self._renewing = False
+
+    def _tell(self, write: Write) -> None:
+        history = self.station.history
+        history.writes.append(write)
+        if write.node >= 0:
+            self.acknowledged += 1
+            what = f"writes to {self.topic}-{write.partition[1]}"
+            history.lives.append(Life(what, write.ended_ms))
+
+
+def _result(response: ProduceResponse | ApiError) -> tuple[Error, PartitionProduceResponse | None]:
+    if isinstance(response, ApiError):
+        return response.error, None
+    said = response.responses[0].partition_responses[0]
+    return Error(said.error_code), said

@@ -1,0 +1,147 @@
+"""What a simulated client stands on: its port into the network, its time, its view of the cluster.
+
+The view is a real client's: learned from Metadata responses of whichever broker answers, kept
+until an error says that it is stale, and never taken back to an older leader epoch of the same
+topic (KIP-320, KAFKA-12257).
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock, Dice
+from ottla.base.timers import Timers
+from ottla.testing.history import History, TopicPartition
+from ottla.testing.sim_clients.dialogue import Dialogue, start
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+METADATA_VERSION = 12
+REQUEST_TIMEOUT_MS = 4_000
+REFRESH_PAUSE_MS = 100
+"""How long at least between two questions for metadata (retry.backoff.ms)."""
+
+
+class Port(Protocol):
+    """One client's way into the simulated network."""
+
+    def send(
+        self, to: int, request: object, version: int, timeout_ms: int
+    ) -> Pending[Any | ApiError]:
+        """Send a request to a node by its id; answer the response, or why there is none."""
+        ...
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as far as this client knows."""
+
+    node: int
+    epoch: int
+
+
+class Station:
+    """One client's surroundings and what it knows of the cluster.
+
+    Fields: `nodes`: the brokers that it may ask, as its bootstrap.servers; `ids`: of topics, by
+            name; `leaders`: by topic id and partition number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        port: Port,
+        nodes: tuple[int, ...],
+        timers: Timers,
+        clock: Clock,
+        dice: Dice,
+        history: History,
+    ) -> None:
+        self.name = name
+        self.port = port
+        self.nodes = nodes
+        self.timers = timers
+        self.clock = clock
+        self.dice = dice
+        self.history = history
+        self.ids: dict[str, Uuid] = {}
+        self.leaders: dict[TopicPartition, Leader] = {}
+        self._topics: set[str] = set()
+        self._refresh: Pending[bool] | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The time by which the history is told."""
+        return self.clock.monotonic_ms()
+
+    def run(self, dialogue: Dialogue[Any]) -> Pending[Any]:
+        """Start a dialogue of this client."""
+        return start(dialogue, self.timers, self.clock)
+
+    def send(
+        self, to: int, request: object, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Pending[Any | ApiError]:
+        """Ask a node something."""
+        return self.port.send(to, request, version, timeout_ms)
+
+    def any_node(self) -> int:
+        """Return a broker to ask."""
+        return self.nodes[self.dice.below(len(self.nodes))]
+
+    def follow(self, topic: str) -> None:
+        """Keep an eye on a topic from now on."""
+        self._topics.add(topic)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return the known partitions of a topic, in order."""
+        topic_id = self.ids.get(topic)
+        return sorted(each for each in self.leaders if each[0] == topic_id)
+
+    def refresh(self) -> Pending[bool]:
+        """Ask for metadata, once for all who want it meanwhile; tell whether an answer came."""
+        if self._refresh is None:
+            self._refresh = self.run(self._ask_metadata())
+            self._refresh.then(self._refreshed)  # Never at once: it begins with a pause.
+        return self._refresh
+
+    def _refreshed(self, _: bool) -> None:
+        self._refresh = None
+
+    def _ask_metadata(self) -> Dialogue[bool]:
+        yield REFRESH_PAUSE_MS
+        request = MetadataRequest(
+            topics=tuple(MetadataRequestTopic(name=name) for name in sorted(self._topics)),
+            allow_auto_topic_creation=False,
+        )
+        response = yield self.send(self.any_node(), request, METADATA_VERSION)
+        if isinstance(response, ApiError):
+            return False
+        self._learn(response)
+        return True
+
+    def _learn(self, response: MetadataResponse) -> None:
+        for topic in response.topics:
+            if topic.error_code == Error.NONE and topic.name is not None:
+                self._learn_topic(topic, topic.name)
+
+    def _learn_topic(self, topic: MetadataResponseTopic, name: str) -> None:
+        if self.ids.get(name, topic.topic_id) != topic.topic_id:
+            self.forget(name)
+        self.ids[name] = topic.topic_id
+        for partition in topic.partitions:
+            key = (topic.topic_id, partition.partition_index)
+            known = self.leaders.get(key)
+            if known is None or partition.leader_epoch >= known.epoch:
+                node = NO_LEADER if partition.error_code else partition.leader_id
+                self.leaders[key] = Leader(node, partition.leader_epoch)
+
+    def forget(self, topic: str) -> None:
+        """Know nothing of a topic any more: it was deleted, or is another one now."""
+        for partition in self.partitions_of(topic):
+            del self.leaders[partition]
+        self.ids.pop(topic, None)

@@ -1,0 +1,13 @@
+"""What a topic of a simulated workload is made with."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """One topic. `configs`: as CreateTopics takes them."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 3
+    configs: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""An administrator asks until it is done, and writes a deletion down before it asks for it.
+
+Method: a fake broker, in virtual time.
+"""
+
+from ottla.base.errors import Error
+from ottla.testing.sim_clients.admin import TRIES_MAX, Admin
+from ottla.testing.sim_clients.topic import TopicSpec
+
+from .fake import CREATE, DELETE, LOST_AFTER, TOPIC, TOPIC_ID, FakeCluster
+
+
+def create(cluster: FakeCluster) -> tuple[Admin, Error | None]:
+    admin = Admin(cluster.station("a"))
+    end = admin.station.run(admin.create(TopicSpec(name=TOPIC)))
+    cluster.steps.run(30_000)
+    return admin, end.value if end.done else None
+
+
+def test_a_topic_is_asked_for_until_it_is_there() -> None:
+    cluster = FakeCluster()
+    cluster.script[CREATE] = [
+        Error.INVALID_REPLICATION_FACTOR,
+        LOST_AFTER,
+        Error.TOPIC_ALREADY_EXISTS,
+    ]
+    assert create(cluster)[1] is Error.NONE
+    assert len(cluster.asked) == 3
+
+
+def test_a_refusal_for_good_is_kept() -> None:
+    cluster = FakeCluster()
+    cluster.script[CREATE] = [Error.INVALID_CONFIG]
+    admin, error = create(cluster)
+    assert error is Error.INVALID_CONFIG
+    assert admin.refusals == [("create orders", Error.INVALID_CONFIG)]
+
+
+def test_patience_ends() -> None:
+    cluster = FakeCluster()
+    cluster.script[CREATE] = [Error.NOT_CONTROLLER] * 100
+    assert create(cluster)[1] is Error.NOT_CONTROLLER
+    assert len(cluster.asked) == TRIES_MAX
+
+
+def test_a_deletion_is_written_down_before_it_is_sent() -> None:
+    cluster = FakeCluster()
+    admin, _error = create(cluster)
+    admin.station.refresh()
+    cluster.steps.run(1_000)
+    cluster.script[DELETE] = [LOST_AFTER]
+    end = admin.station.run(admin.delete(TOPIC))
+    assert cluster.history.deleted == {TOPIC_ID}
+    cluster.steps.run(1_000)
+    assert end.value is Error.NONE
+    assert admin.station.partitions_of(TOPIC) == []
+
+
+def test_what_succeeds_is_a_sign_of_life() -> None:
+    cluster = FakeCluster()
+    create(cluster)
+    assert [life.what for life in cluster.history.lives] == ["changes of metadata"]

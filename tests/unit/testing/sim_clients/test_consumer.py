@@ -1,0 +1,75 @@
+"""A consumer tells every record once, in order, and what it was denied.
+
+Method: a fake broker, in virtual time.
+"""
+
+from ottla.base.errors import Error
+from ottla.testing.checkers import reads_lost, watermarks_that_fell
+from ottla.testing.sim_clients.consumer import Consumer
+
+from .fake import FETCH, LOST_BEFORE, TOPIC, FakeCluster
+
+
+def consumer_of(cluster: FakeCluster) -> Consumer:
+    consumer = Consumer(cluster.station("c"), TOPIC, interval_ms=50)
+    consumer.begin()
+    return consumer
+
+
+def test_all_records_are_told_in_order() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"a", b"b", b"c"]
+    consumer_of(cluster)
+    cluster.steps.run(1_000)
+    cluster.log.append(b"d")
+    cluster.steps.run(1_000)
+    assert [(read.offset, read.value) for read in cluster.history.reads] == [
+        (0, b"a"),
+        (1, b"b"),
+        (2, b"c"),
+        (3, b"d"),
+    ]
+    assert cluster.history.lives[-1].what == "reads of orders-0"
+    assert reads_lost(cluster.history) == watermarks_that_fell(cluster.history) == []
+    assert {each.asked for each in cluster.history.watermarks} == {"fetch", "list_offsets"}
+
+
+def test_failures_are_asked_again() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"a"]
+    cluster.script[FETCH] = [LOST_BEFORE, Error.NOT_LEADER_OR_FOLLOWER]
+    consumer_of(cluster)
+    cluster.steps.run(2_000)
+    assert [read.value for read in cluster.history.reads] == [b"a"]
+
+
+def test_an_offset_that_is_denied_is_told() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"a", b"b"]
+    consumer_of(cluster)
+    cluster.steps.run(1_000)
+    cluster.log = []
+    cluster.steps.run(1_000)
+    assert cluster.history.skipped[0][2:4] == (2, 2)
+    assert len(reads_lost(cluster.history)) > 0
+
+
+def test_a_watermark_that_falls_is_told() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"a", b"b"]
+    consumer_of(cluster)
+    cluster.steps.run(1_000)
+    cluster.high_watermark_lag = 1
+    cluster.steps.run(1_000)
+    assert len(watermarks_that_fell(cluster.history)) > 0
+
+
+def test_a_stopped_consumer_asks_no_more() -> None:
+    cluster = FakeCluster()
+    consumer = consumer_of(cluster)
+    cluster.steps.run(1_000)
+    consumer.stop()
+    cluster.steps.run(1_000)
+    asked = len(cluster.asked)
+    cluster.steps.run(1_000)
+    assert len(cluster.asked) == asked

@@ -1,0 +1,141 @@
+"""A producer retries as Kafka's does, and tells what it knows of each batch, no more.
+
+Method: a fake broker that loses requests and responses as its script says, in virtual time.
+"""
+
+from ottla.base.errors import Error
+from ottla.records.batch import iter_headers
+from ottla.testing.checkers import idempotent_writes_twice
+from ottla.testing.history import History, LogSeen, Outcome
+from ottla.testing.sim_clients.producer import DELIVERY_TIMEOUT_MS, Producer
+from ottla.wire.messages.produce import ProduceRequest
+
+from .fake import INIT, LOST_AFTER, LOST_BEFORE, PARTITION, PRODUCE, TOPIC, FakeCluster
+
+
+def run(
+    cluster: FakeCluster, *, idempotent: bool = True, ms: int = 3_000, in_flight_max: int = 5
+) -> Producer:
+    producer = Producer(
+        cluster.station("p"),
+        TOPIC,
+        idempotent=idempotent,
+        interval_ms=50,
+        in_flight_max=in_flight_max,
+    )
+    producer.begin()
+    cluster.steps.run(ms)
+    producer.stop()
+    cluster.steps.run(5_000)
+    assert producer.is_done
+    return producer
+
+
+def outcomes(history: History) -> set[Outcome]:
+    return {write.outcome for write in history.writes}
+
+
+def sequences(cluster: FakeCluster) -> list[tuple[int, int, int]]:
+    """Return producer id, epoch and sequence of each request, in order."""
+    found = []
+    for request in cluster.asked:
+        if isinstance(request, ProduceRequest):
+            records = request.topic_data[0].partition_data[0].records
+            ((_at, header),) = iter_headers(bytes(records))  # type: ignore[arg-type]
+            found.append((header.producer_id, header.producer_epoch, header.base_sequence))
+    return found
+
+
+def test_each_acknowledged_value_is_where_the_broker_said() -> None:
+    cluster = FakeCluster()
+    producer = run(cluster)
+    assert producer.acknowledged == len(cluster.history.writes) > 20
+    assert outcomes(cluster.history) == {Outcome.ACKNOWLEDGED}
+    for write in cluster.history.writes:
+        end = write.offset + len(write.values)
+        assert tuple(cluster.log[write.offset : end]) == write.values
+        assert write.partition == PARTITION
+    assert {life.what for life in cluster.history.lives} == {"writes to orders-0"}
+
+
+def test_a_lost_response_is_retried_with_the_same_sequence() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [None, LOST_AFTER]
+    run(cluster, in_flight_max=1)
+    tried = sequences(cluster)
+    assert tried[1] == tried[2]
+    assert len(cluster.log) == len(set(cluster.log))
+    assert outcomes(cluster.history) == {Outcome.ACKNOWLEDGED}
+    again = cluster.history.writes[1]
+    assert (again.tries, again.offset) == (2, -1), "the broker said only that it knew the batch"
+
+
+def test_a_plain_producer_retries_into_a_duplicate() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [None, LOST_AFTER]
+    run(cluster, idempotent=False)
+    assert len(cluster.log) > len(set(cluster.log))
+    assert all(write.producer is None for write in cluster.history.writes)
+    log = LogSeen(1, PARTITION, 0, len(cluster.log), dict(enumerate(cluster.log)))
+    assert idempotent_writes_twice(History(writes=cluster.history.writes, logs=[log])) == []
+
+
+def test_a_gap_is_filled_in_order() -> None:
+    cluster = FakeCluster()
+    cluster.delay_ms = 80  # Several batches are in flight.
+    cluster.script[PRODUCE] = [None, LOST_BEFORE]
+    run(cluster)
+    assert outcomes(cluster.history) == {Outcome.ACKNOWLEDGED}
+    numbers = [int(value.split(b":")[1]) for value in cluster.log]
+    assert numbers == sorted(numbers)
+
+
+def test_a_refusal_before_the_append_leaves_no_doubt() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [Error.NOT_ENOUGH_REPLICAS] * 1_000
+    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50)
+    producer.begin()
+    cluster.steps.run(DELIVERY_TIMEOUT_MS + 2_000)
+    assert outcomes(cluster.history) == {Outcome.FAILED}
+    assert cluster.log == []
+
+
+def test_a_batch_that_may_be_there_is_unknown_when_given_up() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [LOST_AFTER, *[Error.NOT_ENOUGH_REPLICAS] * 1_000]
+    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50)
+    producer.begin()
+    cluster.steps.run(DELIVERY_TIMEOUT_MS + 2_000)
+    assert cluster.history.writes[0].outcome is Outcome.UNKNOWN
+
+
+def test_after_giving_up_an_idempotent_producer_begins_a_new_epoch() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [None, *[LOST_BEFORE] * 120]
+    producer = run(cluster, ms=DELIVERY_TIMEOUT_MS + 10_000, in_flight_max=1)
+    assert producer.new_epochs > 0
+    epochs = [epoch for _id, epoch, _sequence in sequences(cluster)]
+    assert epochs == sorted(epochs)
+    assert next(s for _id, epoch, s in sequences(cluster) if epoch == 1) == 0
+    assert Outcome.UNKNOWN in outcomes(cluster.history)
+    assert cluster.history.writes[-1].outcome is Outcome.ACKNOWLEDGED
+
+
+def test_a_sequence_that_nothing_can_mend_begins_a_new_epoch() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [None, Error.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    producer = run(cluster, in_flight_max=1)
+    assert producer.new_epochs == 1
+    assert [write.outcome for write in cluster.history.writes[:2]] == [
+        Outcome.ACKNOWLEDGED,
+        Outcome.FAILED,
+    ]
+
+
+def test_a_fenced_producer_asks_for_another_id() -> None:
+    cluster = FakeCluster()
+    cluster.script[PRODUCE] = [None, Error.INVALID_PRODUCER_EPOCH]
+    cluster.script[INIT] = [None, Error.NOT_CONTROLLER]
+    run(cluster, in_flight_max=1)
+    assert sorted({producer_id for producer_id, _e, _s in sequences(cluster)}) == [101, 102]
+    assert cluster.history.writes[-1].outcome is Outcome.ACKNOWLEDGED

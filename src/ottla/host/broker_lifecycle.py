@@ -40,7 +40,8 @@ SOON_MS = 10
 """The wait before the next heartbeat while the start depends on it."""
 
 SHUTDOWN_POLL_MS = 50
-"""The wait after the first heartbeat that asks to shut down."""
+"""The wait after the first heartbeat that asks to shut down; it doubles up to the interval. A
+broker that led little is free at once, one that led much when the others have heard of it."""
 
 NO_BROKER_EPOCH = -1
 
@@ -96,6 +97,8 @@ class LifecycleConfig:
     Fields: `incarnation_id`: fresh for each start of the process.
             `listeners`: name, host, port, security protocol; `features`: name, least, most.
             `previous_broker_epoch`: from the clean-shutdown file, -1 = the stop was not clean.
+            `shutdown_silence_ms`: how long no word from a controller keeps a broker that leaves:
+            longer than a quorum that can elect needs to.
     """
 
     broker_id: int
@@ -110,6 +113,7 @@ class LifecycleConfig:
     session_timeout_ms: int = 9_000
     registration_timeout_ms: int = 60_000
     shutdown_timeout_ms: int = 5 * 60_000
+    shutdown_silence_ms: int = 5_000
 
 
 @dataclass(slots=True)
@@ -159,8 +163,9 @@ class BrokerLifecycle:
         self._again_at_once = False
         self._failures = 0
         self._offline_dirs: set[Uuid] = set()
-        self._asked_to_leave = False
+        self._asked_to_leave = 0
         self._timer: Timer | None = None
+        self._silence: Timer | None = None
 
     # -- from outside --------------------------------------------------------------------------
 
@@ -188,18 +193,27 @@ class BrokerLifecycle:
             self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             deadline_ms = self._clock.monotonic_ms() + self.config.shutdown_timeout_ms
             self._timers.at(deadline_ms, self._shutdown_timed_out)
+            self._heard()
+            self._failures = 0
             self._communicate_in(0)
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.close()
         return self.milestones.left
+
+    def controller_changed(self) -> None:
+        """Go to the new controller now: the wait was for one that did not answer."""
+        if self._failures:
+            self._failures = 0
+            self._communicate_in(0)
 
     def close(self) -> None:
         """Keep in touch no more."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         self._become(BrokerState.SHUTTING_DOWN)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._silence):
+            if timer is not None:
+                timer.cancel()
         self.milestones.left.complete(None)
 
     def _become(self, state: BrokerState) -> None:
@@ -321,6 +335,7 @@ class BrokerLifecycle:
             self._heartbeat_refused(_error_of(response.error_code))
             return
         self._failures = 0
+        self._heard()
         match self.state:
             case BrokerState.STARTING:
                 if response.is_caught_up and self.milestones.caught_up.done:
@@ -363,9 +378,18 @@ class BrokerLifecycle:
             log.info("broker %d: the controller lets it go", self.config.broker_id)
             self.close()
             return
-        first, self._asked_to_leave = not self._asked_to_leave, True
-        # The first wait is short: a broker that led little is free at once.
-        self._communicate_in(SHUTDOWN_POLL_MS if first else self.config.heartbeat_interval_ms)
+        wait_ms = SHUTDOWN_POLL_MS << min(self._asked_to_leave, 16)
+        self._asked_to_leave += 1
+        self._communicate_in(min(wait_ms, self.config.heartbeat_interval_ms))
+
+    def _heard(self) -> None:
+        """Count the silence anew, where it matters: on the way out."""
+        if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            return
+        if self._silence is not None:
+            self._silence.cancel()
+        end_ms = self._clock.monotonic_ms() + self.config.shutdown_silence_ms
+        self._silence = self._timers.at(end_ms, self._shutdown_timed_out)
 
     def _shutdown_timed_out(self) -> None:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:

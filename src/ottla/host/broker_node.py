@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from ottla.base.errors import ApiError
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_LEADER, Uuid
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.broker_links import BrokerLinks
@@ -29,9 +29,13 @@ from ottla.raft.node import RaftNode
 
 log = logging.getLogger(__name__)
 
-SHUTDOWN_TIMEOUT_MS = 10_000
-"""How long a broker waits for the controller to let it go. While partitions have one replica,
-leadership has nowhere to move, so Kafka's five minutes would only delay the stop."""
+SHUTDOWN_TIMEOUT_MS = 20_000
+"""How long a broker waits for the controller to let it go: for the others to hear who leads now,
+or for the session of one that does not answer to end. Kafka's five minutes would only delay the
+stop: who leads is decided in one step, which waits for no replica."""
+
+ELECTION_SLACK_MS = 1_000
+"""How much longer than its timeouts an election of the quorum may take."""
 
 
 class BrokerNode:
@@ -54,6 +58,7 @@ class BrokerNode:
         self.broker: Broker | None = None
         self._links = ControllerLinks(ports.connect, config, ports.clock, ports.timers)
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
+        self._controller_changed: Callable[[], None] = lambda: None
         self._follower = self._make_follower(cluster_id, controller, ports)
         self._lifecycle = BrokerLifecycle(
             self._lifecycle_config(cluster_id, Uuid(ports.dice.random_bytes(16)), listeners),
@@ -63,6 +68,7 @@ class BrokerNode:
             timers=ports.timers,
             on_epoch=self._epoch_changed,
         )
+        self._controller_changed = self._lifecycle.controller_changed
         self._cleaner = Cleaner(
             ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
@@ -82,7 +88,7 @@ class BrokerNode:
         self, cluster_id: str, controller: ControllerNode | None, ports: NodePorts
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
-            controller.runtime.on_leader(self._links.led_by)
+            controller.runtime.on_leader(self._led_by)
             return LocalFollower(controller.runtime, on_image=self._changed)
         return MetadataFollower(
             self._links.sender_to,
@@ -95,7 +101,7 @@ class BrokerNode:
             workers=ports.workers,
             on_image=self._changed,
             on_failure=self._on_failure,
-            on_leader=self._links.led_by,
+            on_leader=self._led_by,
             snapshot_limits=SnapshotLimits.of(self._config.values),
         )
 
@@ -118,6 +124,9 @@ class BrokerNode:
             session_timeout_ms=config["broker.session.timeout.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
             shutdown_timeout_ms=SHUTDOWN_TIMEOUT_MS,
+            shutdown_silence_ms=config["controller.quorum.fetch.timeout.ms"]
+            + 2 * config["controller.quorum.election.timeout.ms"]
+            + ELECTION_SLACK_MS,
         )
 
     @property
@@ -169,6 +178,11 @@ class BrokerNode:
         yield self._lifecycle.milestones.unfenced
         node_id = self._config.node_id
         yield self._follower.until(lambda image: image.is_active(node_id))
+
+    def _led_by(self, leader_id: int, epoch: int) -> None:
+        self._links.led_by(leader_id, epoch)
+        if leader_id != NO_LEADER:
+            self._controller_changed()
 
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:

@@ -3,7 +3,7 @@
 Order of a start: lock and check the folders; the controller, which opens its log and its epoch;
 its listeners; then the broker, which registers, replays the metadata up to its registration,
 loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
-told of them. A stop goes the other way round. `Doors` are the node's listeners: sockets in a
+told of them. A stop begins at the broker. `Doors` are the node's listeners: sockets in a
 process, names of a simulated network in the simulator.
 """
 
@@ -19,6 +19,7 @@ from ottla.broker.dispatch import Chunks, Dispatcher, Outcome, advertised, load_
 from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_node import ControllerNode
+from ottla.host.farewell import others_left
 from ottla.host.folders import Folders, open_folders
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps
@@ -241,18 +242,24 @@ class NodeCore:
         yield doors.accept()
 
     def stop_roles(self, doors: Doors) -> Steps[None]:
-        """Stop serving, write all that is to be kept; `close` is to follow."""
+        """Stop serving, write all that is to be kept; `close` is to follow.
+
+        The broker leaves before the controller of the same node resigns, which it does before
+        files are closed: another voter takes over meanwhile.
+        """
         if self._broker is not None:
             yield from self._broker.leave()
-        if self._controller is not None and self._peers is not None:
-            # Another voter takes over while this one closes its files.
+        if self._controller is not None:
+            runtime, ports = self._controller.runtime, self.ports
+            yield others_left(
+                lambda: runtime.committed_image, self.node_id, ports.clock, ports.timers
+            )
             self._controller.stop()
+        if self._peers is not None:
             yield self._peers.close()
         yield doors.close()
         if self._broker is not None:
             yield from self._broker.close()
-        if self._controller is not None and self._peers is None:
-            self._controller.stop()
 
     def close(self) -> None:
         """Close the metadata log and give the folders back."""

@@ -332,8 +332,11 @@ def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
     assert desk.beat(fenced=False).want_shut_down
     waited, _ = desk.next_call()
     assert waited == 50, "a broker that led little goes at once"
-    desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
-    assert desk.next_call()[0] == 2_000
+    waits = []
+    for _ in range(7):
+        desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
+        waits.append(desk.next_call()[0])
+    assert waits == [100, 200, 400, 800, 1_600, 2_000, 2_000]
     assert not left.done
     desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
     assert left.done
@@ -346,14 +349,39 @@ def test_controlled_shutdown_ends_when_its_time_is_over() -> None:
     desk = Desk()
     desk.run()
     left = desk.lifecycle.begin_controlled_shutdown()
-    for _ in range(200):
+    while not left.done:
+        if desk.waiting is not None:
+            desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=False))
+        desk.world.advance(1_000)
+    assert CONFIG.shutdown_timeout_ms <= desk.world.clock.elapsed_ms < 310_000
+
+
+def test_controlled_shutdown_ends_where_no_controller_is_left() -> None:
+    desk = Desk()
+    desk.run()
+    left = desk.lifecycle.begin_controlled_shutdown()
+    desk.beat(fenced=False)
+    heard_ms = desk.world.clock.elapsed_ms
+    while not left.done:
         if desk.waiting is not None:
             desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        desk.world.advance(2_000)
-        if left.done:
-            break
-    assert left.done
-    assert CONFIG.shutdown_timeout_ms <= desk.world.clock.elapsed_ms < 310_000
+        desk.world.advance(10)
+    silence_ms = desk.world.clock.elapsed_ms - heard_ms
+    assert CONFIG.shutdown_silence_ms <= silence_ms < CONFIG.shutdown_silence_ms + 20
+    assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+def test_a_new_controller_is_asked_at_once() -> None:
+    desk = Desk()
+    desk.run()
+    desk.lifecycle.controller_changed()
+    desk.next_call()
+    for _ in range(6):
+        desk.answer(ApiError(Error.NETWORK_EXCEPTION))
+        desk.next_call()
+    desk.answer(ApiError(Error.NETWORK_EXCEPTION))  # The next wait is 6.4 s.
+    desk.lifecycle.controller_changed()
+    assert desk.next_call()[0] <= 1
 
 
 def test_asking_twice_is_one_shutdown() -> None:

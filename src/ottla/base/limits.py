@@ -53,5 +53,12 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """New partitions in one request: a decision is one atomic batch of records (Kafka's
 MAX_PARTITIONS_PER_BATCH), and must not keep the controller's loop from its heartbeats."""
 
+ELECTIONS_PER_STEP_MAX = 1_000
+"""Leaders that one pass of the periodic elections changes (Kafka's MAX_ELECTIONS_PER_IMBALANCE);
+the next pass follows at once, with requests served in between."""
+
+ISR_CHANGES_PER_REQUEST_MAX = 1_000
+"""Partitions whose in-sync replicas one AlterPartition asks to change, each one record."""
+
 PRODUCER_IDS_PER_BLOCK = 1_000
 """Ids that a broker gets at once; a crash of it wastes at most so many (KIP-730)."""

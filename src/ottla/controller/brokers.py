@@ -4,11 +4,16 @@ A broker's epoch is the offset of its registration's record, so a later process 
 always has the larger one. It starts fenced; it is unfenced once it has replayed the log up to
 its own registration, because only then does it know what it hosts.
 
+A broker that comes back says the epoch under which it stopped cleanly. Only if that is the epoch
+that the image has of it was nothing lost: else it may have acknowledged what its disk never got,
+and before it is registered anew it leaves the ISR and the eligible replicas of all partitions.
+
 Steps that move leaders are splittable: a broker may lead more partitions than one batch takes,
 and must be fenced all the same. They put the leaders first and the broker's own state last, so
 a controller that dies in between leaves a broker whose fencing its successor starts again.
 Source: ClusterControlManager.registerBroker, BrokerHeartbeatManager.calculateNextBrokerState,
-ReplicationControlManager.processBrokerHeartbeat, Kafka 4.0; KIP-631, KIP-858.
+ReplicationControlManager.processBrokerHeartbeat, Kafka 4.0; KIP-631, KIP-858,
+KIP-966.
 """
 
 from collections.abc import Mapping
@@ -24,10 +29,14 @@ from ottla.metadata.brokers import PLAINTEXT, BrokerImage, record_of
 from ottla.metadata.delta import replay
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import BrokerRegistrationChangeRecord, Record
 
 RESERVED_DIRECTORIES = frozenset(Uuid(bytes(15) + bytes((low,))) for low in range(100))
 """Ids that mean something else than a folder (DirectoryId.reserved)."""
+
+NO_BROKER_EPOCH = -1
+"""The previous epoch of a broker whose last stop was not clean."""
 
 FENCE, UNFENCE = 1, -1
 """The values of BrokerRegistrationChangeRecord.fenced."""
@@ -78,8 +87,11 @@ def register_broker(
     next_offset: int,
     context: DecisionContext,
     now_ms: int,
+    previous_epoch: int = NO_BROKER_EPOCH,
 ) -> Decision[int]:
     """Take a broker in; the reply is its epoch. `broker.epoch` and `.fenced` do not count.
+
+    `previous_epoch`: that of the broker's registration which ended with a clean shutdown.
 
     Raises: ApiError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another
             process of that id is alive and unfenced; UNSUPPORTED_VERSION where it cannot work
@@ -113,7 +125,8 @@ def register_broker(
         return Decision(Step((record_of(amended),)), before.epoch)
 
     # The process before this one may still lead what it held; this one knows nothing yet.
-    records: list[Record] = list(leave(image, broker.id)) if before is not None else []
+    clean = before is not None and before.epoch == previous_epoch
+    records: list[Record] = list(leave(image, context.config, broker.id, unclean=not clean))
     epoch = next_offset + len(records)
     records.append(
         record_of(replace(broker, epoch=epoch, fenced=True, in_controlled_shutdown=False))
@@ -190,13 +203,13 @@ def heartbeat(
             f" {report.broker_epoch}.",
         )
     caught_up = report.metadata_offset >= broker.epoch
-    records = _offline_directories(image, broker, report.offline_log_dirs)
+    records = _offline_directories(image, context.config, broker, report.offline_log_dirs)
     if records:
         # What follows must not elect a leader into a folder that is gone.
         image = replay(image, records, offset=next_offset - 1, epoch=image.position[1]).image
         broker = image.brokers[broker.id]
     after = _next_state(image, broker, report, caught_up, context)
-    changes = [] if after is state_of(broker) else _transition(image, broker, after)
+    changes = [] if after is state_of(broker) else _transition(image, context.config, broker, after)
     records += changes
     context.liveness.touch(broker.id, now_ms, report.metadata_offset)
     if after is State.CONTROLLED_SHUTDOWN and changes:
@@ -239,32 +252,34 @@ def _next_state(
     return State.CONTROLLED_SHUTDOWN
 
 
-def _transition(image: ClusterImage, broker: BrokerImage, after: State) -> list[Record]:
+def _transition(
+    image: ClusterImage, config: NodeConfig, broker: BrokerImage, after: State
+) -> list[Record]:
     if after is State.UNFENCED:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE
         )
-        return [*come_back(image, broker.id), change]
+        return [*come_back(image, config, broker.id), change]
     if after is State.CONTROLLED_SHUTDOWN:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-        return [*leave(image, broker.id), change]
-    return fencing_records(image, broker)
+        return [*leave(image, config, broker.id), change]
+    return fencing_records(image, config, broker)
 
 
-def fencing_records(image: ClusterImage, broker: BrokerImage) -> list[Record]:
+def fencing_records(image: ClusterImage, config: NodeConfig, broker: BrokerImage) -> list[Record]:
     """Return the records that fence a broker; none for a fenced one."""
     if broker.fenced:
         return []
     fencing = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE
     )
-    return [*leave(image, broker.id), fencing]
+    return [*leave(image, config, broker.id), fencing]
 
 
 def _offline_directories(
-    image: ClusterImage, broker: BrokerImage, offline: tuple[Uuid, ...]
+    image: ClusterImage, config: NodeConfig, broker: BrokerImage, offline: tuple[Uuid, ...]
 ) -> list[Record]:
     """Return what changes when folders of a broker are reported offline."""
     gone = frozenset(offline) & frozenset(broker.log_dirs)
@@ -274,7 +289,7 @@ def _offline_directories(
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
     )
-    return [*leave_directories(image, broker.id, gone), change]
+    return [*leave_directories(image, config, broker.id, gone), change]
 
 
 def fence_stalest(image: ClusterImage, context: DecisionContext, now_ms: int) -> Step:
@@ -286,4 +301,5 @@ def fence_stalest(image: ClusterImage, context: DecisionContext, now_ms: int) ->
     stalest = context.liveness.stalest(image)
     if stalest is None or stalest[0] > now_ms:
         return Step()
-    return Step(tuple(fencing_records(image, image.brokers[stalest[1]])), atomic=False)
+    broker = image.brokers[stalest[1]]
+    return Step(tuple(fencing_records(image, context.config, broker)), atomic=False)

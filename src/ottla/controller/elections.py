@@ -1,110 +1,188 @@
-"""Who leads a partition when brokers come and go, in records.
+"""Who leads, and who is in sync, when brokers come and go: records for all partitions concerned.
 
-The rules of clean elections: a leader is an active broker of the ISR, the present one if it can
-stay, else the first of the replicas' order. The last member of an ISR stays in it without
-leading: only it surely has every acknowledged record.
-Source: PartitionChangeBuilder, ReplicationControlManager.generateLeaderAndIsrUpdates, 4.0.
+Every change of one partition is `partition_change`'s; this file says which partitions an event
+concerns and what is wished of them. An election is unclean only where the topic, the cluster or
+the node allows it (unclean.leader.election.enable).
+Source: ReplicationControlManager.generateLeaderAndIsrUpdates and its callers,
+maybeTriggerUncleanLeaderElectionForLeaderlessPartitions, Kafka 4.0; KIP-966.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.limits import ELECTIONS_PER_STEP_MAX
+from ottla.controller.partition_change import (
+    Election,
+    Surroundings,
+    Wish,
+    acceptor,
+    change,
+)
+from ottla.controller.step import Decision, Step
+from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
-from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
-from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
-
-IsOnline = Callable[[int, Uuid], bool]
-"""Tells whether a broker is active with that folder of its own online."""
-
-UNKNOWN_DIRECTORIES = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionChangeRecord
+from ottla.metadata.topic_config import effective_topic_value
 
 
-def online_in(
-    image: ClusterImage, *, without: int | None = None, plus: int | None = None
-) -> IsOnline:
-    """Return the test as the image says it, with a broker taken as gone or as unfenced."""
-
-    def is_online(broker_id: int, directory: Uuid) -> bool:
-        broker = image.brokers.get(broker_id)
-        if broker is None or broker_id == without:
-            return False
-        if not (broker.active or broker_id == plus):
-            return False
-        return (
-            not broker.log_dirs or directory in broker.log_dirs or directory in UNKNOWN_DIRECTORIES
-        )
-
-    return is_online
+@dataclass(frozen=True, slots=True)
+class ElectUncleanly:
+    """An effect: partitions without a leader may have got the permission for an unclean one."""
 
 
-def elect(partition: PartitionImage, isr: tuple[int, ...], is_online: IsOnline) -> int:
-    """Return the leader out of `isr`, or NO_LEADER."""
-    fit = [
-        replica
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if replica in isr and is_online(replica, directory)
-    ]
-    if partition.leader in fit:
-        return partition.leader
-    return fit[0] if fit else NO_LEADER
+class Rules:
+    """What holds for the partitions of each topic, found out once a topic.
+
+    `without`, `plus`: a broker that the step under way takes out, or unfences.
+    """
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        config: NodeConfig,
+        *,
+        without: int | None = None,
+        plus: int | None = None,
+    ) -> None:
+        self._image = image
+        self._config = config
+        self._is_acceptable = acceptor(image, without=without, plus=plus)
+        self._elr_enabled = elr_enabled(image.features)
+        self._surroundings: dict[str, Surroundings] = {}
+        self._elections: dict[str, Election] = {}
+
+    def surroundings(self, topic_name: str) -> Surroundings:
+        """Return what a change of the topic's partitions depends on."""
+        found = self._surroundings.get(topic_name)
+        if found is None:
+            found = self._surroundings[topic_name] = Surroundings(
+                is_acceptable=self._is_acceptable,
+                min_isr=effective_topic_value(
+                    self._image, self._config, topic_name, "min.insync.replicas"
+                ),
+                elr_enabled=self._elr_enabled,
+            )
+        return found
+
+    def election(self, topic_name: str) -> Election:
+        """Return how the topic's partitions get a leader where nobody asked for a certain way."""
+        found = self._elections.get(topic_name)
+        if found is None:
+            allowed = effective_topic_value(
+                self._image, self._config, topic_name, "unclean.leader.election.enable"
+            )
+            found = self._elections[topic_name] = Election.UNCLEAN if allowed else Election.ONLINE
+        return found
 
 
-def leave(image: ClusterImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
-    """Yield what changes when a broker must lead nothing and be in no ISR but as its last."""
-    is_online = online_in(image, without=broker_id)
-    yield from _changes(image, broker_id, is_online, lambda partition: True)
+def leave(
+    image: ClusterImage, config: NodeConfig, broker_id: int, *, unclean: bool = False
+) -> Iterator[PartitionChangeRecord]:
+    """Yield what changes when a broker must lead nothing and be in no ISR.
+
+    `unclean`: it also lost what it had not flushed, so it is not eligible to lead either.
+    """
+    rules = Rules(image, config, without=broker_id)
+    lost = frozenset({broker_id} if unclean else ())
+    for topic, number, partition in partitions(image):
+        if broker_id in partition.isr or (unclean and broker_id in partition.elr):
+            yield from _without(broker_id, topic, number, partition, rules, lost)
 
 
 def leave_directories(
-    image: ClusterImage, broker_id: int, directories: frozenset[Uuid]
+    image: ClusterImage, config: NodeConfig, broker_id: int, directories: frozenset[Uuid]
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the same for those of a broker's replicas whose folders went offline."""
-    is_online = online_in(image, without=broker_id)
-
-    def is_concerned(partition: PartitionImage) -> bool:
-        return broker_id in partition.replicas and partition.directory(broker_id) in directories
-
-    yield from _changes(image, broker_id, is_online, is_concerned)
+    rules = Rules(image, config, without=broker_id)
+    for topic, number, partition in partitions(image):
+        if broker_id in partition.isr and partition.directory(broker_id) in directories:
+            yield from _without(broker_id, topic, number, partition, rules, frozenset())
 
 
-def _changes(
-    image: ClusterImage,
+def _without(
     broker_id: int,
-    is_online: IsOnline,
-    is_concerned: Callable[[PartitionImage], bool],
+    topic: TopicImage,
+    number: int,
+    partition: PartitionImage,
+    rules: Rules,
+    unclean_shutdown: frozenset[int],
 ) -> Iterator[PartitionChangeRecord]:
-    for topic, number, partition in _partitions(image):
-        if broker_id not in partition.isr or not is_concerned(partition):
-            continue
-        isr = tuple(each for each in partition.isr if each != broker_id) or partition.isr
-        leader = elect(partition, isr, is_online)
-        if isr == partition.isr and leader == partition.leader:
-            continue
-        yield PartitionChangeRecord(
-            partition_id=number,
-            topic_id=topic.id,
-            isr=None if isr == partition.isr else isr,
-            leader=LEADER_UNCHANGED if leader == partition.leader else leader,
-        )
+    wish = Wish(
+        isr=tuple(each for each in partition.isr if each != broker_id),
+        election=rules.election(topic.name),
+        unclean_shutdown=unclean_shutdown,
+    )
+    record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+    if record is not None:
+        yield record
 
 
-def come_back(image: ClusterImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
+def come_back(
+    image: ClusterImage, config: NodeConfig, broker_id: int
+) -> Iterator[PartitionChangeRecord]:
     """Yield the leaders that leaderless partitions get now that a broker is unfenced."""
-    is_online = online_in(image, plus=broker_id)
-    for topic, number, partition in _partitions(image):
-        if partition.leader != NO_LEADER:
+    rules = Rules(image, config, plus=broker_id)
+    for topic, number, partition in partitions(image):
+        if partition.leader != NO_LEADER or broker_id not in partition.replicas:
             continue
-        leader = elect(partition, partition.isr, is_online)
-        if leader != NO_LEADER:
-            yield PartitionChangeRecord(partition_id=number, topic_id=topic.id, leader=leader)
+        wish = Wish(election=rules.election(topic.name))
+        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        if record is not None:
+            yield record
+
+
+def elect_uncleanly(
+    image: ClusterImage, config: NodeConfig, *, limit: int = ELECTIONS_PER_STEP_MAX
+) -> Decision[bool]:
+    """Elect where nobody leads and the topic allows anybody; the reply tells whether more wait."""
+    rules = Rules(image, config)
+    records: list[PartitionChangeRecord] = []
+    for topic, number, partition in partitions(image):
+        if partition.leader != NO_LEADER or rules.election(topic.name) is not Election.UNCLEAN:
+            continue
+        if len(records) == limit:
+            return Decision(Step(tuple(records), atomic=False), True)
+        wish = Wish(election=Election.UNCLEAN)
+        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        if record is not None:
+            records.append(record)
+    return Decision(Step(tuple(records), atomic=False), False)
+
+
+def settle(image: ClusterImage, config: NodeConfig) -> Step:
+    """Finish what the controller before this one began: it may have died between two batches.
+
+    What it decided for one broker can be more than one batch takes, so a partition may be led
+    by a broker that is not active, or by nobody although somebody could.
+    """
+    rules = Rules(image, config)
+    records: list[PartitionChangeRecord] = []
+    for topic, number, partition in partitions(image):
+        if image.is_active(partition.leader):
+            continue
+        wish = Wish(
+            isr=tuple(each for each in partition.isr if image.is_active(each)),
+            election=rules.election(topic.name),
+        )
+        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        if record is not None:
+            records.append(record)
+    return Step(tuple(records), atomic=False)
 
 
 def leads_anything(image: ClusterImage, broker_id: int) -> bool:
     """Tell whether a broker leads a partition."""
-    return any(partition.leader == broker_id for _, _, partition in _partitions(image))
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics
+        for partition in topic.partitions.values()
+    )
 
 
-def _partitions(image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+def partitions(image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    """Yield all partitions by topic name and number."""
     for topic in image.topics:
         for number, partition in topic.in_order():
             yield topic, number, partition

@@ -22,4 +22,4 @@ def unregister_broker(
         raise ApiError(Error.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
     removal = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     context.liveness.forget(broker_id)
-    return Decision(Step((*leave(image, broker_id), removal), atomic=False), None)
+    return Decision(Step((*leave(image, context.config, broker_id), removal), atomic=False), None)

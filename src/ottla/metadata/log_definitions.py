@@ -231,7 +231,9 @@ RECORDS: Final = (
         "unclean.leader.election.enable",
         _BOOL,
         False,
-        "For replication, which is not there yet: without an effect so far.",
+        "Whether a replica that is not in sync may lead where no other can; records may be lost.",
+        None,
+        _ALL,
     ),
 )
 

@@ -284,7 +284,7 @@ DEFINITIONS: Final = ConfigDef.of(
         "unclean.leader.election.enable",
         Type.BOOLEAN,
         False,
-        "For replication, which is not there yet: kept, without an effect so far.",
+        "Whether a replica that is not in sync may lead where no other can; records may be lost.",
     ),
 )
 

@@ -4,15 +4,15 @@ Behaviour: the answer is the broker's epoch, the offset of its registration. It 
            is unfenced by heartbeats (key 63) once it has replayed the log so far. The response
            holds no message, so the controller's log says why a broker is refused.
 Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the epoch of the
-           last clean shutdown (KIP-966), not used without eligible leader replicas; v4 features
-           of minimum level 0.
+           last clean shutdown (KIP-966): without it the broker counts as one that lost what it
+           had not flushed; v4 features of minimum level 0.
 """
 
 import logging
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
-from ottla.controller.brokers import register_broker
+from ottla.controller.brokers import NO_BROKER_EPOCH, register_broker
 from ottla.controller.context import next_offset
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
 from ottla.wire.messages import broker_registration as wire
@@ -26,8 +26,6 @@ API = Api(
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:cluster-action",
 )
-
-NO_BROKER_EPOCH = -1
 
 
 def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
@@ -58,6 +56,7 @@ def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
             next_offset=next_offset(image),
             context=context,
             now_ms=ctx.monotonic_ms,
+            previous_epoch=request.previous_broker_epoch,
         )
     ).map(lambda reply: _answer(request.broker_id, reply))
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("startup", "latency", "throughput", "codec", "decode", "spark_scan")
+BENCHES = ("startup", "latency", "throughput", "codec", "decode", "spark_scan", "controller")
 
 
 def main(names: list[str]) -> int:

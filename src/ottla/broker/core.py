@@ -16,10 +16,14 @@ from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.isr import IsrChange, Surroundings
+from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
+from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.read_replica import same_rack
 from ottla.broker.replica_fetchers import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.log.config import LogConfig
@@ -68,12 +72,14 @@ class Broker:
         self.forwarder = forwarder
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
-        self.replicas = ReplicaManager(
+        self.replicas = self._replica_manager()
+        self.isr = IsrManager(
             node_id=self.node_id,
+            broker_epoch=lambda: self.epoch,
+            forwarder=forwarder,
             clock=clock,
             timers=timers,
-            log_dirs=log_dirs,
-            settings=self._settings,
+            on_changed=self.replicas.isr_changed,
         )
         self.fetchers = ReplicaFetchers(
             config=config,
@@ -102,6 +108,23 @@ class Broker:
         )
         self.groups: GroupService = _group_service(self) if groups is None else groups(self)
 
+    def _replica_manager(self) -> ReplicaManager:
+        return ReplicaManager(
+            node_id=self.node_id,
+            clock=self.clock,
+            timers=self.timers,
+            log_dirs=self.log_dirs,
+            settings=self._settings,
+            surroundings=Surroundings(
+                brokers=EMPTY.brokers,
+                monotonic_ms=self.clock.monotonic_ms,
+                broker_epoch=lambda: self.epoch,
+                propose=self._propose_isr,
+                lag_time_max_ms=self.config["replica.lag.time.max.ms"],
+            ),
+            select=same_rack if self.config["replica.selector.class"] else None,
+        )
+
     def apply(self, delta: ClusterDelta) -> None:
         """Take over a metadata change: logs first, then those that live in them.
 
@@ -112,6 +135,8 @@ class Broker:
         self.image = delta.image
         touched = self.replicas.apply(delta, first=first)
         self._reconfigure(delta)
+        if delta.changed_brokers:
+            self.replicas.recheck()
         self.fetchers.update([partition for partition, _ in touched])
         for partition, begins in touched:
             if partition.topic != OFFSETS_TOPIC:
@@ -123,13 +148,18 @@ class Broker:
         if delta.deleted_topics:
             self.groups.topics_deleted([topic.name for topic in delta.deleted_topics.values()])
 
+    def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
+        self.isr.propose(partition, change)
+
     def start_serving(self) -> None:
         """Begin with what happens by the clock: retention, flushes, checkpoints."""
         self.maintenance.start()
+        self.isr.start(self.replicas.recheck, self.config["replica.lag.time.max.ms"] // 2)
 
     def shutdown(self) -> Pending[None]:
         """Stop the timers, write all to disk and say on disk that it was done."""
         self.maintenance.stop()
+        self.isr.close()
         self.fetchers.close()
         self.groups.shutdown()
         return self.log_dirs.shutdown(self.epoch)

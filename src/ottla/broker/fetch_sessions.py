@@ -98,6 +98,8 @@ class Told(Protocol):
     def size(self) -> int: ...
     @property
     def diverging(self) -> tuple[int, int] | None: ...
+    @property
+    def preferred(self) -> int: ...
 
 
 R = TypeVar("R", bound=Told)
@@ -230,6 +232,7 @@ def _has_news(partition: FetchPartition, told: Told) -> bool:
         or told.high_watermark != partition.told_high_watermark
         or told.log_start_offset != partition.told_log_start
         or told.diverging is not None
+        or told.preferred >= 0
     )
 
 

@@ -1,14 +1,16 @@
 """Reading for fetch requests: how much of which partition, now or after a wait.
 
 A fetch that does not find enough is parked under its partitions; what is appended to them is
-counted, and once that is enough the whole fetch is read again.
+counted, and once that is enough the whole fetch is read again. Consumers read up to the high
+watermark, followers up to the log's end: what is appended wakes these first, and when they have
+it, which their next fetch says, it wakes those.
 
-Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes).
+Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes), KIP-392.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
@@ -16,7 +18,16 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.fetch_sessions import Fetching, FetchPartition
 from ottla.broker.parked import Parked, ParkingLot
-from ottla.broker.partition import Partition, PartitionRead
+from ottla.broker.partition import Partition
+from ottla.broker.read_replica import Selector
+from ottla.broker.reading import PartitionRead, divergence
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+
+NEWS_MS = 10
+"""How long a parked follower waits for records before it is told of a high watermark or log
+start alone: under load it comes with the next records, and costs no request of its own."""
 
 Reads = list[tuple[FetchPartition, PartitionRead]]
 
@@ -29,6 +40,11 @@ class FetchLimits(NamedTuple):
     max_bytes: int
     committed_only: bool
     replica_id: int = -1
+    replica_epoch: int = -1
+    anywhere: bool = False
+    """Whether the consumer may read from a follower, and be sent to one: Fetch v11 and later."""
+    rack: str = ""
+    listener_name: str = ""
 
 
 class Hosts(Protocol):
@@ -42,14 +58,25 @@ class Hosts(Protocol):
         """Take the partition's log folder out of service."""
         ...
 
+    def follower_moved(self, partition: Partition) -> None:
+        """Wake what waits for a follower: the high or low watermark may have moved."""
+        ...
+
 
 class Fetcher:
-    """Reads for fetches, and keeps those that wait in `parked`."""
+    """Reads for fetches, and keeps those that wait: consumers in `parked`, replicas in `followers`.
 
-    def __init__(self, hosts: Hosts, clock: Clock, timers: Timers) -> None:
+    `select` says where a consumer should rather read; None = always here.
+    """
+
+    def __init__(
+        self, hosts: Hosts, clock: Clock, timers: Timers, select: Selector | None = None
+    ) -> None:
         self._hosts = hosts
         self._clock = clock
+        self._select = select
         self.parked = ParkingLot(timers)
+        self.followers = ParkingLot(timers)
 
     def fetch(
         self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
@@ -59,6 +86,8 @@ class Fetcher:
         An error or a diverging log in any partition is answered at once. `gone` is kept when
         nobody waits for the answer any more: then the request is forgotten.
         """
+        if limits.replica_id >= 0:
+            return self._fetch_for_follower(fetching, limits, gone)
         reads, size, urgent = self.read(fetching, limits)
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
             return reads
@@ -67,14 +96,50 @@ class Fetcher:
             self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size
         )
 
+    def _fetch_for_follower(
+        self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
+    ) -> Reads | Pending[Reads]:
+        """Note how far the follower is, then answer it as any other fetch.
+
+        Those that waited for it are woken last: what they do next must find this fetch parked.
+        """
+        moved: list[Partition] = []
+        try:
+            reads, size, urgent = self._read_all(fetching, limits, moved)
+            wait_ms = limits.max_wait_ms
+            if size >= limits.min_bytes or urgent or wait_ms <= 0 or not fetching.partitions:
+                return reads
+            self.take_back(reads, for_follower=True)
+            waiting = _WaitingFetch(self, fetching, limits, gone)
+            now_ms = self._clock.monotonic_ms()
+            pending = waiting.park(self._keys(fetching), now_ms, limits.min_bytes - size)
+            if reads and fetching.incremental:
+                waiting.hasten(now_ms + NEWS_MS)
+            return pending
+        finally:
+            for partition in moved:
+                self._hosts.follower_moved(partition)
+
+    def tell_followers(self, partition: Partition) -> None:
+        """Let parked followers hear soon that a watermark or the log start has moved."""
+        if self.followers.count:
+            self.followers.hasten(partition, self._clock.monotonic_ms() + NEWS_MS)
+
     def read(self, fetching: Fetching, limits: FetchLimits) -> tuple[Reads, int, bool]:
         """Read all partitions in order; return them, their bytes, and whether any is urgent.
 
         In a session, partitions that have nothing new are left out. The first batch found is
         returned whatever its size (KIP-74), or a consumer could never get past a large one.
         """
+        return self._read_all(fetching, limits, None)
+
+    def _read_all(
+        self, fetching: Fetching, limits: FetchLimits, moved: list[Partition] | None
+    ) -> tuple[Reads, int, bool]:
         reads: Reads = []
         try:
+            if limits.replica_id >= 0:
+                return self._read_for_follower(fetching, limits, reads, moved)
             return self._read(fetching, limits, reads)
         except BaseException:
             _release(reads)
@@ -84,18 +149,24 @@ class Fetcher:
         self, fetching: Fetching, limits: FetchLimits, reads: Reads
     ) -> tuple[Reads, int, bool]:
         total, left, urgent = 0, limits.max_bytes, False
-        committed_only = limits.committed_only
+        committed_only, anywhere = limits.committed_only, limits.anywhere
         asked_for, skip_idle = self._hosts.asked_for, fetching.incremental
+        select = self._select if limits.rack and anywhere else None
         for asked in fetching.partitions.values():
             try:
                 partition = asked_for(asked)
-                if limits.replica_id >= 0:
-                    _refuse_replica(partition, asked)
+                if select is not None and partition.is_leader:
+                    offset = asked.fetch_offset
+                    node = select(partition, offset, limits.rack, limits.listener_name)
+                    if node >= 0:
+                        reads.append((asked, partition.positions(asked, node)))
+                        urgent = True
+                        continue
                 if skip_idle and _is_idle(partition, asked, committed_only):
                     continue
                 room = asked.max_bytes
                 found = partition.read(
-                    asked, room if room < left else left, total == 0, committed_only
+                    asked, room if room < left else left, total == 0, committed_only, anywhere
                 )
             except ApiError as refusal:
                 found = PartitionRead(refusal.error)
@@ -116,11 +187,62 @@ class Fetcher:
                 urgent = True
         return reads, total, urgent
 
-    def take_back(self, reads: Reads) -> None:
+    def _read_for_follower(
+        self,
+        fetching: Fetching,
+        limits: FetchLimits,
+        reads: Reads,
+        moved: list[Partition] | None,
+    ) -> tuple[Reads, int, bool]:
+        """Read up to the log's end. `moved`: where to put the partitions that the fetch moved
+        on; None = the fetch has been noted before."""
+        total, left, urgent = 0, limits.max_bytes, False
+        asked_for, skip_idle = self._hosts.asked_for, fetching.incremental
+        node, node_epoch = limits.replica_id, limits.replica_epoch
+        for asked in fetching.partitions.values():
+            try:
+                partition = asked_for(asked)
+                follower = partition.follower(asked, node, node_epoch)
+                log = partition.log
+                assert log is not None
+                diverging = divergence(asked, log) if asked.last_fetched_epoch >= 0 else None
+                if diverging is not None:
+                    found = partition.positions(asked)._replace(diverging=diverging)
+                    urgent = True
+                else:
+                    _check_offset(asked, log)
+                    if moved is not None and partition.note_fetch(follower, asked, node_epoch):
+                        moved.append(partition)
+                    if skip_idle and _has_all(asked, log):
+                        continue
+                    room = asked.max_bytes
+                    found = partition.read_to_end(asked, room if room < left else left, total == 0)
+            except ApiError as refusal:
+                found = PartitionRead(refusal.error)
+                urgent = True
+                self._count_failure(asked)
+            except OSError as error:
+                self._hosts.storage_failed(partition, error)
+                found = PartitionRead(Error.KAFKA_STORAGE_ERROR)
+                urgent = True
+                self._count_failure(asked)
+            reads.append((asked, found))
+            size = found.size
+            if size:
+                partition.metrics.replication_bytes_out += size
+                total += size
+                left = left - size if left > size else 0
+        return reads, total, urgent
+
+    def take_back(self, reads: Reads, *, for_follower: bool = False) -> None:
         """Unpin what was read and will not be sent, as if it had not been read."""
         for asked, found in reads:
             if found.size:
-                self._hosts.asked_for(asked).metrics.bytes_out -= found.size
+                metrics = self._hosts.asked_for(asked).metrics
+                if for_follower:
+                    metrics.replication_bytes_out -= found.size
+                else:
+                    metrics.bytes_out -= found.size
         _release(reads)
 
     def _count_failure(self, asked: FetchPartition) -> None:
@@ -151,7 +273,9 @@ class _WaitingFetch:
         self.pending: Pending[Reads] = Pending()
 
     def park(self, keys: Sequence[Partition], now_ms: int, wanted_bytes: int) -> Pending[Reads]:
-        self._parked = self._fetcher.parked.park(
+        fetcher = self._fetcher
+        lot = fetcher.followers if self._limits.replica_id >= 0 else fetcher.parked
+        self._parked = lot.park(
             keys,
             attempt=self._attempt,
             expire=self._expire,
@@ -160,6 +284,11 @@ class _WaitingFetch:
         )
         self._gone.then(self._abandon)
         return self.pending
+
+    def hasten(self, deadline_ms: int) -> None:
+        """Answer with what there is by then."""
+        assert self._parked is not None
+        self._parked.hasten(deadline_ms)
 
     def _abandon(self, _none: None) -> None:
         """Let go at once: how long it would wait is the peer's word, up to weeks."""
@@ -172,7 +301,7 @@ class _WaitingFetch:
             self._gone.forget(self._abandon)
             self.pending.complete(reads)
             return True
-        self._fetcher.take_back(reads)
+        self._fetcher.take_back(reads, for_follower=self._limits.replica_id >= 0)
         assert self._parked is not None
         self._parked.wanted_bytes = self._limits.min_bytes - size
         return False
@@ -198,12 +327,19 @@ def _is_idle(partition: Partition, asked: FetchPartition, committed_only: bool) 
     )
 
 
-def _refuse_replica(partition: Partition, asked: FetchPartition) -> None:
-    """Refuse a follower that is not known here, as a leader does with one of another epoch."""
-    partition.leader_log(asked.current_leader_epoch)
-    if asked.current_leader_epoch >= 0:
-        raise ApiError(Error.UNKNOWN_LEADER_EPOCH)
-    raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+def _has_all(asked: FetchPartition, log: "PartitionLog") -> bool:
+    """Tell whether a follower in a session knows already all that a read would say."""
+    return (
+        asked.fetch_offset == log.log_end_offset
+        and asked.told_high_watermark == log.high_watermark
+        and asked.told_log_start == log.log_start_offset
+    )
+
+
+def _check_offset(asked: FetchPartition, log: "PartitionLog") -> None:
+    """Refuse an offset that the log does not have, before it is taken for the follower's end."""
+    if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+        raise ApiError(Error.OFFSET_OUT_OF_RANGE)
 
 
 def _release(reads: Reads) -> None:

@@ -73,6 +73,8 @@ class TopicMetrics:
         "failed_fetches",
         "failed_produces",
         "messages_in",
+        "replication_bytes_in",
+        "replication_bytes_out",
         "topic",
     )
 
@@ -81,6 +83,8 @@ class TopicMetrics:
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
         self.failed_produces = 0
         self.failed_fetches = 0
 

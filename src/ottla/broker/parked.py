@@ -49,6 +49,13 @@ class Parked:
         if not self.done:
             self._leave()
 
+    def hasten(self, deadline_ms: int) -> None:
+        """Bring the deadline forward; one that is earlier anyway stays."""
+        timer = self._timer
+        if not self.done and timer is not None and timer.at_ms > deadline_ms:
+            timer.cancel()
+            self._timer = self._lot._timers.at(deadline_ms, self._time_out)
+
     def _time_out(self) -> None:
         self._timer = None
         if not self.done:
@@ -108,6 +115,11 @@ class ParkingLot:
                     continue
             answered += parked.try_now()
         return answered
+
+    def hasten(self, key: Hashable, deadline_ms: int) -> None:
+        """Bring the deadlines of the requests of `key` forward."""
+        for parked in self._by_key.get(key, ()):
+            parked.hasten(deadline_ms)
 
     def waits_on(self, key: Hashable) -> bool:
         """Tell whether any request would be woken by `key`."""

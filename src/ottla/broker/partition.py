@@ -2,24 +2,31 @@
 
 Leadership comes from the metadata image; the log is `ottla.log`'s. The high watermark follows
 from the log ends of the in-sync replicas, so that a partition without followers commits what it
-appends at once, and one with followers when they have fetched it.
+appends at once, and one with followers when they have fetched it. Who is in sync the leader
+proposes (`isr`) and the controller decides.
 
-Source: Kafka's Partition.scala; KIP-101, KIP-320 (leader epochs), KIP-207 (epoch start).
+Source: Kafka's Partition.scala; KIP-101, KIP-320 (leader epochs), KIP-207 (epoch start),
+KIP-392 (reading from followers), KIP-497 (the maximal in-sync set), KIP-966 (min ISR).
 """
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Literal
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
+from ottla.broker.followers import NEVER_MS, FollowerState, is_stale, may_join
+from ottla.broker.isr import IsrChange, Surroundings, expansion, reduction
 from ottla.broker.metrics import TopicMetrics
+from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
     from ottla.broker.fetch_sessions import FetchPartition
     from ottla.log.partition_log import PartitionLog
     from ottla.log.results import AppendInfo
-    from ottla.log.slices import FileSlice
     from ottla.metadata.image import PartitionImage
+
+logger = logging.getLogger(__name__)
 
 Origin = Literal["client", "coordinator"]
 
@@ -28,43 +35,29 @@ _NONE = Error.NONE
 
 ACKS_ALL = -1
 
-
-class PartitionRead(NamedTuple):
-    """What a fetch finds in one partition. A named tuple: every fetch makes one for each."""
-
-    error: Error
-    high_watermark: int = NO_OFFSET
-    last_stable_offset: int = NO_OFFSET
-    log_start_offset: int = NO_OFFSET
-    slices: "tuple[FileSlice, ...]" = ()
-    size: int = 0
-    aborted: tuple[tuple[int, int], ...] | None = None
-    """(producer id, first offset) of transactions to skip; None unless read_committed asks."""
-    diverging: tuple[int, int] | None = None
-    """(epoch, end offset) where the fetcher's log leaves the leader's."""
-
-    def release(self) -> None:
-        """Unpin the slices of a read that nobody will send."""
-        for piece in self.slices:
-            piece.release()
+REFUSED_PAUSE_MS = 100
+"""How long a leader whose proposal was refused waits before it makes the next."""
 
 
 class Partition:
     """A hosted partition.
 
-    Fields: `log`: None while its log folder is offline. `followers`: log end offset of each
-            other replica, as far as it has told this leader; empty on becoming leader.
-            `epoch_start_offset`: the log end when this leader's epoch began. `alone`: this
-            broker holds the only replica, so that what it appends is committed. `metrics`: of
-            the whole topic, shared by its partitions here.
+    Fields: `log`: None while its log folder is offline. `followers`: each other replica, as far
+            as it has told this leader; empty where this broker does not lead. `isr`: as
+            committed; `pending`: what this leader has proposed instead. `epoch_start_offset`:
+            the log end when this leader's epoch began. `alone`: this broker holds the only
+            replica, so that what it appends is committed. `metrics`: of the whole topic, shared
+            by its partitions here. `surroundings`: shared by all partitions of the broker.
     """
 
     __slots__ = (
+        "_quiet_until_ms",
         "alone",
         "deleted",
         "epoch_start_offset",
         "followers",
         "index",
+        "is_reassigning",
         "isr",
         "leader",
         "leader_epoch",
@@ -73,7 +66,9 @@ class Partition:
         "min_insync_replicas",
         "node_id",
         "partition_epoch",
+        "pending",
         "replicas",
+        "surroundings",
         "topic",
         "topic_id",
     )
@@ -87,6 +82,7 @@ class Partition:
         node_id: int,
         log: "PartitionLog | None",
         metrics: TopicMetrics | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -94,16 +90,20 @@ class Partition:
         self.node_id = node_id
         self.log = log
         self.metrics = TopicMetrics(topic) if metrics is None else metrics
+        self.surroundings = Surroundings(brokers={}) if surroundings is None else surroundings
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.is_reassigning = False
         self.alone = False
-        self.followers: dict[int, int] = {}
+        self.pending: IsrChange | None = None
+        self.followers: dict[int, FollowerState] = {}
         self.epoch_start_offset = NO_OFFSET
         self.deleted = False
         self.min_insync_replicas = 1
+        self._quiet_until_ms = NEVER_MS
 
     @property
     def is_leader(self) -> bool:
@@ -115,25 +115,84 @@ class Partition:
         """Return how many in-sync replicas acks=all needs; never more than there are replicas."""
         return min(self.min_insync_replicas, len(self.replicas))
 
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Return the largest in-sync set that the controller may believe in."""
+        return self.isr if self.pending is None else self.pending.maximal
+
+    @property
+    def high_watermark(self) -> int:
+        """Return up to where records are committed, as this broker knows; -1 = no log."""
+        return NO_OFFSET if self.log is None else self.log.high_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """Return the offset below which no live replica has records; -1 = one has not said."""
+        log = self.log
+        assert log is not None
+        brokers = self.surroundings.brokers
+        low = log.log_start_offset
+        for node, follower in self.followers.items():
+            if follower.log_start_offset < low:
+                broker = brokers.get(node)
+                if broker is not None and not broker.fenced:
+                    low = follower.log_start_offset
+        return low
+
     def follow(self, state: "PartitionImage") -> bool:
-        """Take over what the metadata says; return whether this broker begins a leader's epoch."""
+        """Take over what the metadata says; return whether this broker begins a leader's epoch.
+
+        The answer to a proposal may have told of a partition epoch before the metadata does.
+        Then a newer proposal may be out already, and it goes on to count.
+        """
         if state.partition_epoch < self.partition_epoch:
             return False
+        led = self.is_leader
+        anew = state.leader_epoch != self.leader_epoch
         begins = state.leader == self.node_id and state.leader_epoch > self.leader_epoch
+        if anew or state.partition_epoch > self.partition_epoch:
+            self.pending = None
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
         self.isr = tuple(state.isr)
+        self.is_reassigning = bool(state.adding_replicas or state.removing_replicas)
         self.alone = self.replicas == self.isr == (self.node_id,)
-        if begins:
+        if not self.is_leader:
             self.followers = {}
-            if self.log is not None:
-                self.epoch_start_offset = self.log.log_end_offset
-                self.log.assign_epoch(self.leader_epoch)
-        if self.is_leader and self.log is not None:
+            return False
+        self._follow_members()
+        if begins:
+            self._begin_epoch(led)
+        if self.log is not None:
             self.advance_high_watermark()
         return begins
+
+    def _follow_members(self) -> None:
+        """Know exactly the assigned replicas; what is known of those that stay is kept."""
+        known = self.followers
+        members = [node for node in self.replicas if node != self.node_id]
+        if members != list(known):
+            self.followers = {node: known.get(node) or FollowerState() for node in members}
+
+    def _begin_epoch(self, led: bool) -> None:
+        """Lead in a new epoch; `led` = this broker led in the one before."""
+        log = self.log
+        end = NO_OFFSET
+        if log is not None:
+            self.epoch_start_offset = end = log.log_end_offset
+            # Followers may have records of later epochs than this log has: to them the new
+            # epoch must be known, or they could not tell where to truncate.
+            log.assign_epoch(self.leader_epoch)
+        now_ms = self.surroundings.monotonic_ms()
+        for node, follower in self.followers.items():
+            in_sync = node in self.isr
+            if led:
+                follower.led_anew(leader_end=end, in_sync=in_sync, now_ms=now_ms)
+            else:
+                caught_up_ms = now_ms if in_sync else NEVER_MS
+                self.followers[node] = FollowerState(last_caught_up_ms=caught_up_ms)
 
     # -- Who may ask --
 
@@ -152,6 +211,13 @@ class Partition:
             raise ApiError(Error.KAFKA_STORAGE_ERROR)
         if self.leader != self.node_id:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        return self.log
+
+    def any_log(self, current_leader_epoch: int = NO_EPOCH) -> "PartitionLog":
+        """Return the log, for what followers answer, too; raise ApiError where they may not."""
+        self.check_epoch(current_leader_epoch)
+        if self.log is None:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR)
         return self.log
 
     # -- Appending --
@@ -185,18 +251,28 @@ class Partition:
         """Commit what all in-sync replicas have; return whether that moved.
 
         Below min.insync.replicas nothing is committed: what too few replicas hold could be lost
-        with them after a consumer had read it.
+        with them after a consumer had read it. A follower that is about to join is waited for,
+        too: it could never reach a high watermark that runs before it.
         """
         log = self.log
         assert log is not None
-        end = log.log_end_offset
+        end = leader_end = log.log_end_offset
         if not self.alone:
             if len(self.isr) < self.min_isr:
                 return False
-            for node in self.isr:
-                if node != self.node_id:
-                    end = min(end, self.followers.get(node, 0))
+            maximal = self.maximal_isr
+            for node, follower in self.followers.items():
+                if follower.log_end_offset < end and (
+                    node in maximal or self._is_joining(node, follower, leader_end)
+                ):
+                    end = follower.log_end_offset
         return log.advance_high_watermark(end)
+
+    def _is_joining(self, node: int, follower: FollowerState, leader_end: int) -> bool:
+        around = self.surroundings
+        return follower.is_caught_up(
+            leader_end, now_ms=around.monotonic_ms(), lag_time_max_ms=around.lag_time_max_ms
+        ) and may_join(around.brokers.get(node), follower.broker_epoch)
 
     def committed(self, next_offset: int) -> Error | None:
         """Return how acks=all for all before `next_offset` ends, or None while it must wait."""
@@ -212,29 +288,153 @@ class Partition:
             return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return Error.NONE
 
+    # -- Followers --
+
+    def follower(self, asked: "FetchPartition", node: int, broker_epoch: int) -> FollowerState:
+        """Return what is known of a follower that fetches; raise ApiError where it may not."""
+        epoch = asked.current_leader_epoch
+        self.leader_log(epoch)
+        follower = self.followers.get(node)
+        if follower is None:
+            # With a leader epoch it is one that this leader does not know yet, or no more.
+            refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
+            raise ApiError(refusal)
+        if is_stale(self.surroundings.brokers.get(node), broker_epoch):
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        return follower
+
+    def note_fetch(
+        self, follower: FollowerState, asked: "FetchPartition", broker_epoch: int
+    ) -> bool:
+        """Note how far a follower is; return whether that may have moved a watermark.
+
+        Only for a fetch whose log was found to agree with this one up to its offset.
+        """
+        log = self.log
+        assert log is not None
+        low_moved = follower.log_start_offset != asked.follower_log_start
+        follower.fetched(
+            asked.fetch_offset,
+            log_start_offset=asked.follower_log_start,
+            leader_end=log.log_end_offset,
+            broker_epoch=broker_epoch,
+            now_ms=self.surroundings.monotonic_ms(),
+        )
+        if len(self.isr) <= len(self.followers):
+            self.propose_expansion()
+        if log.high_watermark < log.log_end_offset and self.advance_high_watermark():
+            return True
+        return low_moved
+
+    def propose_expansion(self) -> None:
+        """Ask the controller to take in the followers that are in sync again.
+
+        Those at or behind the high watermark, and behind where this leader's epoch began: what
+        was committed before lies below that, also where the high watermark is not there yet.
+        """
+        log, around = self.log, self.surroundings
+        if self.pending is not None or log is None or self.leader != self.node_id:
+            return
+        reach = max(log.high_watermark, self.epoch_start_offset)
+        joining = tuple(
+            node
+            for node, follower in self.followers.items()
+            if follower.log_end_offset >= reach
+            and node not in self.isr
+            and may_join(around.brokers.get(node), follower.broker_epoch)
+        )
+        if joining and around.monotonic_ms() >= self._quiet_until_ms:
+            logger.info("%s-%d: %s are in sync again", self.topic, self.index, joining)
+            self._propose(expansion(self.isr, joining, self._broker_epochs(), at=self._epochs))
+
+    def propose_reduction(self) -> None:
+        """Ask the controller to leave out the followers that lag for too long."""
+        log, around = self.log, self.surroundings
+        if self.pending is not None or log is None or self.leader != self.node_id:
+            return
+        now_ms, end = around.monotonic_ms(), log.log_end_offset
+        leaving = tuple(
+            node
+            for node, follower in self.followers.items()
+            if node in self.isr
+            and not follower.is_caught_up(
+                end, now_ms=now_ms, lag_time_max_ms=around.lag_time_max_ms
+            )
+        )
+        if leaving and now_ms >= self._quiet_until_ms:
+            logger.info(
+                "%s-%d: %s are out of sync; high watermark %d, log end %d",
+                self.topic,
+                self.index,
+                leaving,
+                log.high_watermark,
+                end,
+            )
+            self._propose(reduction(self.isr, leaving, self._broker_epochs(), at=self._epochs))
+
+    @property
+    def _epochs(self) -> tuple[int, int]:
+        return self.leader_epoch, self.partition_epoch
+
+    def _broker_epochs(self) -> dict[int, int]:
+        epochs = {
+            node: follower.broker_epoch
+            for node, follower in self.followers.items()
+            if follower.broker_epoch is not None
+        }
+        epochs[self.node_id] = self.surroundings.broker_epoch()
+        return epochs
+
+    def _propose(self, change: IsrChange) -> None:
+        self.pending = change
+        self.surroundings.propose(self, change)
+
+    def isr_changed(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> bool:
+        """Take over what the controller made of the pending proposal; False = it is old news."""
+        if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return False
+        self.pending = None
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        return True
+
+    def isr_refused(self) -> None:
+        """Count the committed in-sync set again: the controller has not done the proposal."""
+        self.pending = None
+        self._quiet_until_ms = self.surroundings.monotonic_ms() + REFUSED_PAUSE_MS
+
     # -- Reading --
 
     def read(
-        self, asked: "FetchPartition", max_bytes: int, at_least_one: bool, committed_only: bool
+        self,
+        asked: "FetchPartition",
+        max_bytes: int,
+        at_least_one: bool,
+        committed_only: bool,
+        anywhere: bool = False,
     ) -> PartitionRead:
         """Read from the offset asked for, up to the high watermark or the last stable offset.
+
+        `anywhere`: also where this broker follows; up to its own high watermark (KIP-392).
 
         Raises: ApiError where leadership, epoch or offset do not allow it.
         """
         log, epoch = self.log, asked.current_leader_epoch
         if log is None or self.leader != self.node_id or epoch not in (NO_EPOCH, self.leader_epoch):
-            log = self.leader_log(epoch)
+            log = self.any_log(epoch) if anywhere else self.leader_log(epoch)
         high_watermark, stable = log.high_watermark, log.last_stable_offset
         start, offset = log.log_start_offset, asked.fetch_offset
         if asked.last_fetched_epoch >= 0:
-            diverging = self._divergence(asked, log)
+            diverging = divergence(asked, log)
             if diverging is not None:
                 return PartitionRead(Error.NONE, high_watermark, stable, start, diverging=diverging)
         bound = stable if committed_only else high_watermark
         nothing = max_bytes <= 0 and not at_least_one and start <= offset
         if (nothing or offset >= bound) and start <= offset <= log.log_end_offset:
             none = () if committed_only else None
-            return _new(PartitionRead, (_NONE, high_watermark, stable, start, (), 0, none, None))
+            return _new(
+                PartitionRead, (_NONE, high_watermark, stable, start, (), 0, none, None, -1)
+            )
         found = log.read(offset, max_bytes=max_bytes, upper_bound=bound, at_least_one=at_least_one)
         aborted = None
         if committed_only:
@@ -245,20 +445,38 @@ class Partition:
             )
         return _new(
             PartitionRead,
-            (_NONE, high_watermark, stable, start, found.slices, found.size, aborted, None),
+            (_NONE, high_watermark, stable, start, found.slices, found.size, aborted, None, -1),
         )
 
-    def _divergence(self, asked: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:
-        """Return where the fetcher's log leaves this one, judged by the epoch it fetched last."""
-        found = log.epoch_end_offset(asked.last_fetched_epoch)
-        if found.end_offset == NO_OFFSET:
-            raise ApiError(
-                Error.OFFSET_OUT_OF_RANGE,
-                f"the end of epoch {asked.last_fetched_epoch} is not known here",
-            )
-        if asked.fetch_offset < log.log_start_offset:
-            raise ApiError(Error.OFFSET_OUT_OF_RANGE)
-        epoch, end_offset = found
-        if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
-            return found
-        return None
+    def read_to_end(
+        self, asked: "FetchPartition", max_bytes: int, at_least_one: bool
+    ) -> PartitionRead:
+        """Read up to the log's end: what a follower gets. Raises: ApiError, OSError."""
+        log = self.log
+        assert log is not None
+        found = log.read(
+            asked.fetch_offset,
+            max_bytes=max_bytes,
+            upper_bound=log.log_end_offset,
+            at_least_one=at_least_one,
+            with_empty=True,
+        )
+        return PartitionRead(
+            Error.NONE,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            found.slices,
+            found.size,
+        )
+
+    def positions(self, asked: "FetchPartition", preferred: int = NO_REPLICA) -> PartitionRead:
+        """Tell where this log is without reading; `preferred`: where to read rather."""
+        log = self.leader_log(asked.current_leader_epoch)
+        return PartitionRead(
+            Error.NONE,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            preferred=preferred,
+        )

@@ -14,19 +14,20 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_OFFSET, NO_UUID, Uuid
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
+from ottla.broker.appends import AppendResult, Wait, park_append, refused
 from ottla.broker.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetcher import Fetcher
+from ottla.broker.isr import Surroundings
 from ottla.broker.metrics import TopicMetrics
-from ottla.broker.parked import Parked, ParkingLot
+from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
+from ottla.broker.read_replica import Selector
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
-from ottla.records.errors import RecordsError
-from ottla.records.record import iter_records
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -47,37 +48,6 @@ COORDINATOR_TIMEOUT_MS = 5_000
 """offsets.commit.timeout.ms: how long a coordinator's own append waits for its replicas."""
 
 
-class AppendResult(NamedTuple):
-    """How an append to one partition ended; offsets are -1 where it failed."""
-
-    error: Error
-    message: str | None = None
-    base_offset: int = NO_OFFSET
-    last_offset: int = NO_OFFSET
-    log_append_time_ms: int = -1
-    log_start_offset: int = NO_OFFSET
-    record_errors: tuple[tuple[int, str | None], ...] = ()
-    """(index in the batch, what is wrong with it) of the records that spoilt the batch."""
-
-
-class Wait(NamedTuple):
-    """What an append of a request waits for: its slot in the results, its end, its flush."""
-
-    slot: int
-    partition: Partition
-    next_offset: int
-    flushed: Pending[OSError | None] | None
-
-    def outcome(self, acks: int) -> Error | None:
-        """Return how the wait ended, or None while it goes on."""
-        if self.flushed is not None:
-            if not self.flushed.done:
-                return None
-            if self.flushed.value is not None:
-                return Error.KAFKA_STORAGE_ERROR
-        return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
-
-
 class TopicSettings(NamedTuple):
     """What a topic's configuration means to its partitions."""
 
@@ -96,12 +66,17 @@ class ReplicaManager:
         timers: Timers,
         log_dirs: "LogDirs",
         settings: Callable[[ClusterImage, str], TopicSettings],
+        surroundings: Surroundings | None = None,
+        select: Selector | None = None,
     ) -> None:
         self.node_id = node_id
         self.image: ClusterImage = EMPTY
         self.log_dirs = log_dirs
+        self.surroundings = Surroundings(brokers={}) if surroundings is None else surroundings
         self.produces = ParkingLot(timers)
-        self.fetcher = Fetcher(self, clock, timers)
+        self.deletes = ParkingLot(timers)
+        """Deletions of records that wait until every live replica has done them."""
+        self.fetcher = Fetcher(self, clock, timers, select)
         self._clock = clock
         self._settings = settings
         self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
@@ -201,12 +176,14 @@ class ReplicaManager:
         now_ms = self._clock.now_ms()
         results: list[AppendResult] = []
         waits: list[Wait] = []
+        moved: list[Partition] = []
         for partition, data in batches:
+            high_watermark = -1 if partition.alone else partition.high_watermark
             try:
                 info = partition.append(data, acks, now_ms, origin)
             except ApiError as refusal:
                 partition.metrics.failed_produces += 1
-                results.append(_refused(partition, refusal, data))
+                results.append(refused(partition, refusal, data))
                 continue
             except OSError as error:
                 partition.metrics.failed_produces += 1
@@ -217,6 +194,8 @@ class ReplicaManager:
                 metrics = partition.metrics
                 metrics.messages_in += info.record_count
                 metrics.bytes_in += info.size
+            if not partition.alone and partition.high_watermark != high_watermark:
+                moved.append(partition)
             flushed = None
             if info.flush_due and partition.log is not None:
                 flushed = partition.log.flush()
@@ -226,54 +205,73 @@ class ReplicaManager:
             results.append(
                 _new(AppendResult, (_NONE, None, info[0], info[1], info[2], info[3], ()))
             )
-        parked = self.fetcher.parked
-        if parked.count:
+        consumers, followers = self.fetcher.parked, self.fetcher.followers
+        if consumers.count or followers.count:
             for (partition, data), result in zip(batches, results, strict=True):
                 if result.error is _NONE:
-                    parked.wake(partition, len(data))
+                    lot = consumers if partition.alone else followers
+                    lot.wake(partition, len(data))
+        for partition in moved:
+            self.high_watermark_moved(partition)
         if not waits:
             return results
-        return self._park_append(results, waits, acks, timeout_ms)
+        deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
+        return park_append(self.produces, results, waits, acks, deadline_ms)
 
     def follower_advanced(self, partition: Partition) -> None:
         """Wake the fetches parked here on a followed partition whose high watermark moved."""
         if self.fetcher.parked.count:
             self.fetcher.parked.wake(partition)
 
-    def _park_append(
-        self, results: list[AppendResult], waits: list[Wait], acks: int, timeout_ms: int
-    ) -> Pending[list[AppendResult]]:
-        """Wait for replicas and flushes; `results` is completed in place."""
-        pending: Pending[list[AppendResult]] = Pending()
+    # -- What replicas do --
 
-        def attempt() -> bool:
-            still: list[Wait] = []
-            for wait in waits:
-                error = wait.outcome(acks)
-                if error is None:
-                    still.append(wait)
-                elif error is not Error.NONE:
-                    results[wait.slot] = AppendResult(error, error.message)
-            waits[:] = still
-            return not still and (pending.complete(results) or True)
+    def high_watermark_moved(self, partition: Partition) -> None:
+        """Wake what waits for more to be committed."""
+        if self.produces.count:
+            self.produces.wake(partition)
+        if self.fetcher.parked.count:
+            self.fetcher.parked.wake(partition)
+        self.fetcher.tell_followers(partition)
 
-        def expire() -> None:
-            for wait in waits:
-                results[wait.slot] = AppendResult(
-                    Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all store it in time"
-                )
-            pending.complete(results)
+    def follower_moved(self, partition: Partition) -> None:
+        """Wake what waits for a follower: the high or low watermark may have moved."""
+        self.high_watermark_moved(partition)
+        if self.deletes.count:
+            self.deletes.wake(partition)
 
-        parked = self.produces.park(
-            [wait.partition for wait in waits],
-            attempt=attempt,
-            expire=expire,
-            deadline_ms=self._clock.monotonic_ms() + max(timeout_ms, 0),
-        )
-        for wait in tuple(waits):
-            if wait.flushed is not None:
-                wait.flushed.then(lambda _: _try_now(parked))
-        return pending
+    def follower_appended(self, partition: Partition, size: int) -> None:
+        """Wake consumers that read here while this broker follows; it has appended `size` bytes.
+
+        How much of that they may read depends on the high watermark, which may lag behind.
+        """
+        partition.metrics.replication_bytes_in += size
+        if self.fetcher.parked.count:
+            self.fetcher.parked.wake(partition)
+
+    def isr_changed(self, partition: Partition) -> None:
+        """Follow the answer to a proposal: fewer or more replicas count now."""
+        self._commit(partition)
+        partition.propose_expansion()
+
+    def recheck(self, *, shrink: bool = False) -> None:
+        """Look at all led partitions: time or a broker's state may have moved what is committed.
+
+        `shrink`: look for followers that lag for too long, too.
+        """
+        for partition in tuple(self.hosted()):
+            if partition.alone or not partition.is_leader or partition.log is None:
+                continue
+            if shrink:
+                partition.propose_reduction()
+            self._commit(partition)
+
+    def _commit(self, partition: Partition) -> None:
+        """Commit what can be committed, where something besides the replicas' ends changed."""
+        log = partition.log
+        if log is None or not partition.is_leader or log.high_watermark == log.log_end_offset:
+            return
+        if partition.advance_high_watermark():
+            self.high_watermark_moved(partition)
 
     # -- What the metadata says --
 
@@ -287,6 +285,7 @@ class ReplicaManager:
         to lead them now; those no longer hosted are in the list, too, and never led.
         """
         self.image = delta.image
+        self.surroundings.brokers = delta.image.brokers
         # Partitions of one topic share its settings.
         self._settings_of = cache(lambda topic: self._settings(delta.image, topic))
         touched: list[tuple[Partition, bool]] = []
@@ -311,6 +310,7 @@ class ReplicaManager:
                     partition.min_insync_replicas = settings.min_insync_replicas
                     if partition.log is not None:
                         partition.log.reconfigure(settings.log)
+                        self._commit(partition)
 
     def reconfigure_all(self) -> None:
         """Give all logs their settings anew: a broker-wide default changed."""
@@ -353,6 +353,7 @@ class ReplicaManager:
             node_id=self.node_id,
             log=log,
             metrics=self._metrics.setdefault(topic.name, TopicMetrics(topic.name)),
+            surroundings=self.surroundings,
         )
         partition.min_insync_replicas = settings.min_insync_replicas
         self._by_id.setdefault(topic.id, {})[index] = partition
@@ -384,6 +385,8 @@ class ReplicaManager:
     def _wake_all(self, partition: Partition) -> None:
         self.produces.wake(partition)
         self.fetcher.parked.wake(partition)
+        self.fetcher.followers.wake(partition)
+        self.deletes.wake(partition)
 
     # -- Disk failure --
 
@@ -412,33 +415,6 @@ class ReplicaManager:
         told = self.on_folder_lost if self.log_dirs.online_dirs else self.on_no_storage
         if told is not None:
             told()
-
-
-def _refused(partition: Partition, refusal: ApiError, data: Buffer) -> AppendResult:
-    log = partition.log
-    if log is None:
-        return AppendResult(refusal.error, refusal.message)
-    spoilt = refusal.error is Error.INVALID_RECORD and log.config.compacts
-    return AppendResult(
-        refusal.error,
-        refusal.message,
-        log_start_offset=log.log_start_offset,
-        record_errors=_without_keys(data) if spoilt else (),
-    )
-
-
-def _without_keys(data: Buffer) -> tuple[tuple[int, str | None], ...]:
-    """Name the records that a compacted topic cannot take; their producer fails only those."""
-    try:
-        records = list(iter_records(data))
-    except RecordsError:
-        return ()
-    fault = "a compacted topic takes no record without a key"
-    return tuple((index, fault) for index, record in enumerate(records) if record.key is None)
-
-
-def _try_now(parked: Parked) -> None:
-    parked.try_now()
 
 
 def _first(results: list[AppendResult]) -> AppendResult:

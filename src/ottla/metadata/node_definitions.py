@@ -20,6 +20,7 @@ from ottla.metadata.config_def import (
     at_least,
     between,
     each_of,
+    one_of,
 )
 from ottla.metadata.group_definitions import GROUP_KEYS
 from ottla.metadata.listeners import parse_ip_limits
@@ -208,7 +209,19 @@ TOPICS: Final = (
 )
 
 REPLICATION: Final = (
-    _K("replica.lag.time.max.ms", _LONG, 30_000, _LATER),
+    _K(
+        "replica.lag.time.max.ms",
+        _LONG,
+        30_000,
+        "How far in time in-sync followers lag.",
+    ),
+    _K(
+        "replica.selector.class",
+        _STRING,
+        None,
+        "Whether consumers are sent to a replica of their rack; Kafka's own selector or none.",
+        one_of("", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
+    ),
     _K("replica.socket.timeout.ms", _INT, 30_000, _LATER),
     _K("replica.socket.receive.buffer.bytes", _INT, 65_536, _LATER),
     _K("replica.fetch.max.bytes", _INT, _MB, _LATER, at_least(0)),

@@ -30,7 +30,6 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "replica.alter.log.dirs.io.max.bytes.per.second": (_QUOTA, ("9223372036854775807",)),
     "create.topic.policy.class.name": (_JAVA, ("",)),
     "alter.config.policy.class.name": (_JAVA, ("",)),
-    "replica.selector.class": (_JAVA, ("",)),
     "metric.reporters": (_JAVA, ("", "org.apache.kafka.common.metrics.JmxReporter")),
     "kafka.metrics.reporters": (_JAVA, ("",)),
     "auto.include.jmx.reporter": (_GONE, ("true", "false")),

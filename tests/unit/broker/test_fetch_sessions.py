@@ -35,6 +35,7 @@ class Told:
     size: int = 0
     error: Error = Error.NONE
     diverging: tuple[int, int] | None = None
+    preferred: int = -1
 
 
 def ask(*names: str, offset: int = 0, topic_id: Uuid = NO_UUID) -> dict[Key, FetchPartition]:

@@ -14,7 +14,7 @@ from ottla.broker.fetch_sessions import Fetching, FetchPartition, IncrementalFet
 from ottla.broker.fetcher import Fetcher, FetchLimits, Reads
 from ottla.broker.partition import Partition
 
-from .world import World, batch
+from .world import World, batch, reach
 
 SIZE = len(batch("a"))
 
@@ -154,9 +154,8 @@ def test_bytes_that_cannot_be_read_do_not_end_the_wait(world: World) -> None:
     world.broker.replicas.append("r", 0, batch("a"), acks=1)
     assert not waiting.done
     partition = world.broker.replicas.partition("r", 0)
-    partition.followers[2] = 1
-    assert partition.advance_high_watermark()
-    world.broker.replicas.fetcher.parked.wake(partition)
+    assert reach(partition, {2: 1})
+    world.broker.replicas.high_watermark_moved(partition)
     assert [found.size for _, found in waiting.value] == [SIZE]
     release(waiting.value)
 
@@ -172,6 +171,9 @@ class BuggyHosts:
         return self._first
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
+        raise AssertionError("not asked for here")
+
+    def follower_moved(self, partition: Partition) -> None:
         raise AssertionError("not asked for here")
 
 

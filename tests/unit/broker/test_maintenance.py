@@ -65,7 +65,7 @@ def test_an_interval_of_zero_repeats_nothing(never: str) -> None:
     world = World({"log.flush.offset.checkpoint.interval.ms": never})
     world.add_broker()
     before = len(world.timers)
-    world.broker.start_serving()
+    world.broker.maintenance.start()
     armed = len(world.timers) - before
     assert armed == (5 if never == "0" else 6) - 1  # flush.ms is never looked at by default.
 

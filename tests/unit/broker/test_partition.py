@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.ids import NO_OFFSET, NO_UUID, Uuid
 from ottla.broker.fetch_sessions import FetchPartition
 from ottla.broker.partition import Partition
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage
 
-from .world import START_MS, World, batch
+from .world import START_MS, World, batch, reach
 
 ALL, LEADER_ONLY = -1, 1
 
@@ -79,9 +79,11 @@ class TestFollowingTheMetadata:
 
     def test_a_new_leader_forgets_how_far_followers_were(self, partition: Partition) -> None:
         partition.follow(state(1, 2))
-        partition.followers[2] = 5
-        partition.follow(state(1, 2, epoch=1, changes=1))
+        reach(partition, {2: 5})
+        partition.follow(state(1, 2, leader=2, epoch=1, changes=1))
         assert partition.followers == {}
+        partition.follow(state(1, 2, epoch=2, changes=2))
+        assert partition.followers[2].log_end_offset == NO_OFFSET
 
     def test_the_only_replica_commits_what_it_finds_in_its_log(self, partition: Partition) -> None:
         partition.follow(state(1, 2))
@@ -142,8 +144,7 @@ class TestCommitting:
     def test_followers_out_of_sync_do_not_count(self, partition: Partition) -> None:
         partition.follow(state(1, 2, replicas=(1, 2, 3)))
         append(partition, "a", "b")
-        partition.followers = {2: 1, 3: 0}
-        assert partition.advance_high_watermark()
+        assert reach(partition, {2: 1, 3: 0})
         assert high_watermark(partition) == 1
 
     @given(
@@ -156,12 +157,12 @@ class TestCommitting:
         partition.follow(state(1, *sorted(isr), replicas=(1, 2, 3, 4)))
         append(partition, *"abcdef")
         before = high_watermark(partition)
+        furthest: dict[int, int] = {}
         for node, end in ends:
-            partition.followers[node] = max(end, partition.followers.get(node, 0))
-            moved = partition.advance_high_watermark()
+            furthest[node] = max(end, furthest.get(node, 0))
+            moved = reach(partition, {node: furthest[node]})
             now = high_watermark(partition)
-            expected = min([6, *(partition.followers.get(each, 0) for each in isr)])
-            assert now == expected
+            assert now == min([6, *(furthest.get(each, 0) for each in isr)])
             assert moved == (now > before)
             before = now
 

@@ -17,6 +17,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Connection, Context, Listener, Message
 from ottla.broker.core import Broker
+from ottla.broker.partition import Partition
 from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
@@ -409,6 +410,13 @@ def received(response: Any, version: int) -> Any:
     correlation_id, message = decode_response(type(response), memoryview(frame)[4:], version)
     assert correlation_id == 7
     return message
+
+
+def reach(partition: Partition, ends: Mapping[int, int]) -> bool:
+    """Let followers have got so far; return whether that moved the high watermark."""
+    for node, end in ends.items():
+        partition.followers[node].log_end_offset = end
+    return partition.advance_high_watermark()
 
 
 def batch(*values: str, timestamp: int = START_MS, **how: Any) -> bytes:

@@ -19,9 +19,9 @@ from ottla.base.ids import INTERNAL_TOPICS, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
 from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.appends import AppendResult
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.partition import ACKS_ALL, Partition
-from ottla.broker.replica_manager import AppendResult
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
 from ottla.records.compression import Codec
 from ottla.wire.messages import produce as wire

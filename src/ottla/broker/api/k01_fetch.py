@@ -2,13 +2,14 @@
 
 Behaviour: partitions in the order of the request, or of the session (KIP-227), where those that
            gave records go last; waits for min_bytes until max_wait_ms; the first batch is sent
-           whatever its size (KIP-74). Records travel as slices of the log's files.
+           whatever its size (KIP-74). Records travel as slices of the log's files. Followers
+           read to the log's end, and say with it how far they are. Consumers read anywhere,
+           and with replica.selector.class are sent to a replica of their rack (KIP-392).
 Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-320);
            v10 zstd (KIP-110); v11 rack; v12 flexible, diverging epoch (KIP-595); v13 topics by
            id (KIP-516); v15 replica state (KIP-903); v16 the new leader and its address
            (KIP-951); v17 directory id (KIP-853); v18 high watermark (KIP-1166).
-Not done:  followers: a replica is refused as one that the leader does not know. Reading from
-           followers (KIP-392): there is no preferred replica. Quotas.
+Not done:  quotas.
 """
 
 from ottla.base.errors import Error
@@ -18,7 +19,7 @@ from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, Key
 from ottla.broker.fetcher import FetchLimits, Reads
 from ottla.broker.nodes import node_of, partition_state
-from ottla.broker.partition import PartitionRead
+from ottla.broker.reading import NO_REPLICA, PartitionRead
 from ottla.records.compression import Codec
 from ottla.wire.messages import fetch as wire
 
@@ -35,7 +36,12 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
     if connection.listener is Listener.CONTROLLER:
         return ctx.quorum.fetch(ctx, request)
     broker, version = ctx.broker, ctx.version
-    replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
+    replica_id, replica_epoch = request.replica_id, -1
+    if version >= 15:
+        replica_id, replica_epoch = (
+            request.replica_state.replica_id,
+            request.replica_state.replica_epoch,
+        )
     fetching = broker.sessions.open(
         _asked(request),
         _forgotten(request) if request.forgotten_topics_data else (),
@@ -54,6 +60,10 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
         max_bytes,
         request.isolation_level == READ_COMMITTED and replica_id < 0,
         replica_id,
+        replica_epoch,
+        version >= 11,
+        request.rack_id,
+        connection.listener_name,
     )
     reads = broker.replicas.fetcher.fetch(fetching, limits, connection.closed)
     if isinstance(reads, Pending):
@@ -104,7 +114,8 @@ def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> wire.FetchRespons
             if topic is not None:
                 responses.append(_topic(topic, partitions))
             topic, partitions = asked, []
-        if found.error is _NONE and found.diverging is None and not found.aborted:
+        is_plain = found.error is _NONE and found.diverging is None and found.preferred < 0
+        if is_plain and not found.aborted:
             partitions.append(
                 wire.PartitionData(
                     partition_index=asked.index,
@@ -175,6 +186,7 @@ def _special(
         records=found.slices,
         diverging_epoch=diverging,
         current_leader=leader,
+        preferred_read_replica=found.preferred if ctx.version >= 11 else NO_REPLICA,
     )
 
 

@@ -19,7 +19,7 @@ from ottla.records.compression import Codec
 from ottla.testing.disk import Fault
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from ..world import START_MS, TOPIC_ID, World, batch
+from ..world import START_MS, TOPIC_ID, World, batch, reach
 
 OTHER_ID = Uuid(b"o" * 16)
 
@@ -233,8 +233,7 @@ class TestAcksAll:
 
     def catch_up(self, world: World, **ends: int) -> None:
         partition = world.broker.replicas.partition("r", 0)
-        partition.followers.update({int(node[1:]): end for node, end in ends.items()})
-        if partition.advance_high_watermark():
+        if reach(partition, {int(node[1:]): end for node, end in ends.items()}):
             world.broker.replicas.produces.wake(partition)
 
     def test_the_answer_waits_for_every_in_sync_replica(self, replicated: World) -> None:

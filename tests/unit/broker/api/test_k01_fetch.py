@@ -195,9 +195,14 @@ class TestWaiting:
         assert error in errors(waiting.value)
 
     def test_losing_the_leadership_ends_a_wait(self, world: World) -> None:
-        waiting = self.begin(world)
+        waiting = self.begin(world, version=10)
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
+
+    def test_who_may_read_anywhere_hears_of_the_new_epoch(self, world: World) -> None:
+        waiting = self.begin(world, want(0, 0, current_leader_epoch=0), version=11)
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+        assert errors(waiting.value) == [Error.FENCED_LEADER_EPOCH, Error.NONE]
 
     def test_nothing_is_read_for_a_client_that_left(self, world: World) -> None:
         ctx = world.context(1, 12)

@@ -1,0 +1,114 @@
+"""An append from its result to its answer: what it waits for, and why it was refused.
+
+Source: Kafka's DelayedProduce, ReplicaManager.appendRecords.
+"""
+
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_OFFSET
+from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
+from ottla.broker.parked import Parked, ParkingLot
+from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.records.errors import RecordsError
+from ottla.records.record import iter_records
+
+
+class AppendResult(NamedTuple):
+    """How an append to one partition ended; offsets are -1 where it failed."""
+
+    error: Error
+    message: str | None = None
+    base_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: int = NO_OFFSET
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+    """(index in the batch, what is wrong with it) of the records that spoilt the batch."""
+
+
+class Wait(NamedTuple):
+    """What an append of a request waits for: its slot in the results, its end, its flush."""
+
+    slot: int
+    partition: Partition
+    next_offset: int
+    flushed: Pending[OSError | None] | None
+
+    def outcome(self, acks: int) -> Error | None:
+        """Return how the wait ended, or None while it goes on."""
+        if self.flushed is not None:
+            if not self.flushed.done:
+                return None
+            if self.flushed.value is not None:
+                return Error.KAFKA_STORAGE_ERROR
+        return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
+
+
+def park_append(
+    lot: ParkingLot,
+    results: list[AppendResult],
+    waits: list[Wait],
+    acks: int,
+    deadline_ms: int,
+) -> Pending[list[AppendResult]]:
+    """Wait for replicas and flushes; `results` is completed in place."""
+    pending: Pending[list[AppendResult]] = Pending()
+
+    def attempt() -> bool:
+        still: list[Wait] = []
+        for wait in waits:
+            error = wait.outcome(acks)
+            if error is None:
+                still.append(wait)
+            elif error is not Error.NONE:
+                results[wait.slot] = AppendResult(error, error.message)
+        waits[:] = still
+        return not still and (pending.complete(results) or True)
+
+    def expire() -> None:
+        for wait in waits:
+            results[wait.slot] = AppendResult(
+                Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all store it in time"
+            )
+        pending.complete(results)
+
+    parked = lot.park(
+        [wait.partition for wait in waits],
+        attempt=attempt,
+        expire=expire,
+        deadline_ms=deadline_ms,
+    )
+    for wait in tuple(waits):
+        if wait.flushed is not None:
+            wait.flushed.then(lambda _: _try_now(parked))
+    return pending
+
+
+def refused(partition: Partition, refusal: ApiError, data: Buffer) -> AppendResult:
+    """Return the result of an append that was refused."""
+    log = partition.log
+    if log is None:
+        return AppendResult(refusal.error, refusal.message)
+    spoilt = refusal.error is Error.INVALID_RECORD and log.config.compacts
+    return AppendResult(
+        refusal.error,
+        refusal.message,
+        log_start_offset=log.log_start_offset,
+        record_errors=_without_keys(data) if spoilt else (),
+    )
+
+
+def _without_keys(data: Buffer) -> tuple[tuple[int, str | None], ...]:
+    """Name the records that a compacted topic cannot take; their producer fails only those."""
+    try:
+        records = list(iter_records(data))
+    except RecordsError:
+        return ()
+    fault = "a compacted topic takes no record without a key"
+    return tuple((index, fault) for index, record in enumerate(records) if record.key is None)
+
+
+def _try_now(parked: Parked) -> None:
+    parked.try_now()

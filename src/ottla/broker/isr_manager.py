@@ -1,0 +1,205 @@
+"""What a broker's partitions propose about their in-sync replicas, brought to the controller.
+
+One request is out at a time, with all that waits by then. It is asked again until it is
+answered; a proposal that newer metadata has overtaken is left out. The rules of the answers are
+in `isr`.
+
+Source: Kafka's AlterPartitionManager.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base import limits
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.broker.isr import NOT_APPLIED, OVERTAKEN, IsrChange
+from ottla.broker.partition import Partition
+from ottla.wire.messages import alter_partition as wire
+
+if TYPE_CHECKING:
+    from ottla.broker.api.base import Forwarder
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 50
+"""The pause after a request that the controller did not do."""
+
+TIMEOUT_MS = 5_000
+"""How long one request may take before it is made anew of what waits by then."""
+
+
+class Proposal(NamedTuple):
+    """What one partition asks for."""
+
+    partition: Partition
+    change: IsrChange
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether the partition still wants an answer."""
+        return self.partition.pending is self.change
+
+
+class IsrManager:
+    """The proposals of one broker.
+
+    Fields: `shrinks`, `expands`: proposals that the controller took; `failures`: answers that
+            were errors. `on_changed` hears of partitions whose in-sync set has changed.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        forwarder: "Forwarder",
+        clock: Clock,
+        timers: Timers,
+        on_changed: Callable[[Partition], None],
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._forwarder = forwarder
+        self._clock = clock
+        self._timers = timers
+        self._on_changed = on_changed
+        self._waiting: dict[tuple[Uuid, int], Proposal] = {}
+        self._timer: Timer | None = None
+        self._look_timer: Timer | None = None
+        self._in_flight = False
+        self._closed = False
+        self.shrinks = 0
+        self.expands = 0
+        self.failures = 0
+
+    def propose(self, partition: Partition, change: IsrChange) -> None:
+        """Bring a proposal to the controller, with others of this moment."""
+        self._waiting[partition.topic_id, partition.index] = Proposal(partition, change)
+        self._send_after(0)
+
+    def start(self, look: Callable[..., None], interval_ms: int) -> None:
+        """Let `look(shrink=True)` find the followers that lag, again and again."""
+
+        def run() -> None:
+            if not self._closed:
+                self._look_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+                look(shrink=True)
+
+        interval_ms = max(interval_ms, 1)
+        self._look_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        self._waiting.clear()
+        for timer in (self._timer, self._look_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _send_after(self, ms: int) -> None:
+        if self._timer is None and not self._in_flight and not self._closed:
+            self._timer = self._timers.at(self._clock.monotonic_ms() + ms, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        taken: dict[tuple[Uuid, int], Proposal] = {}
+        for key, proposal in tuple(self._waiting.items()):
+            if len(taken) == limits.ISR_CHANGES_PER_REQUEST_MAX:
+                break
+            del self._waiting[key]
+            if proposal.waits:
+                taken[key] = proposal
+        if not taken:
+            return
+        self._in_flight = True
+        request = alter_partition_request(
+            self._node_id, self._broker_epoch(), tuple(taken.values())
+        )
+        answer = self._forwarder.call(request, timeout_ms=TIMEOUT_MS)
+        answer.then(lambda response: self._answered(taken, response))
+
+    def _answered(self, taken: dict[tuple[Uuid, int], Proposal], response: object) -> None:
+        self._in_flight = False
+        if self._closed:
+            return
+        failure = _failure(response)
+        if failure is not Error.NONE:
+            logger.info("AlterPartition is not done and asked again: %s", failure.name)
+            self.failures += len(taken)
+            self._keep(taken)
+            self._send_after(RETRY_MS)
+            return
+        assert isinstance(response, wire.AlterPartitionResponse)
+        for topic in response.topics:
+            for each in topic.partitions:
+                proposal = taken.pop((topic.topic_id, each.partition_index), None)
+                if proposal is not None and proposal.waits:
+                    if self._is_done(proposal, each):
+                        self._on_changed(proposal.partition)
+                    else:
+                        taken[topic.topic_id, each.partition_index] = proposal
+        # Those without an answer, and those that are to be asked again.
+        self._keep(taken)
+        self._send_after(RETRY_MS if taken else 0)
+
+    def _keep(self, taken: dict[tuple[Uuid, int], Proposal]) -> None:
+        self._waiting = {**taken, **self._waiting}
+
+    def _is_done(self, proposal: Proposal, answer: wire.ResponsePartitionData) -> bool:
+        """Take over an answer; return False where the proposal must be made again."""
+        partition, change = proposal
+        error = Error(answer.error_code)
+        if error is Error.NONE:
+            if partition.isr_changed(answer.isr, answer.leader_epoch, answer.partition_epoch):
+                self.expands += change.grows
+                self.shrinks += not change.grows
+            else:
+                self.failures += 1
+            return True
+        self.failures += 1
+        where = f"{partition.topic}-{partition.index}"
+        if error in NOT_APPLIED:
+            logger.info("%s: in-sync replicas stay %s: %s", where, partition.isr, error.name)
+            partition.isr_refused()
+            return True
+        logger.info("%s: no change of the in-sync replicas: %s", where, error.name)
+        return error in OVERTAKEN
+
+
+def _failure(response: object) -> Error:
+    """Return the error of the request as a whole."""
+    if isinstance(response, ApiError):
+        return response.error
+    assert isinstance(response, wire.AlterPartitionResponse)
+    return Error(response.error_code)
+
+
+def alter_partition_request(
+    node_id: int, broker_epoch: int, proposals: Sequence[Proposal]
+) -> wire.AlterPartitionRequest:
+    """Return the request for some proposals, those of a topic together."""
+    topics: dict[Uuid, list[wire.RequestPartitionData]] = {}
+    for partition, change in proposals:
+        topics.setdefault(partition.topic_id, []).append(
+            wire.RequestPartitionData(
+                partition_index=partition.index,
+                leader_epoch=change.leader_epoch,
+                new_isr_with_epochs=tuple(
+                    wire.BrokerState(broker_id=node, broker_epoch=epoch)
+                    for node, epoch in change.isr
+                ),
+                partition_epoch=change.partition_epoch,
+            )
+        )
+    return wire.AlterPartitionRequest(
+        broker_id=node_id,
+        broker_epoch=broker_epoch,
+        topics=tuple(
+            wire.RequestTopicData(topic_id=topic_id, partitions=tuple(partitions))
+            for topic_id, partitions in topics.items()
+        ),
+    )

@@ -1,0 +1,41 @@
+"""Which replica a consumer should rather read from: one in its own rack.
+
+Only in-sync replicas that have the offset asked for are taken: from one that lags, a consumer
+would never get to the end. Where several are in the rack, the one that is furthest; where the
+leader is in the rack, the leader.
+
+Source: KIP-392; Kafka's RackAwareReplicaSelector, ReplicaManager.findPreferredReadReplica.
+"""
+
+from collections.abc import Callable
+
+from ottla.broker.partition import Partition
+from ottla.broker.reading import NO_REPLICA
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""What replica.selector.class says; Ottla has no JVM to load another class into."""
+
+Selector = Callable[[Partition, int, str, str], int]
+"""(partition, offset, rack, listener name) → broker id, or -1 = the leader itself."""
+
+
+def same_rack(partition: Partition, offset: int, rack: str, listener_name: str) -> int:
+    """Return the replica of a consumer's rack to read from; -1 = stay with the leader."""
+    around = partition.surroundings
+    leader = around.brokers.get(partition.node_id)
+    if not rack or (leader is not None and leader.rack == rack):
+        return NO_REPLICA
+    now_ms = around.monotonic_ms()
+    best, chosen = None, NO_REPLICA
+    for node, follower in partition.followers.items():
+        broker = around.brokers.get(node)
+        if broker is None or broker.rack != rack or broker.fenced or node not in partition.isr:
+            continue
+        if not follower.log_start_offset <= offset <= follower.log_end_offset:
+            continue
+        if broker.endpoint(listener_name) is None:
+            continue
+        rank = (follower.log_end_offset, follower.last_caught_up_ms - now_ms, node)
+        if best is None or rank > best:
+            best, chosen = rank, node
+    return chosen

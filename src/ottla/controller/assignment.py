@@ -42,7 +42,7 @@ def assign_manually(
     """
     partitions: list[PartitionImage] = []
     for number, replicas in enumerate(lists, start=first):
-        _check_list(image, replicas, replication_factor)
+        check_replicas(image, replicas, replication_factor)
         replication_factor = len(replicas)
         if not any(image.is_active(each) for each in replicas):
             raise _invalid(
@@ -52,7 +52,7 @@ def assign_manually(
     return partitions
 
 
-def _check_list(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
+def check_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     for broker_id in sorted(replicas):
@@ -79,13 +79,13 @@ def _partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionImage
     assert isr, "a new partition has an active replica"
     return PartitionImage(
         replicas=replicas,
-        directories=tuple(_directory(image, each) for each in replicas),
+        directories=tuple(default_directory(image, each) for each in replicas),
         isr=isr,
         leader=isr[0],
     )
 
 
-def _directory(image: ClusterImage, broker_id: int) -> Uuid:
+def default_directory(image: ClusterImage, broker_id: int) -> Uuid:
     """Return the folder where there is no choice; else the broker chooses and says so."""
     log_dirs = image.brokers[broker_id].log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else DIRECTORY_UNASSIGNED

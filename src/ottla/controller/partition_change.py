@@ -132,6 +132,8 @@ def change(
     """Return the record that brings about what is wished as far as the rules allow, or None."""
     goal = _eligible(partition, _reassigned(_wished(partition, wish)), wish, around)
     goal, elected_uncleanly = _led(goal, wish.election, around)
+    # An election makes its leader the ISR, which may be all that a reassignment waited for.
+    goal = _reassigned(goal)
     if goal.elr and (elected_uncleanly or not around.elr_enabled):
         goal = replace(goal, elr=())
     if not goal.isr and not around.elr_enabled:
@@ -177,6 +179,7 @@ def _reassigned(goal: PartitionImage) -> PartitionImage:
         replicas=staying,
         directories=tuple(goal.directory(each) for each in staying),
         isr=isr,
+        elr=tuple(each for each in goal.elr if each not in removing),
         removing_replicas=(),
         adding_replicas=(),
     )

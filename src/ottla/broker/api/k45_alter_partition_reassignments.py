@@ -1,0 +1,72 @@
+"""AlterPartitionReassignments (key 45): move partitions, or cancel their moving (KIP-455).
+
+Behaviour: each partition stands or falls by itself; replicas null = cancel. The answer tells of
+           the beginning: ListPartitionReassignments tells what is under way.
+Versions:  v1 allow_replication_factor_change (KIP-860).
+Not done:  authorization.
+"""
+
+from ottla.base.errors import ApiError
+from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.deadlines import deadline_of
+from ottla.controller.reassignment import Reassigned, Target, alter_reassignments
+from ottla.wire.messages import alter_partition_reassignments as wire
+
+API = Api(
+    key=45,
+    versions=range(2),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:alter",
+)
+
+
+def handle(ctx: Context, request: wire.AlterPartitionReassignmentsRequest) -> Answer:
+    """Decide on the controller; translate."""
+    wanted = [
+        Target(topic.name, each.partition_index, each.replicas)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    context = ctx.controller.context
+    decided = ctx.controller.run(
+        lambda image: alter_reassignments(
+            image,
+            wanted,
+            may_change_factor=request.allow_replication_factor_change,
+            context=context,
+        ),
+        deadline_ms=deadline_of(ctx, request.timeout_ms),
+    )
+    return decided.map(lambda reply: _answer(request, reply))
+
+
+def _answer(
+    request: wire.AlterPartitionReassignmentsRequest, reply: tuple[Reassigned, ...] | ApiError
+) -> wire.AlterPartitionReassignmentsResponse:
+    if isinstance(reply, ApiError):
+        return wire.AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=reply.error,
+            error_message=reply.message,
+            responses=(),
+        )
+    told = iter(reply)
+    return wire.AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=0,
+        responses=tuple(
+            wire.ReassignableTopicResponse(
+                name=topic.name, partitions=tuple(_partition(next(told)) for _ in topic.partitions)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _partition(reassigned: Reassigned) -> wire.ReassignablePartitionResponse:
+    return wire.ReassignablePartitionResponse(
+        partition_index=reassigned.number,
+        error_code=reassigned.error,
+        error_message=reassigned.message,
+    )

@@ -1,0 +1,203 @@
+"""Partitions move to other brokers, and get more or fewer replicas, while they are in use.
+
+A reassignment lives in the partition itself. Its start writes the target replicas first, those on
+their way out behind them, and both differences as adding and removing replicas. Followers join
+the ISR as always; the change that makes every target replica a member of it also ends the
+reassignment (`partition_change`): the removed ones leave the replicas and the ISR, and the leader
+epoch is bumped so that they notice. Until then all replicas count, and nothing is less safe than
+before. What only drops or reorders replicas in sync ends with its own start.
+
+Cancelling takes the adding replicas out again. Where no other one is in the ISR that could lose
+records, so it is refused unless the topic allows unclean elections.
+
+One difference from Kafka 4.0: a target that replaces another one, still under way, does not
+forget which replicas were there first (Kafka then takes the adding replicas of the given-up
+target for original ones, and cancelling leaves them all). A replica of the given-up target alone
+is both adding and removing.
+Not done: throttled replicas (quotas).
+Source: ReplicationControlManager, PartitionReassignmentReplicas, PartitionReassignmentRevert,
+Kafka 4.0; KIP-455, KIP-860.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.base.errors import ApiError, Error
+from ottla.controller.assignment import check_replicas, default_directory
+from ottla.controller.context import DecisionContext
+from ottla.controller.partition_change import Election, Wish, change, surroundings
+from ottla.controller.step import Decision, Step
+from ottla.controller.topics import check_partition_total
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import PartitionChangeRecord
+from ottla.metadata.topic_config import effective_topic_value
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A partition and the replicas that it shall have; None cancels what is under way."""
+
+    topic: str
+    number: int
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigned:
+    """What came of it: the beginning of a move, its end at once, or a refusal."""
+
+    topic: str
+    number: int
+    error: Error = Error.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ongoing:
+    """A reassignment under way."""
+
+    topic: str
+    number: int
+    partition: PartitionImage
+
+
+def alter_reassignments(
+    image: ClusterImage,
+    wanted: Sequence[Target],
+    *,
+    may_change_factor: bool,
+    context: DecisionContext,
+) -> Decision[tuple[Reassigned, ...]]:
+    """Start, change or cancel reassignments; one answer each, in the order asked.
+
+    `may_change_factor`: False refuses targets of another size (KIP-860).
+    Raises: ApiError(POLICY_VIOLATION) where the request is too large for one step.
+    """
+    check_partition_total(len(wanted))
+    counts = Counter((target.topic, target.number) for target in wanted)
+    records: list[PartitionChangeRecord] = []
+    answers: list[Reassigned] = []
+    for target in wanted:
+        try:
+            if counts[target.topic, target.number] > 1:
+                raise ApiError(Error.INVALID_REQUEST, "Duplicate partition.")
+            topic, partition = _find(image, target)
+            if target.replicas is None:
+                wish = _cancelled(image, topic, target.number, partition, context)
+            else:
+                if not may_change_factor:
+                    _check_factor(partition, target.replicas)
+                wish = _moved(image, partition, target.replicas)
+        except ApiError as refusal:
+            answers.append(Reassigned(target.topic, target.number, refusal.error, refusal.message))
+            continue
+        around = surroundings(image, context.config, topic.name)
+        record = change(topic.id, target.number, partition, wish, around)
+        if record is not None:
+            records.append(record)
+        answers.append(Reassigned(target.topic, target.number))
+    return Decision(Step(tuple(records)), tuple(answers))
+
+
+def list_reassignments(
+    image: ClusterImage, wanted: Sequence[tuple[str, Sequence[int]]] | None
+) -> tuple[Ongoing, ...]:
+    """Return what is under way: everywhere, or among these partitions of these topics.
+
+    What does not exist is passed over, as what does not move.
+    """
+    found: list[Ongoing] = []
+    if wanted is None:
+        for topic in image.topics:
+            found += [
+                Ongoing(topic.name, number, partition)
+                for number, partition in topic.in_order()
+                if is_reassigned(partition)
+            ]
+        return tuple(found)
+    for name, numbers in wanted:
+        named = image.topics.by_name(name)
+        if named is None:
+            continue
+        for number in numbers:
+            partition_or_none = named.partitions.get(number)
+            if partition_or_none is not None and is_reassigned(partition_or_none):
+                found.append(Ongoing(name, number, partition_or_none))
+    return tuple(found)
+
+
+def is_reassigned(partition: PartitionImage) -> bool:
+    """Tell whether a reassignment is under way."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _find(image: ClusterImage, target: Target) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.by_name(target.topic)
+    if topic is None:
+        raise ApiError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {target.topic}."
+        )
+    partition = topic.partitions.get(target.number)
+    if partition is None:
+        raise ApiError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Unable to find partition {target.topic}:{target.number}.",
+        )
+    return topic, partition
+
+
+def _check_factor(partition: PartitionImage, replicas: tuple[int, ...]) -> None:
+    """Refuse another number of replicas than the one that the present target has."""
+    present = len(set(partition.replicas) - set(partition.removing_replicas))
+    if len(replicas) != present:
+        raise ApiError(
+            Error.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {present} to {len(replicas)}.",
+        )
+
+
+def _moved(image: ClusterImage, partition: PartitionImage, target: tuple[int, ...]) -> Wish:
+    """Return the wish that starts a reassignment or turns the present one to another target."""
+    check_replicas(image, target, None)
+    present = set(partition.replicas)
+    added = sorted(set(target) - present)
+    removing = tuple(sorted(present - set(target)))
+    return Wish(
+        replicas=target + removing,
+        removing=removing,
+        adding=tuple(sorted({*partition.adding_replicas, *added})),
+        directories={each: default_directory(image, each) for each in added},
+    )
+
+
+def _cancelled(
+    image: ClusterImage,
+    topic: TopicImage,
+    number: int,
+    partition: PartitionImage,
+    context: DecisionContext,
+) -> Wish:
+    """Return the wish for the replicas and the ISR as they were without the adding ones."""
+    if not is_reassigned(partition):
+        raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
+    adding = partition.adding_replicas
+    replicas = tuple(each for each in partition.replicas if each not in adding)
+    isr = tuple(each for each in partition.isr if each not in adding)
+    assert replicas, "a reassignment begins with replicas"
+    is_unclean_allowed = effective_topic_value(
+        image, context.config, topic.name, "unclean.leader.election.enable"
+    )
+    if not isr and not is_unclean_allowed:
+        raise ApiError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert the assignment of partition {topic.name}:{number}: no replica that"
+            " it would leave is in sync, and the topic does not allow unclean leader elections.",
+        )
+    return Wish(
+        isr=isr or replicas[:1],
+        replicas=replicas,
+        removing=(),
+        adding=(),
+        election=Election.UNCLEAN if is_unclean_allowed else Election.ONLINE,
+    )

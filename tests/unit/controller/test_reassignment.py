@@ -1,0 +1,494 @@
+"""Reassignments from start to end: what each step writes, and what may interrupt it.
+
+Method: decisions follow each other on one image, as the controller makes them; followers join by
+the change that the leader's AlterPartition leads to. At the end random histories of all that can
+happen to one partition, for the rules that must always hold.
+"""
+
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
+from ottla.controller.partition_change import Wish, change, surroundings
+from ottla.controller.reassignment import (
+    Ongoing,
+    Target,
+    alter_reassignments,
+    is_reassigned,
+    list_reassignments,
+)
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.features import ELR_VERSION
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    UnfenceBrokerRecord,
+)
+from ottla.metadata.topics import DIRECTORY_UNASSIGNED, topic_records
+
+from .world import advance, after, broker, cluster, context, uuid
+
+ID = uuid("topic")
+SIX = cluster(*map(broker, range(1, 7)))
+CONTEXT = context()
+Ids = tuple[int, ...]
+
+
+def world(
+    replicas: Ids, isr: Ids | None = None, leader: int | None = None, count: int = 1
+) -> ClusterImage:
+    """Six brokers and the topic t."""
+    topic = TopicImage(name="t", id=ID)
+    for number in range(count):
+        partition = PartitionImage(
+            replicas=replicas,
+            directories=tuple(uuid(f"dir-{each}") for each in replicas),
+            isr=replicas if isr is None else isr,
+            leader=replicas[0] if leader is None else leader,
+            leader_epoch=5,
+        )
+        topic = topic.with_partition(number, partition)
+    return advance(SIX, topic_records(topic))
+
+
+def of(image: ClusterImage, number: int = 0) -> PartitionImage:
+    topic = image.topics.by_name("t")
+    assert topic is not None
+    return topic.partitions[number]
+
+
+def told(image: ClusterImage, target: Ids | None, number: int = 0) -> ClusterImage:
+    """Return the image after a reassignment, or a cancellation, that is accepted."""
+    decided = alter_reassignments(
+        image, [Target("t", number, target)], may_change_factor=True, context=CONTEXT
+    )
+    [answer] = decided.reply
+    assert (answer.error, answer.message) == (Error.NONE, None)
+    return after(image, decided)
+
+
+def refused(image: ClusterImage, target: Target, *, may_change_factor: bool = True) -> Error:
+    """Return why a reassignment is refused; that changes nothing."""
+    decided = alter_reassignments(
+        image, [target], may_change_factor=may_change_factor, context=CONTEXT
+    )
+    [answer] = decided.reply
+    assert decided.step.records == ()
+    assert answer.message or answer.error is Error.NONE
+    return answer.error
+
+
+def wished(image: ClusterImage, wish: Wish) -> ClusterImage:
+    around = surroundings(image, CONTEXT.config, "t")
+    record = change(ID, 0, of(image), wish, around)
+    return image if record is None else advance(image, [record])
+
+
+def synced(image: ClusterImage, *isr: int) -> ClusterImage:
+    """Return the image after the leader's word that these replicas are in sync."""
+    return wished(image, Wish(isr=isr))
+
+
+def dead(image: ClusterImage, broker_id: int) -> ClusterImage:
+    """Return the image after a broker was fenced."""
+    epoch = image.brokers[broker_id].epoch
+    fenced = advance(image, [FenceBrokerRecord(id=broker_id, epoch=epoch)])
+    isr = tuple(each for each in of(fenced).isr if each != broker_id)
+    return wished(fenced, Wish(isr=isr))
+
+
+def alive(image: ClusterImage, broker_id: int) -> ClusterImage:
+    """Return the image after a broker was unfenced."""
+    epoch = image.brokers[broker_id].epoch
+    return wished(advance(image, [UnfenceBrokerRecord(id=broker_id, epoch=epoch)]), Wish())
+
+
+def configured(image: ClusterImage, name: str, value: str) -> ClusterImage:
+    record = ConfigRecord(
+        resource_type=ResourceType.TOPIC, resource_name="t", name=name, value=value
+    )
+    return advance(image, [record])
+
+
+def state(partition: PartitionImage) -> tuple[Ids, Ids, Ids, Ids, int]:
+    """Return replicas, adding, removing, ISR and leader."""
+    return (
+        partition.replicas,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.isr,
+        partition.leader,
+    )
+
+
+# -- whole lives -------------------------------------------------------------------------------
+
+
+def test_a_partition_moves_to_other_brokers() -> None:
+    image = told(world((1, 2, 3)), (4, 5, 6))
+    assert state(of(image)) == ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3), (1, 2, 3), 1)
+    assert of(image).leader_epoch == 5, "nobody went and the leader stays: nothing to fence"
+    assert of(image).directories[:2] == (uuid("dir-4"), uuid("dir-5"))
+
+    image = synced(image, 1, 2, 3, 4, 5)
+    assert state(of(image)) == ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3), (1, 2, 3, 4, 5), 1)
+
+    image = synced(image, 1, 2, 3, 4, 5, 6)
+    assert state(of(image)) == ((4, 5, 6), (), (), (4, 5, 6), 4)
+    assert of(image).leader_epoch == 6
+    assert of(image).directories == (uuid("dir-4"), uuid("dir-5"), uuid("dir-6"))
+
+
+def test_the_leader_stays_where_it_may() -> None:
+    image = told(world((1, 2)), (3, 1))
+    assert state(of(image)) == ((3, 1, 2), (3,), (2,), (1, 2), 1)
+    image = synced(image, 1, 2, 3)
+    assert state(of(image)) == ((3, 1), (), (), (1, 3), 1)
+    assert of(image).leader_epoch == 6, "broker 2 must notice that it is a replica no more"
+
+
+def test_growth() -> None:
+    image = told(world((1,)), (1, 2, 3))
+    assert state(of(image)) == ((1, 2, 3), (2, 3), (), (1,), 1)
+    image = synced(synced(image, 1, 2), 1, 2, 3)
+    assert state(of(image)) == ((1, 2, 3), (), (), (1, 2, 3), 1)
+    assert of(image).leader_epoch == 5
+
+
+def test_shrinking_ends_with_its_start() -> None:
+    image = told(world((1, 2, 3)), (2, 3))
+    assert state(of(image)) == ((2, 3), (), (), (2, 3), 2)
+    assert of(image).leader_epoch == 6
+
+
+def test_shrinking_waits_for_those_that_stay() -> None:
+    image = told(world((1, 2, 3), isr=(1,)), (2, 3))
+    assert state(of(image)) == ((2, 3, 1), (), (1,), (1,), 1)
+    image = synced(image, 1, 2)
+    assert state(of(image)) == ((2, 3, 1), (), (1,), (1, 2), 1)
+    image = synced(image, 1, 2, 3)
+    assert state(of(image)) == ((2, 3), (), (), (2, 3), 2)
+
+
+def test_another_order_ends_with_its_start() -> None:
+    image = told(world((1, 2, 3)), (3, 1, 2))
+    assert state(of(image)) == ((3, 1, 2), (), (), (1, 2, 3), 1)
+    assert of(image).directories == (uuid("dir-3"), uuid("dir-1"), uuid("dir-2"))
+
+
+def test_what_is_so_already_changes_nothing() -> None:
+    image = world((1, 2, 3))
+    assert told(image, (1, 2, 3)) is not image
+    assert of(told(image, (1, 2, 3))) == of(image)
+    under_way = told(image, (4, 5))
+    assert of(told(under_way, (4, 5))) == of(under_way)
+
+
+def test_an_old_broker_of_many_folders_chooses_by_itself() -> None:
+    two = broker(2, log_dirs=(uuid("a"), uuid("b")))
+    image = advance(cluster(broker(1), two), topic_records(_single()))
+    image = told(image, (1, 2))
+    assert of(image).directories == (uuid("dir-1"), DIRECTORY_UNASSIGNED)
+
+
+def _single() -> TopicImage:
+    partition = PartitionImage(replicas=(1,), directories=(uuid("dir-1"),), isr=(1,), leader=1)
+    return TopicImage(name="t", id=ID).with_partition(0, partition)
+
+
+# -- a target replaces another -----------------------------------------------------------------
+
+
+def test_a_new_target_keeps_in_mind_what_was_first() -> None:
+    image = synced(told(world((1, 2, 3)), (4, 5, 6)), 1, 2, 3, 4, 6)
+    image = told(image, (4, 5, 2))
+    assert state(of(image)) == (
+        (4, 5, 2, 1, 3, 6), (4, 5, 6), (1, 3, 6), (1, 2, 3, 4, 6), 1
+    )  # fmt: skip
+    cancelled = told(image, None)
+    assert state(of(cancelled)) == ((2, 1, 3), (), (), (1, 2, 3), 1)
+    finished = synced(image, 1, 2, 3, 4, 5, 6)
+    assert state(of(finished)) == ((4, 5, 2), (), (), (2, 4, 5), 4)
+
+
+def test_back_to_what_was_first_by_a_target() -> None:
+    image = told(synced(told(world((1, 2)), (3,)), 1, 2), (1, 2))
+    assert state(of(image)) == ((1, 2), (), (), (1, 2), 1)
+    assert of(image).leader_epoch == 6
+
+
+def test_a_new_target_may_keep_all() -> None:
+    image = told(told(world((1, 2)), (3,)), (3, 1, 2))
+    assert state(of(image)) == ((3, 1, 2), (3,), (), (1, 2), 1)
+    image = synced(image, 1, 2, 3)
+    assert state(of(image)) == ((3, 1, 2), (), (), (1, 2, 3), 1)
+
+
+# -- cancelling --------------------------------------------------------------------------------
+
+
+def test_cancelling_before_anybody_joined() -> None:
+    image = told(told(world((1, 2, 3)), (4, 5, 6)), None)
+    assert state(of(image)) == ((1, 2, 3), (), (), (1, 2, 3), 1)
+    assert of(image).directories == tuple(uuid(f"dir-{each}") for each in (1, 2, 3))
+    assert of(image).leader_epoch == 6, "those that were adding must stop to fetch"
+
+
+def test_cancelling_after_some_joined_and_one_leads() -> None:
+    image = told(world((1, 2), isr=(1,)), (3, 4))
+    image = dead(synced(image, 1, 3), 1)
+    assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (3,), 3)
+    image = synced(image, 3, 2)
+    image = told(image, None)
+    assert state(of(image)) == ((1, 2), (), (), (2,), 2)
+
+
+def test_cancelling_after_the_end() -> None:
+    image = synced(told(world((1, 2)), (3, 4)), 1, 2, 3, 4)
+    assert refused(image, Target("t", 0, None)) is Error.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def stranded() -> ClusterImage:
+    """Of a move from 1 to 3 and 4, only 3 is in sync."""
+    return dead(synced(told(world((1,)), (3, 4)), 1, 3), 1)
+
+
+def test_cancelling_never_loses_records() -> None:
+    image = stranded()
+    assert of(image).isr == (3,)
+    assert refused(image, Target("t", 0, None)) is Error.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_cancelling_may_lose_records_where_the_topic_allows_it() -> None:
+    image = configured(stranded(), "unclean.leader.election.enable", "true")
+    image = told(alive(image, 1), None)
+    assert state(of(image)) == ((1,), (), (), (1,), 1)
+
+
+# -- what happens meanwhile --------------------------------------------------------------------
+
+
+def test_a_target_replica_dies_and_the_move_waits_for_it() -> None:
+    image = dead(told(world((1, 2)), (3, 4)), 4)
+    image = synced(image, 1, 2, 3)
+    assert is_reassigned(of(image))
+    image = synced(alive(image, 4), 1, 2, 3, 4)
+    assert state(of(image)) == ((3, 4), (), (), (3, 4), 3)
+
+
+def test_the_leader_dies_and_a_follower_goes_on() -> None:
+    image = dead(synced(told(world((1, 2)), (3, 4)), 1, 2, 3), 1)
+    assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (2, 3), 3)
+    image = synced(image, 2, 3, 4)
+    assert state(of(image)) == ((3, 4), (), (), (3, 4), 3)
+
+
+def test_all_targets_die() -> None:
+    image = dead(dead(synced(told(world((1, 2)), (3, 4)), 1, 2, 3), 3), 4)
+    assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (1, 2), 1)
+    image = told(image, None)
+    assert state(of(image)) == ((1, 2), (), (), (1, 2), 1)
+
+
+def test_the_topic_is_deleted_meanwhile() -> None:
+    image = told(world((1, 2)), (3, 4))
+    image = advance(image, [RemoveTopicRecord(topic_id=ID)])
+    assert refused(image, Target("t", 0, None)) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert list_reassignments(image, None) == ()
+    assert list_reassignments(image, [("t", (0,))]) == ()
+
+
+def test_a_removed_replica_is_not_eligible_to_lead() -> None:
+    image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+    image = advance(image, topic_records(world_topic((1, 2, 3))))
+    image = configured(image, "min.insync.replicas", "3")
+    image = told(image, (1,))
+    assert state(of(image)) == ((1,), (), (), (1,), 1)
+    assert of(image).elr == ()
+    image = told(told(world_in(image, (1, 2)), (4,)), None)
+    assert set(of(image).elr) <= set(of(image).replicas)
+
+
+def test_an_election_can_be_what_a_move_waited_for() -> None:
+    image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+    image = configured(world_in(image, (1, 2)), "min.insync.replicas", "2")
+    image = told(synced(image, 1), (2,))
+    assert state(of(image)) == ((2, 1), (), (1,), (1,), 1)
+    assert of(image).elr == (2,), "nothing was committed since it left the ISR"
+    image = dead(image, 1)
+    assert state(of(image)) == ((2,), (), (), (2,), 2)
+    assert of(image).elr == ()
+
+
+def world_topic(replicas: Ids) -> TopicImage:
+    topic = world(replicas).topics.by_name("t")
+    assert topic is not None
+    return topic
+
+
+def world_in(image: ClusterImage, replicas: Ids) -> ClusterImage:
+    if image.topics.by_id(ID) is not None:
+        image = advance(image, [RemoveTopicRecord(topic_id=ID)])
+    return advance(image, topic_records(world_topic(replicas)))
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [
+        (Target("nobody", 0, (1,)), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (Target("t", 1, (1,)), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (Target("t", -1, (1,)), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (Target("t", 0, ()), Error.INVALID_REPLICA_ASSIGNMENT),
+        (Target("t", 0, (1, 7)), Error.INVALID_REPLICA_ASSIGNMENT),
+        (Target("t", 0, (-1,)), Error.INVALID_REPLICA_ASSIGNMENT),
+        (Target("t", 0, (2, 2)), Error.INVALID_REPLICA_ASSIGNMENT),
+        (Target("t", 0, None), Error.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_refusals(target: Target, error: Error) -> None:
+    assert refused(world((1, 2, 3)), target) is error
+
+
+def test_the_number_of_replicas_can_be_held_fast() -> None:
+    """KIP-860."""
+    image = told(world((1, 2, 3)), (1, 2, 3, 4))
+    grown, kept = Target("t", 0, (1, 2, 5)), Target("t", 0, (4, 5, 6, 1))
+    assert refused(image, grown, may_change_factor=False) is Error.INVALID_REPLICATION_FACTOR
+    decided = alter_reassignments(image, [kept], may_change_factor=False, context=CONTEXT)
+    assert of(after(image, decided)).replicas == (4, 5, 6, 1, 2, 3)
+
+
+def test_each_partition_stands_by_itself() -> None:
+    image = world((1, 2), count=3)
+    wanted = [
+        Target("t", 2, (3, 4)), Target("t", 7, (3, 4)), Target("t", 0, (2, 1)), Target("t", 1, None)
+    ]  # fmt: skip
+    decided = alter_reassignments(image, wanted, may_change_factor=True, context=CONTEXT)
+    assert [(each.number, each.error) for each in decided.reply] == [
+        (2, Error.NONE),
+        (7, Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (0, Error.NONE),
+        (1, Error.NO_REASSIGNMENT_IN_PROGRESS),
+    ]
+    image = after(image, decided)
+    assert [of(image, number).replicas for number in range(3)] == [(2, 1), (1, 2), (3, 4, 1, 2)]
+
+
+def test_a_partition_twice_is_refused() -> None:
+    wanted = [Target("t", 0, (3,)), Target("t", 0, (4,)), Target("t", 1, (4,))]
+    decided = alter_reassignments(
+        world((1, 2), count=2), wanted, may_change_factor=True, context=CONTEXT
+    )
+    invalid = Error.INVALID_REQUEST
+    assert [each.error for each in decided.reply] == [invalid, invalid, Error.NONE]
+    assert len(decided.step.records) == 1
+
+
+def test_too_many_at_once() -> None:
+    wanted = [Target("t", number, (1,)) for number in range(10_001)]
+    with pytest.raises(ApiError) as refusal:
+        alter_reassignments(world((1,)), wanted, may_change_factor=True, context=CONTEXT)
+    assert refusal.value.error is Error.POLICY_VIOLATION
+
+
+# -- listing -----------------------------------------------------------------------------------
+
+
+def test_listing() -> None:
+    image = world((1, 2), count=3)
+    assert list_reassignments(image, None) == ()
+    image = told(told(image, (3, 4), number=2), (5, 1), number=0)
+    everything = (Ongoing("t", 0, of(image, 0)), Ongoing("t", 2, of(image, 2)))
+    assert list_reassignments(image, None) == everything
+    named = [("nobody", (0,)), ("t", (2, 1, 7))]
+    assert list_reassignments(image, named) == everything[1:]
+    assert list_reassignments(image, []) == ()
+
+
+# -- histories ---------------------------------------------------------------------------------
+
+
+def check(partition: PartitionImage, original: set[int]) -> None:
+    """Check what must hold of a partition whatever happened."""
+    replicas = set(partition.replicas)
+    assert len(replicas) == len(partition.replicas) == len(partition.directories) > 0
+    assert set(partition.isr) <= replicas
+    assert set(partition.elr) <= replicas
+    assert set(partition.adding_replicas) | set(partition.removing_replicas) <= replicas
+    assert partition.leader in (NO_LEADER, *partition.isr)
+    if is_reassigned(partition):
+        target = replicas - set(partition.removing_replicas)
+        assert target
+        assert not target <= set(partition.isr), "it should have ended"
+        assert replicas - set(partition.adding_replicas) == original
+
+
+def any_replicas(dice: Random) -> Ids:
+    return tuple(dice.sample(range(1, 7), dice.randint(1, 4)))
+
+
+def any_isr(dice: Random, image: ClusterImage) -> Iterable[int]:
+    partition = of(image)
+    live = [each for each in partition.replicas if image.is_active(each)]
+    kept = {each for each in live if dice.random() < 0.7} | {partition.leader}
+    return [each for each in partition.replicas if each in kept]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_histories(seed: int) -> None:
+    dice = Random(seed)
+    level = dice.randint(0, 1)
+    image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=level)])
+    original = set(any_replicas(dice))
+    image = advance(image, topic_records(world_topic(tuple(original))))
+    image = configured(image, "min.insync.replicas", str(dice.randint(1, 3)))
+    for _ in range(120):
+        before = of(image)
+        act = dice.randrange(5)
+        if act == 0:
+            image = told(image, any_replicas(dice))
+        elif act == 1 and is_reassigned(before):
+            decided = alter_reassignments(
+                image, [Target("t", 0, None)], may_change_factor=True, context=CONTEXT
+            )
+            safe = bool(set(before.isr) - set(before.adding_replicas))
+            [answer] = decided.reply
+            assert (answer.error is Error.NONE) == safe
+            image = after(image, decided)
+            assert not safe or set(of(image).replicas) == original
+        elif act == 2 and before.leader != NO_LEADER:
+            image = synced(image, *any_isr(dice, image))
+        elif act == 3:
+            image = dead(image, dice.randint(1, 6))
+        elif act == 4:
+            image = alive(image, dice.randint(1, 6))
+        if not is_reassigned(of(image)):
+            original = set(of(image).replicas)
+        check(of(image), original)
+        assert of(image).leader_epoch >= before.leader_epoch
+        if not set(before.replicas) <= set(of(image).replicas):
+            assert of(image).leader_epoch > before.leader_epoch
+
+
+def test_records_name_only_what_changed() -> None:
+    [record] = alter_reassignments(
+        world((1, 2)), [Target("t", 0, (2, 3))], may_change_factor=True, context=CONTEXT
+    ).step.records
+    assert record == PartitionChangeRecord(
+        partition_id=0,
+        topic_id=ID,
+        replicas=(2, 3, 1),
+        removing_replicas=(1,),
+        adding_replicas=(3,),
+        directories=(uuid("dir-2"), uuid("dir-3"), uuid("dir-1")),
+    )

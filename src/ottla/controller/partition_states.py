@@ -1,0 +1,77 @@
+"""The lifecycle of a partition, as a table.
+
+All transitions of partitions are here, and only here; what is done on the way is
+`state_changes`. Values are the ids that Kafka's metrics and tools show. The loops of ONLINE and
+OFFLINE are transitions like others: a new election of a led partition, and a failure that is
+heard of twice.
+
+In KRaft nobody walks this table: the state follows from the image, `partition_state_of`.
+Source: PartitionStateMachine.scala, Kafka 3.9; KAFKA-499.
+"""
+
+from enum import Enum
+from typing import Final
+
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.metadata.image import ClusterImage
+
+
+class PartitionState(Enum):
+    """Where a partition is between its creation and its deletion."""
+
+    NEW = 0
+    """It has replicas, but no leader and no in-sync set yet."""
+    ONLINE = 1
+    """A leader was elected, and lives as far as is known."""
+    OFFLINE = 2
+    """It had a leader, which is gone, and no other one could be elected yet."""
+    NON_EXISTENT = 3
+    """It was never created, or has been deleted."""
+
+    @property
+    def kafka_name(self) -> str:
+        """Return the state's name in Kafka's logs."""
+        return _KAFKA_NAMES[self]
+
+
+_S = PartitionState
+
+PREVIOUS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
+    _S.NEW:          frozenset({_S.NON_EXISTENT}),
+    _S.ONLINE:       frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE}),
+    _S.OFFLINE:      frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE}),
+    _S.NON_EXISTENT: frozenset({_S.OFFLINE}),
+}  # fmt: skip
+"""From which states each state may be entered."""
+
+_KAFKA_NAMES: Final = {
+    _S.NEW: "NewPartition",
+    _S.ONLINE: "OnlinePartition",
+    _S.OFFLINE: "OfflinePartition",
+    _S.NON_EXISTENT: "NonExistentPartition",
+}
+
+INITIAL: Final = _S.NON_EXISTENT
+"""The state of whatever nobody has spoken of."""
+
+assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(PartitionState)  # No state without its row.
+assert all(PREVIOUS.values())  # None that cannot be entered,
+assert set().union(*PREVIOUS.values()) == set(PartitionState)  # and none that cannot be left.
+
+
+def is_legal(source: PartitionState, target: PartitionState) -> bool:
+    """Tell whether a partition may go from `source` to `target`."""
+    return source in PREVIOUS[target]
+
+
+def partition_state_of(image: ClusterImage, topic_id: Uuid, number: int) -> PartitionState:
+    """Return the state that the metadata says a partition is in.
+
+    A leader in the image is alive as far as the controller knows: fencing takes it away in the
+    same decision. Partitions are created with their leader, so none is ever NEW.
+    """
+    topic = image.topics.by_id(topic_id)
+    partition = None if topic is None else topic.partitions.get(number)
+    if partition is None:
+        return PartitionState.NON_EXISTENT
+    return PartitionState.OFFLINE if partition.leader == NO_LEADER else PartitionState.ONLINE

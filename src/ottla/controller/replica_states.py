@@ -1,0 +1,104 @@
+"""The lifecycle of a replica, one copy of a partition on one broker, as a table.
+
+All transitions of replicas are here, and only here; what is done on the way is `state_changes`.
+Values are the ids that Kafka's metrics and tools show. An ineligible replica has two ways back:
+to ONLINE, when its broker returns, and to OFFLINE, from where its deletion is tried again.
+
+In KRaft nobody walks this table: the state follows from the image, `replica_state_of`, and for
+replicas that are being deleted from the controller's own books, since the image has let go of
+them. Source: ReplicaStateMachine.scala, Kafka 3.9; KAFKA-499.
+"""
+
+from enum import Enum
+from typing import Final
+
+from ottla.base.ids import Uuid
+from ottla.metadata.image import BrokerImage, ClusterImage
+from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+
+
+class ReplicaState(Enum):
+    """Where a replica is between its creation and its deletion."""
+
+    NEW = 1
+    """Just assigned: it may only follow, and is in no in-sync set."""
+    ONLINE = 2
+    """On a broker that is alive: it may lead or follow."""
+    OFFLINE = 3
+    """Its broker or its disk is gone, or it was told to stop fetching."""
+    DELETION_STARTED = 4
+    """Its broker was told to delete it."""
+    DELETION_SUCCESSFUL = 5
+    """Its broker has said that it did."""
+    DELETION_INELIGIBLE = 6
+    """It cannot be deleted for now: its broker is gone, or its disk failed."""
+    NON_EXISTENT = 7
+    """It was never created, or nothing is left of it."""
+
+    @property
+    def kafka_name(self) -> str:
+        """Return the state's name in Kafka's logs."""
+        return _KAFKA_NAMES[self]
+
+
+_S = ReplicaState
+
+PREVIOUS: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
+    _S.NEW:                 frozenset({_S.NON_EXISTENT}),
+    _S.ONLINE:              frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE}),
+    _S.OFFLINE:             frozenset({_S.NEW, _S.ONLINE, _S.OFFLINE, _S.DELETION_INELIGIBLE}),
+    _S.DELETION_STARTED:    frozenset({_S.OFFLINE}),
+    _S.DELETION_SUCCESSFUL: frozenset({_S.DELETION_STARTED}),
+    _S.DELETION_INELIGIBLE: frozenset({_S.OFFLINE, _S.DELETION_STARTED}),
+    _S.NON_EXISTENT:        frozenset({_S.DELETION_SUCCESSFUL}),
+}  # fmt: skip
+"""From which states each state may be entered."""
+
+_KAFKA_NAMES: Final = {
+    _S.NEW: "NewReplica",
+    _S.ONLINE: "OnlineReplica",
+    _S.OFFLINE: "OfflineReplica",
+    _S.DELETION_STARTED: "ReplicaDeletionStarted",
+    _S.DELETION_SUCCESSFUL: "ReplicaDeletionSuccessful",
+    _S.DELETION_INELIGIBLE: "ReplicaDeletionIneligible",
+    _S.NON_EXISTENT: "NonExistentReplica",
+}
+
+INITIAL: Final = _S.NON_EXISTENT
+"""The state of whatever nobody has spoken of."""
+
+assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(ReplicaState)  # No state without its row.
+assert all(PREVIOUS.values())  # None that cannot be entered,
+assert set().union(*PREVIOUS.values()) == set(ReplicaState)  # and none that cannot be left.
+
+ANYWHERE: Final = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+"""Folders that say nothing of which disk a replica is on."""
+
+
+def is_legal(source: ReplicaState, target: ReplicaState) -> bool:
+    """Tell whether a replica may go from `source` to `target`."""
+    return source in PREVIOUS[target]
+
+
+def replica_state_of(
+    image: ClusterImage, topic_id: Uuid, number: int, broker_id: int
+) -> ReplicaState:
+    """Return the state that the metadata says a replica is in; no state of deletion is in there.
+
+    NEW lasts as long as a reassignment waits for the replica to catch up.
+    """
+    topic = image.topics.by_id(topic_id)
+    partition = None if topic is None else topic.partitions.get(number)
+    if partition is None or broker_id not in partition.replicas:
+        return ReplicaState.NON_EXISTENT
+    if not _is_there(image.brokers.get(broker_id), partition.directory(broker_id)):
+        return ReplicaState.OFFLINE
+    if broker_id in partition.adding_replicas and broker_id not in partition.isr:
+        return ReplicaState.NEW
+    return ReplicaState.ONLINE
+
+
+def _is_there(broker: BrokerImage | None, directory: Uuid) -> bool:
+    if broker is None or not broker.active:
+        return False
+    return not broker.log_dirs or directory in broker.log_dirs or directory in ANYWHERE

@@ -1,0 +1,167 @@
+"""What brokers are told of one round of state changes, gathered to at most a few requests each.
+
+A round begins with `new_batch`; whatever changes adds to it; `send_requests_to_brokers` turns it
+into requests, in the order that brokers need: LeaderAndIsr, UpdateMetadata, StopReplica. What is
+said of a partition is as of the moment when it is added; who is reachable, and under which
+epoch, as of the moment when it is sent.
+
+Unlike Kafka's, a batch lives for one round only. A round that fails midway leaves its batch
+behind, and the next one begins with an empty one: there, a batch that was not sent made every
+later round of the same machine fail.
+
+Source: ControllerBrokerRequestBatch (ControllerChannelManager.scala), Kafka 3.9; KAFKA-499,
+KIP-570 (epochs in StopReplica), KIP-516 (topic ids), KIP-704 (recovery state).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.base.ids import NO_EPOCH
+from ottla.controller.request_batch_messages import (
+    StopWish,
+    Told,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
+from ottla.controller.state_context import PartitionKey, StateContext
+from ottla.metadata.topics import PartitionImage
+
+EPOCH_DURING_DELETE: Final = -2
+"""The leader epoch of a StopReplica that no epoch of the broker may refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRequest:
+    """One request to one broker, valid only under both of its epochs.
+
+    `deleted`: the partitions that it tells the broker to delete, so that its answer is taken for
+    a deletion only where one was asked for (KAFKA-9946).
+    """
+
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    request: Any
+    version: int
+    deleted: frozenset[PartitionKey] = frozenset()
+
+
+def new_batch(context: StateContext) -> "RequestBatch":
+    """Begin a round."""
+    return RequestBatch(context)
+
+
+class RequestBatch:
+    """The batch of one round. `context` says what the world is like while it is filled."""
+
+    def __init__(self, context: StateContext) -> None:
+        self._context = context
+        self._leader_and_isr: dict[int, dict[PartitionKey, Told]] = {}
+        self._stop_replica: dict[int, dict[PartitionKey, StopWish]] = {}
+        self._metadata_brokers: set[int] = set()
+        self._metadata_partitions: dict[PartitionKey, Told] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._leader_and_isr or self._stop_replica or self._metadata_brokers)
+
+    def add_leader_and_isr(
+        self,
+        broker_ids: Iterable[int],
+        key: PartitionKey,
+        partition: PartitionImage,
+        *,
+        written_by: int,
+        is_new: bool,
+    ) -> None:
+        """Tell brokers who leads; all others hear of it by UpdateMetadata.
+
+        A later word on a partition replaces the earlier one, but what was new stays new: that
+        broker has not heard of it yet.
+        """
+        for broker_id in _real(broker_ids):
+            told = self._leader_and_isr.setdefault(broker_id, {})
+            before = told.get(key)
+            is_new_here = is_new or (before is not None and before.is_new)
+            told[key] = Told(partition=partition, written_by=written_by, is_new=is_new_here)
+        self.add_update_metadata(
+            self._context.live_or_shutting_down_ids(),
+            [(key, partition)],
+            written_by=written_by,
+        )
+
+    def add_stop_replica(
+        self,
+        broker_ids: Iterable[int],
+        key: PartitionKey,
+        partition: PartitionImage | None,
+        *,
+        delete_partition: bool,
+    ) -> None:
+        """Tell brokers to stop fetching a partition, and perhaps to delete it, which sticks."""
+        if self._context.is_queued_for_deletion(key.topic):
+            leader_epoch = EPOCH_DURING_DELETE
+        else:
+            leader_epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        for broker_id in _real(broker_ids):
+            told = self._stop_replica.setdefault(broker_id, {})
+            before = told.get(key)
+            deletes = delete_partition or (before is not None and before.delete)
+            told[key] = StopWish(leader_epoch=leader_epoch, delete=deletes)
+
+    def add_update_metadata(
+        self,
+        broker_ids: Iterable[int],
+        partitions: Iterable[tuple[PartitionKey, PartitionImage]],
+        *,
+        written_by: int,
+    ) -> None:
+        """Tell brokers of all brokers, and of these partitions where somebody ever led them."""
+        self._metadata_brokers.update(_real(broker_ids))
+        for key, partition in partitions:
+            if partition.leader_epoch != NO_EPOCH:
+                self._metadata_partitions[key] = Told(partition=partition, written_by=written_by)
+
+    def send_requests_to_brokers(self, context: StateContext) -> tuple[BrokerRequest, ...]:
+        """Return the requests of this round, and let go of it.
+
+        `context` is that of now. Brokers come in order, the requests to each as it must see them.
+        """
+        leader_and_isrs, self._leader_and_isr = self._leader_and_isr, {}
+        stop_replicas, self._stop_replica = self._stop_replica, {}
+        metadata_brokers, self._metadata_brokers = self._metadata_brokers, set()
+        metadata_partitions, self._metadata_partitions = self._metadata_partitions, {}
+
+        def to(broker_id: int, made: tuple[Any, int], deleted: Iterable[PartitionKey] = ()) -> None:
+            request, version = made
+            requests.append(
+                BrokerRequest(
+                    broker_id=broker_id,
+                    broker_epoch=context.brokers[broker_id].epoch,
+                    controller_epoch=context.controller_epoch,
+                    request=request,
+                    version=version,
+                    deleted=frozenset(deleted),
+                )
+            )
+
+        requests: list[BrokerRequest] = []
+        # One body serves all brokers; only the broker epoch in it differs.
+        metadata = update_metadata(context, metadata_partitions) if metadata_brokers else None
+        for broker_id in context.live_or_shutting_down_ids():
+            known = self._context.brokers.get(broker_id)
+            if known is None or known.epoch != context.brokers[broker_id].epoch:
+                continue
+            if broker_id in leader_and_isrs:
+                to(broker_id, leader_and_isr(context, broker_id, leader_and_isrs[broker_id]))
+            if metadata is not None and broker_id in metadata_brokers:
+                to(broker_id, metadata(broker_id))
+            for made, deleted in stop_replica(context, broker_id, stop_replicas.get(broker_id, {})):
+                to(broker_id, made, deleted)
+        return tuple(requests)
+
+
+def _real(broker_ids: Iterable[int]) -> list[int]:
+    """Return the ids that are brokers': -1 stands for nobody."""
+    return [each for each in broker_ids if each >= 0]

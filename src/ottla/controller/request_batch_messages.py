@@ -1,0 +1,264 @@
+"""The three requests by which a controller tells its brokers, in the version of the cluster.
+
+Which version that is follows from inter.broker.protocol.version; below StopReplica's third one
+a request either deletes all that it names or nothing, so that a mixed one becomes two.
+Source: LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest, Kafka 3.9.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from ottla.base.ids import NO_LEADER
+from ottla.controller import inter_broker_protocol as protocol
+from ottla.controller.state_context import PartitionKey, ReplicaKey, StateContext
+from ottla.metadata.brokers import BrokerImage, Endpoint
+from ottla.metadata.topics import RECOVERED, PartitionImage
+from ottla.wire.messages import leader_and_isr as lai
+from ottla.wire.messages import stop_replica as stop
+from ottla.wire.messages import update_metadata as meta
+
+T = TypeVar("T")
+
+LEADER_DURING_DELETE: Final = -2
+"""The leader that UpdateMetadata names for a partition that is being deleted (KAFKA-1355)."""
+
+INITIAL_EPOCH: Final = 0
+
+PLAINTEXT: Final = 0
+
+Made = tuple[Any, int]
+"""A request and its version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a broker hears of a partition. `written_by`: the epoch of who decided it."""
+
+    partition: PartitionImage
+    written_by: int
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWish:
+    """What a broker is to do with a replica besides no longer fetching it."""
+
+    leader_epoch: int
+    delete: bool
+
+
+# -- LeaderAndIsr ------------------------------------------------------------------------------
+
+
+def leader_and_isr(
+    context: StateContext, broker_id: int, told: Mapping[PartitionKey, Told]
+) -> Made:
+    """Return the LeaderAndIsr request for a broker."""
+    version = protocol.version_at(protocol.LEADER_AND_ISR, context.level)
+    ordered = sorted(told.items())
+    request = lai.LeaderAndIsrRequest(
+        controller_id=context.controller_id,
+        controller_epoch=context.controller_epoch,
+        broker_epoch=context.brokers[broker_id].epoch,
+        ungrouped_partition_states=(
+            () if version >= 2 else tuple(_lai_state(*each, version) for each in ordered)
+        ),
+        topic_states=tuple(
+            lai.LeaderAndIsrTopicState(
+                topic_name=topic,
+                topic_id=context.topic_id(topic),
+                partition_states=tuple(_lai_state(*each, version) for each in group),
+            )
+            for topic, group in (_by_topic(ordered) if version >= 2 else ())
+        ),
+        live_leaders=_live_leaders(context, told),
+    )
+    return request, version
+
+
+def _lai_state(key: PartitionKey, told: Told, version: int) -> lai.LeaderAndIsrPartitionState:
+    partition = told.partition
+    return lai.LeaderAndIsrPartitionState(
+        topic_name=key.topic if version < 2 else "",
+        partition_index=key.number,
+        controller_epoch=told.written_by,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        partition_epoch=partition.partition_epoch,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+        is_new=told.is_new,
+        leader_recovery_state=partition.leader_recovery_state if version >= 6 else RECOVERED,
+    )
+
+
+def _live_leaders(
+    context: StateContext, told: Mapping[PartitionKey, Told]
+) -> tuple[lai.LeaderAndIsrLiveLeader, ...]:
+    leaders = sorted({each.partition.leader for each in told.values()} - {NO_LEADER})
+    return tuple(
+        lai.LeaderAndIsrLiveLeader(broker_id=leader, host_name=there.host, port=there.port)
+        for leader in leaders
+        if leader in context.brokers
+        and (there := _inter_broker(context, context.brokers[leader])) is not None
+    )
+
+
+def _inter_broker(context: StateContext, broker: BrokerImage) -> Endpoint | None:
+    """Return where other brokers reach a broker."""
+    return broker.endpoint(context.inter_broker_listener)
+
+
+# -- UpdateMetadata ----------------------------------------------------------------------------
+
+
+def update_metadata(
+    context: StateContext, told: Mapping[PartitionKey, Told]
+) -> Callable[[int], Made]:
+    """Return what makes the UpdateMetadata request for each broker."""
+    version = protocol.version_at(protocol.UPDATE_METADATA, context.level)
+    ordered = sorted(told.items())
+    request = partial(
+        meta.UpdateMetadataRequest,
+        controller_id=context.controller_id,
+        controller_epoch=context.controller_epoch,
+        ungrouped_partition_states=(
+            () if version >= 5 else tuple(_meta_state(context, *each, version) for each in ordered)
+        ),
+        topic_states=tuple(
+            meta.UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=context.topic_id(topic),
+                partition_states=tuple(_meta_state(context, *each, version) for each in group),
+            )
+            for topic, group in (_by_topic(ordered) if version >= 5 else ())
+        ),
+        live_brokers=tuple(
+            _meta_broker(context.brokers[broker_id], version)
+            for broker_id in context.live_or_shutting_down_ids()
+        ),
+    )
+
+    def for_broker(broker_id: int) -> Made:
+        return request(broker_epoch=context.brokers[broker_id].epoch), version
+
+    return for_broker
+
+
+def _meta_state(
+    context: StateContext, key: PartitionKey, told: Told, version: int
+) -> meta.UpdateMetadataPartitionState:
+    partition = told.partition
+    goes = context.is_queued_for_deletion(key.topic)
+    return meta.UpdateMetadataPartitionState(
+        topic_name=key.topic if version < 5 else "",
+        partition_index=key.number,
+        controller_epoch=told.written_by,
+        leader=LEADER_DURING_DELETE if goes else partition.leader,
+        leader_epoch=INITIAL_EPOCH if goes else partition.leader_epoch,
+        isr=partition.isr,
+        zk_version=INITIAL_EPOCH if goes else partition.partition_epoch,
+        replicas=partition.replicas,
+        offline_replicas=tuple(
+            replica
+            for replica in partition.replicas
+            if not context.is_online(ReplicaKey(replica, *key))
+        ),
+    )
+
+
+def _meta_broker(broker: BrokerImage, version: int) -> meta.UpdateMetadataBroker:
+    # The oldest version knows one address: that of the PLAINTEXT listener.
+    plain = next((each for each in broker.endpoints if each.security_protocol == PLAINTEXT), None)
+    return meta.UpdateMetadataBroker(
+        id=broker.id,
+        v0_host=plain.host if version == 0 and plain is not None else "",
+        v0_port=plain.port if version == 0 and plain is not None else 0,
+        endpoints=tuple(
+            meta.UpdateMetadataEndpoint(
+                port=each.port,
+                host=each.host,
+                listener=each.name,
+                security_protocol=each.security_protocol,
+            )
+            for each in broker.endpoints
+        ),
+        rack=broker.rack,
+    )
+
+
+# -- StopReplica -------------------------------------------------------------------------------
+
+
+def stop_replica(
+    context: StateContext, broker_id: int, wishes: Mapping[PartitionKey, StopWish]
+) -> Iterator[tuple[Made, list[PartitionKey]]]:
+    """Yield the StopReplica requests for a broker, each with the partitions that it deletes."""
+    version = protocol.version_at(protocol.STOP_REPLICA, context.level)
+    ordered = sorted(wishes.items())
+    deleted = [key for key, wish in ordered if wish.delete]
+    request = partial(
+        stop.StopReplicaRequest,
+        controller_id=context.controller_id,
+        controller_epoch=context.controller_epoch,
+        broker_epoch=context.brokers[broker_id].epoch,
+    )
+    if version >= 3:
+        if ordered:
+            yield (request(topic_states=_stop_states(ordered)), version), deleted
+        return
+    # One flag for all: deletions first, as Kafka sends them.
+    kept = [key for key, wish in ordered if not wish.delete]
+    for keys, deletes in ((deleted, True), (kept, False)):
+        if keys:
+            made = request(
+                delete_partitions=deletes,
+                ungrouped_partitions=tuple(
+                    stop.StopReplicaPartitionV0(topic_name=key.topic, partition_index=key.number)
+                    for key in (keys if version == 0 else ())
+                ),
+                topics=_stop_topics(keys) if version > 0 else (),
+            )
+            yield (made, version), keys if deletes else []
+
+
+def _stop_states(
+    ordered: Sequence[tuple[PartitionKey, StopWish]],
+) -> tuple[stop.StopReplicaTopicState, ...]:
+    return tuple(
+        stop.StopReplicaTopicState(
+            topic_name=topic,
+            partition_states=tuple(
+                stop.StopReplicaPartitionState(
+                    partition_index=key.number,
+                    leader_epoch=wish.leader_epoch,
+                    delete_partition=wish.delete,
+                )
+                for key, wish in group
+            ),
+        )
+        for topic, group in _by_topic(ordered)
+    )
+
+
+def _stop_topics(keys: Sequence[PartitionKey]) -> tuple[stop.StopReplicaTopicV1, ...]:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for key in keys:
+        numbers[key.topic].append(key.number)
+    return tuple(
+        stop.StopReplicaTopicV1(name=topic, partition_indexes=tuple(listed))
+        for topic, listed in numbers.items()
+    )
+
+
+def _by_topic(
+    ordered: Sequence[tuple[PartitionKey, T]],
+) -> Iterator[tuple[str, list[tuple[PartitionKey, T]]]]:
+    for topic, group in groupby(ordered, key=lambda each: each[0].topic):
+        yield topic, list(group)

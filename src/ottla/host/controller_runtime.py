@@ -24,11 +24,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
 from ottla.base.metrics import latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
+from ottla.controller.statistics import ElectionStatistics
 from ottla.controller.step import Decision, Step
 from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
 from ottla.host.quorum_replay import image_of, load_image, records_of
@@ -80,6 +82,8 @@ class ControllerRuntime:
             `committed_image`: what readers and followers may see.
             `quorum`: answers the quorum's requests (`QuorumPort`).
             `records_appended`, `commit_latency`: of this controller's own decisions.
+            `statistics`: what was committed since the start; `leaders_seen`: how often somebody
+            became the active controller.
     Hooks:  `on_active`: the first record of this epoch is committed, requests may come;
             `on_effect`: a decision's effect is due; `on_failure`: the controller has stopped.
     """
@@ -110,6 +114,8 @@ class ControllerRuntime:
         self.active = False
         self.records_appended = 0
         self.commit_latency = latency_ms()
+        self.statistics = ElectionStatistics()
+        self.leaders_seen = 0
         self._storage = storage
         self._bootstrap = tuple(bootstrap)
         self._clock = clock
@@ -302,6 +308,7 @@ class ControllerRuntime:
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """Take office, or leave it."""
+        self.leaders_seen += leader_id != NO_LEADER
         for listener in tuple(self._leader_listeners):
             listener(leader_id, epoch)
         if leader_id != self.node_id:
@@ -327,6 +334,7 @@ class ControllerRuntime:
         while self._queue and self._queue[0].next_offset <= offset:
             appended = self._queue.popleft()
             self.committed_image = appended.delta.image
+            self.statistics.observe(appended.delta)
             if appended.size_bytes:
                 elapsed_ms = self._clock.monotonic_ms() - appended.monotonic_ms
                 self.commit_latency.observe(elapsed_ms)

@@ -8,9 +8,11 @@ import resource
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
+from ottla.controller.statistics import ElectionStatistics
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.server import Server
 from ottla.metadata.image import ClusterImage
@@ -82,6 +84,18 @@ def raft_families(raft: RaftNode) -> Iterator[Family]:
     yield gauge(f"{prefix}_current_leader", "Who leads the quorum; -1 = unknown.", raft.leader_id)
     yield gauge(f"{prefix}_current_epoch", "The quorum's epoch.", raft.epoch)
     yield gauge(
+        f"{prefix}_current_vote",
+        "Whom this member voted for in this epoch; -1 = nobody.",
+        raft.voted_id,
+    )
+    role = raft.role.name.lower() if raft.is_voter else "observer"
+    yield gauge(
+        f"{prefix}_current_state",
+        "What this member is in the quorum.",
+        [((("state", role),), 1)],
+    )
+    yield gauge(f"{prefix}_number_of_voters", "Voters of the quorum.", len(raft.voters))
+    yield gauge(
         f"{prefix}_high_watermark",
         "The end of what is committed; -1 = not known yet.",
         -1 if raft.high_watermark is None else raft.high_watermark,
@@ -102,13 +116,22 @@ def broker_state_families(state: int) -> Iterator[Family]:
     )
 
 
+class PartitionCounts(NamedTuple):
+    """What there is in a cluster, and how many partitions are not as they should be."""
+
+    topics: int = 0
+    partitions: int = 0
+    offline: int = 0
+    imbalanced: int = 0
+
+
 class ControllerFamilies:
     """A controller's numbers. Counting partitions is saved while no topic changes."""
 
     def __init__(self, runtime: ControllerRuntime) -> None:
         self._runtime = runtime
         self._counted: TopicsImage | None = None
-        self._counts = (0, 0, 0)
+        self._counts = PartitionCounts()
 
     def collect(self, timed_out_heartbeats: int) -> Iterator[Family]:
         """Yield the families as of now."""
@@ -141,32 +164,58 @@ class ControllerFamilies:
             runtime.commit_latency,
         )
 
-    def _counts_of(self, topics: TopicsImage) -> tuple[int, int, int]:
+        yield counter(
+            f"{prefix}_new_active_controllers_total",
+            "How often this node saw a controller become active.",
+            [((), runtime.leaders_seen)],
+        )
+        yield from _election_counters(runtime.statistics)
+
+    def _counts_of(self, topics: TopicsImage) -> PartitionCounts:
         if topics is not self._counted:
             self._counts = count_partitions(topics)
             self._counted = topics
         return self._counts
 
 
-def count_partitions(topics: TopicsImage) -> tuple[int, int, int]:
-    """Return how many topics, partitions, and partitions without a leader there are."""
+def count_partitions(topics: TopicsImage) -> PartitionCounts:
+    """Count the topics' partitions, and those that are not as they should be."""
     partitions = [state for topic in topics for state in topic.partitions.values()]
-    offline = sum(state.leader == NO_LEADER for state in partitions)
-    return len(topics), len(partitions), offline
+    return PartitionCounts(
+        topics=len(topics),
+        partitions=len(partitions),
+        offline=sum(state.leader == NO_LEADER for state in partitions),
+        imbalanced=sum(state.leader != state.replicas[0] for state in partitions),
+    )
 
 
-def _cluster_gauges(
-    image: ClusterImage, active: bool, counts: tuple[int, int, int]
-) -> Iterator[Family]:
+def _election_counters(statistics: ElectionStatistics) -> Iterator[Family]:
+    prefix = "kafka_controller_controller_stats"
+    for name, text, value in (
+        ("leader_elections", "Partitions that got another leader.", statistics.elections),
+        (
+            "unclean_leader_elections",
+            "Those whose new leader may lack acknowledged records.",
+            statistics.unclean_elections,
+        ),
+    ):
+        yield counter(f"{prefix}_{name}_total", text, [((), value)])
+
+
+def _cluster_gauges(image: ClusterImage, active: bool, counts: PartitionCounts) -> Iterator[Family]:
     fenced = sum(broker.fenced for broker in image.brokers.values())
-    topics, partitions, offline = counts
     rows: Iterable[tuple[str, str, int]] = (
         ("active_controller_count", "1 on the active controller.", int(active)),
         ("active_broker_count", "Brokers that are not fenced.", len(image.brokers) - fenced),
         ("fenced_broker_count", "Registered brokers that are fenced.", fenced),
-        ("global_topic_count", "Topics of the cluster.", topics),
-        ("global_partition_count", "Partitions of the cluster.", partitions),
-        ("offline_partitions_count", "Partitions without a leader.", offline),
+        ("global_topic_count", "Topics of the cluster.", counts.topics),
+        ("global_partition_count", "Partitions of the cluster.", counts.partitions),
+        ("offline_partitions_count", "Partitions without a leader.", counts.offline),
+        (
+            "preferred_replica_imbalance_count",
+            "Partitions that their first replica does not lead.",
+            counts.imbalanced,
+        ),
     )
     for name, text, value in rows:
         yield gauge(f"kafka_controller_kafka_controller_{name}", text, value)

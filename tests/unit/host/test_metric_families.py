@@ -19,7 +19,7 @@ from ottla.host.metric_families import (
     process_families,
     raft_families,
 )
-from ottla.metadata.records import PartitionRecord, TopicRecord
+from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.exposition import Scrape
 
 from .quorum_world import Broker, Controller
@@ -111,6 +111,25 @@ def test_what_the_cluster_has() -> None:
     assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 0
 
 
+def test_elections_show_and_what_is_not_led_as_preferred() -> None:
+    controller = Controller(World())
+    controller.write(*a_topic(1, 2, -1))
+    controller.world.workers.run()
+    families = ControllerFamilies(controller.runtime)
+    elected = "kafka_controller_controller_stats_leader_elections_total"
+    found = scrape(families.collect(0))
+    assert found.value(f"{PREFIX}_preferred_replica_imbalance_count") == 1
+    assert found.value(elected) == 0
+    topic_id = Uuid(bytes([1]) * 16)
+    controller.write(PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2))
+    controller.world.workers.run()
+    found = scrape(families.collect(0))
+    assert found.value(f"{PREFIX}_preferred_replica_imbalance_count") == 0
+    assert found.value(elected) == 1
+    assert found.value("kafka_controller_controller_stats_unclean_leader_elections_total") == 0
+    assert found.value(f"{PREFIX}_new_active_controllers_total") == 1
+
+
 def test_records_and_their_commits() -> None:
     controller = Controller(World())
     controller.world.workers.run()
@@ -158,6 +177,8 @@ def test_the_quorum_as_its_members_see_it() -> None:
     controller.world.workers.run()
     found = scrape(raft_families(controller.runtime.raft))
     assert found.value(f"{prefix}_current_leader") == 1
+    assert found.value(f"{prefix}_current_state", state="leader") == 1
+    assert found.value(f"{prefix}_number_of_voters") == 1
     assert found.value(f"{prefix}_current_epoch") == 1
     end_offset = controller.storage.log.end_offset
     assert found.value(f"{prefix}_high_watermark") == end_offset

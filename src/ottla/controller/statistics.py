@@ -1,0 +1,43 @@
+"""What the committed metadata tells of elections, counted.
+
+Every controller counts from its own start on what it sees committed, so that a failover loses
+no count on the controllers that live.
+Source: ControllerMetadataMetricsPublisher, ControllerMetricsChanges of Kafka 4.0.
+"""
+
+from dataclasses import dataclass
+
+from ottla.base.ids import NO_LEADER
+from ottla.metadata.delta import ClusterDelta, TopicChange
+from ottla.metadata.topics import PartitionImage
+
+
+@dataclass(slots=True)
+class ElectionStatistics:
+    """Counts since the start.
+
+    Fields: `elections`: changes of a partition to a leader that it did not have just before.
+            `unclean_elections`: those of a replica that need not have every acknowledged record.
+    """
+
+    elections: int = 0
+    unclean_elections: int = 0
+
+    def observe(self, delta: ClusterDelta) -> None:
+        """Count what a change of the metadata did. The first one, from nothing, counts nothing."""
+        for change in delta.changed_topics.values():
+            for before, after in _pairs(change):
+                if after.leader in (NO_LEADER, before.leader):
+                    continue
+                self.elections += 1
+                if after.leader not in (*before.isr, *before.elr):
+                    self.unclean_elections += 1
+
+
+def _pairs(change: TopicChange) -> list[tuple[PartitionImage, PartitionImage]]:
+    """Return the partitions that were there and are changed, before and after."""
+    return [
+        (change.old.partitions[number], change.new.partitions[number])
+        for number in change.partitions
+        if number in change.old.partitions
+    ]

@@ -1,0 +1,155 @@
+"""Leaders change the in-sync replicas of their partitions (AlterPartition).
+
+The checks of each partition come in Kafka's order, since the leader acts on the error: an epoch
+*ahead* of this controller's says that another one is active by now; one behind says that the
+leader must first hear of what it missed. A new member is refused unless its registration is the
+very one that the leader saw fetching (KIP-903), unfenced and not on its way out.
+
+One thing is as under ZooKeeper: a repeated request for what holds already is answered with the
+present state although its partition epoch is behind, so that a lost answer costs nothing.
+Source: ReplicationControlManager.alterPartition, Kafka 4.0; KIP-497, KIP-704, KIP-841, KIP-903.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.controller.context import DecisionContext
+from ottla.controller.elections import Rules
+from ottla.controller.partition_change import Wish, change
+from ottla.controller.step import Decision, Step
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
+from ottla.metadata.topics import RECOVERED, RECOVERING, changed_partition
+
+ANY_EPOCH = -1
+"""The epoch of a member of which the leader knows none: it is not checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChange:
+    """What the leader of a partition asks for. `isr`: (broker, its epoch), in any order."""
+
+    topic_id: Uuid
+    number: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    recovery_state: int = RECOVERED
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedIsr:
+    """What came of it: an error, or the partition as it is now."""
+
+    topic_id: Uuid
+    number: int
+    error: Error = Error.NONE
+    partition: PartitionImage | None = None
+
+
+def alter_partition(
+    image: ClusterImage,
+    wanted: Sequence[IsrChange],
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    context: DecisionContext,
+) -> Decision[tuple[ChangedIsr, ...]]:
+    """Change in-sync replicas; one answer each, in the order asked.
+
+    Raises: ApiError(STALE_BROKER_EPOCH) where the leader is not registered under that epoch.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        expected = "is not registered" if broker is None else f"has the epoch {broker.epoch}"
+        raise ApiError(
+            Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it said {broker_epoch}."
+        )
+    rules = Rules(image, context.config)
+    records: list[PartitionChangeRecord] = []
+    answers: list[ChangedIsr] = []
+    changed: dict[tuple[Uuid, int], PartitionImage] = {}  # A request may name one twice.
+    for each in wanted:
+        topic = image.topics.by_id(each.topic_id)
+        if topic is None:
+            answers.append(ChangedIsr(each.topic_id, each.number, Error.UNKNOWN_TOPIC_ID))
+            continue
+        key = (each.topic_id, each.number)
+        partition = changed.get(key) or topic.partitions.get(each.number)
+        error = _fault(image, broker_id, partition, each)
+        if error is not Error.NONE:
+            answers.append(ChangedIsr(*key, error))
+            continue
+        assert partition is not None
+        record = _record(partition, each, topic.name, rules)
+        if record is not None:
+            records.append(record)
+            partition = changed[key] = changed_partition(partition, record)
+            if record.leader not in (LEADER_UNCHANGED, broker_id):
+                # The change finished a reassignment, after which another replica leads.
+                answers.append(ChangedIsr(*key, Error.NEW_LEADER_ELECTED))
+                continue
+        answers.append(ChangedIsr(*key, partition=partition))
+    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+
+
+def _record(
+    partition: PartitionImage, wanted: IsrChange, topic_name: str, rules: Rules
+) -> PartitionChangeRecord | None:
+    if _is_repeated(partition, wanted):
+        return None
+    wish = Wish(
+        isr=tuple(broker_id for broker_id, _ in wanted.isr),
+        recovery_state=wanted.recovery_state,
+        election=rules.election(topic_name),
+    )
+    return change(wanted.topic_id, wanted.number, partition, wish, rules.surroundings(topic_name))
+
+
+def _is_repeated(partition: PartitionImage, wanted: IsrChange) -> bool:
+    return (
+        wanted.partition_epoch < partition.partition_epoch
+        and {broker_id for broker_id, _ in wanted.isr} == set(partition.isr)
+        and wanted.recovery_state == partition.leader_recovery_state
+    )
+
+
+def _fault(
+    image: ClusterImage, broker_id: int, partition: PartitionImage | None, wanted: IsrChange
+) -> Error:
+    """Return why a change is refused, or NONE."""
+    if partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    leader_epoch, partition_epoch = partition.leader_epoch, partition.partition_epoch
+    if wanted.leader_epoch > leader_epoch or wanted.partition_epoch > partition_epoch:
+        return Error.NOT_CONTROLLER
+    if wanted.leader_epoch < leader_epoch:
+        return Error.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return Error.INVALID_REQUEST
+    if wanted.partition_epoch < partition_epoch and not _is_repeated(partition, wanted):
+        return Error.INVALID_UPDATE_VERSION
+    if not _is_sensible(broker_id, partition, wanted):
+        return Error.INVALID_REQUEST
+    if not all(_is_eligible(image, *member) for member in wanted.isr):
+        return Error.INELIGIBLE_REPLICA
+    return Error.NONE
+
+
+def _is_sensible(broker_id: int, partition: PartitionImage, wanted: IsrChange) -> bool:
+    members = [member for member, _ in wanted.isr]
+    if len(set(members)) < len(members) or not set(members) <= set(partition.replicas):
+        return False
+    if broker_id not in members or wanted.recovery_state not in (RECOVERED, RECOVERING):
+        return False
+    if wanted.recovery_state == RECOVERING:
+        # Who follows a leader that is not sure of its own log is in sync with nothing.
+        return len(members) == 1 and partition.leader_recovery_state == RECOVERING
+    return True
+
+
+def _is_eligible(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.active and broker_epoch in (ANY_EPOCH, broker.epoch)

@@ -78,6 +78,11 @@ class Fetcher:
         self.parked = ParkingLot(timers)
         self.followers = ParkingLot(timers)
 
+    @property
+    def count(self) -> int:
+        """Return how many fetches wait."""
+        return self.parked.count + self.followers.count
+
     def fetch(
         self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
     ) -> Reads | Pending[Reads]:

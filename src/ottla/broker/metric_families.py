@@ -68,6 +68,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     yield from _topic_families(broker.replicas.topic_metrics)
     partitions = list(broker.replicas.hosted())
     yield from _replica_families(partitions)
+    yield from _isr_families(broker)
     yield gauge(
         "kafka_log_log_manager_offline_log_directory_count",
         "Log folders that failed.",
@@ -77,7 +78,8 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
         "kafka_server_delayed_operation_purgatory_size",
         "Requests that wait for replicas or for data.",
         [
-            ((("delayed_operation", "Fetch"),), broker.replicas.fetcher.parked.count),
+            ((("delayed_operation", "DeleteRecords"),), broker.replicas.deletes.count),
+            ((("delayed_operation", "Fetch"),), broker.replicas.fetcher.count),
             ((("delayed_operation", "Produce"),), broker.replicas.produces.count),
         ],
     )
@@ -104,7 +106,17 @@ def _topic_families(topics: "Iterable[TopicMetrics]") -> Iterator[Family]:
 TOPIC_COUNTERS: "tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]" = (
     ("messages_in", "Records appended as leader.", lambda each: each.messages_in),
     ("bytes_in", "Bytes of batches appended as leader.", lambda each: each.bytes_in),
-    ("bytes_out", "Bytes of batches read for fetches.", lambda each: each.bytes_out),
+    ("bytes_out", "Bytes of batches read for consumers.", lambda each: each.bytes_out),
+    (
+        "replication_bytes_in",
+        "Bytes of batches appended as follower.",
+        lambda each: each.replication_bytes_in,
+    ),
+    (
+        "replication_bytes_out",
+        "Bytes of batches read for followers.",
+        lambda each: each.replication_bytes_out,
+    ),
     (
         "failed_produce_requests",
         "Appends to a partition that were refused or failed.",
@@ -138,13 +150,33 @@ def _replica_families(partitions: "list[Partition]") -> Iterator[Family]:
     yield gauge(
         "kafka_server_replica_manager_under_replicated_partitions",
         "Led partitions with fewer replicas in sync than they have.",
-        sum(len(each.isr) < len(each.replicas) for each in led),
+        sum(each.is_under_replicated for each in led),
     )
     yield gauge(
         "kafka_server_replica_manager_under_min_isr_partition_count",
         "Led partitions with fewer replicas in sync than min.insync.replicas.",
         sum(len(each.isr) < each.min_isr for each in led),
     )
+    yield gauge(
+        "kafka_server_replica_manager_at_min_isr_partition_count",
+        "Led partitions with just min.insync.replicas in sync.",
+        sum(len(each.isr) == each.min_isr for each in led),
+    )
+    yield gauge(
+        "kafka_server_replica_manager_reassigning_partitions",
+        "Led partitions that are moving to other replicas.",
+        sum(each.is_reassigning for each in led),
+    )
+
+
+def _isr_families(broker: "Broker") -> Iterator[Family]:
+    isr = broker.isr
+    for name, text, value in (
+        ("isr_shrinks", "Times that replicas left an in-sync set led here.", isr.shrinks),
+        ("isr_expands", "Times that replicas joined an in-sync set led here.", isr.expands),
+        ("failed_isr_updates", "Proposals of in-sync sets that were not done.", isr.failures),
+    ):
+        yield counter(f"kafka_server_replica_manager_{name}_total", text, [((), value)])
 
 
 def _session_families(broker: "Broker") -> Iterator[Family]:

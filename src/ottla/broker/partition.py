@@ -44,7 +44,8 @@ class Partition:
 
     Fields: `log`: None while its log folder is offline. `followers`: each other replica, as far
             as it has told this leader; empty where this broker does not lead. `isr`: as
-            committed; `pending`: what this leader has proposed instead. `epoch_start_offset`:
+            committed; `pending`: what this leader has proposed instead. `adding`, `removing`:
+            the replicas that a reassignment brings and takes. `epoch_start_offset`:
             the log end when this leader's epoch began. `alone`: this broker holds the only
             replica, so that what it appends is committed. `metrics`: of the whole topic, shared
             by its partitions here. `surroundings`: shared by all partitions of the broker.
@@ -52,12 +53,12 @@ class Partition:
 
     __slots__ = (
         "_quiet_until_ms",
+        "adding",
         "alone",
         "deleted",
         "epoch_start_offset",
         "followers",
         "index",
-        "is_reassigning",
         "isr",
         "leader",
         "leader_epoch",
@@ -67,6 +68,7 @@ class Partition:
         "node_id",
         "partition_epoch",
         "pending",
+        "removing",
         "replicas",
         "surroundings",
         "topic",
@@ -96,7 +98,8 @@ class Partition:
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.is_reassigning = False
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
         self.alone = False
         self.pending: IsrChange | None = None
         self.followers: dict[int, FollowerState] = {}
@@ -114,6 +117,16 @@ class Partition:
     def min_isr(self) -> int:
         """Return how many in-sync replicas acks=all needs; never more than there are replicas."""
         return min(self.min_insync_replicas, len(self.replicas))
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Tell whether the partition moves to other replicas."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Tell whether replicas are out of sync; those that are only being added do not count."""
+        return len(self.isr) < len(self.replicas) - len(self.adding)
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
@@ -157,7 +170,8 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
         self.isr = tuple(state.isr)
-        self.is_reassigning = bool(state.adding_replicas or state.removing_replicas)
+        self.adding = tuple(state.adding_replicas)
+        self.removing = tuple(state.removing_replicas)
         self.alone = self.replicas == self.isr == (self.node_id,)
         if not self.is_leader:
             self.followers = {}

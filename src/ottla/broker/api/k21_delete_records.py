@@ -2,14 +2,18 @@
 
 Behaviour: offset -1 = up to the high watermark. Only leaders delete; topics whose cleanup.policy
            lacks delete refuse (POLICY_VIOLATION), internal topics too (INVALID_TOPIC_EXCEPTION).
-           The answer comes once every replica's log start has passed the offset: with followers
-           that do not report theirs yet, that is the leader's alone.
+           The answer comes once the log start of every live replica has passed the offset, with
+           the smallest of these, or REQUEST_TIMED_OUT: then the records go all the same.
 Versions:  v0 to v2 are alike; v2 flexible.
 """
 
+from dataclasses import dataclass
+
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import INTERNAL_TOPICS
+from ottla.base.ids import INTERNAL_TOPICS, NO_OFFSET
+from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.partition import Partition
 from ottla.wire.messages import delete_records as wire
 
 API = Api(key=21, versions=range(3), acl="topic:delete")
@@ -17,43 +21,117 @@ API = Api(key=21, versions=range(3), acl="topic:delete")
 NO_LOW_WATERMARK = -1
 
 
+@dataclass(slots=True)
+class _Deletion:
+    """One partition of a request: `partition` is None once its result is there."""
+
+    topic: str
+    index: int
+    partition: Partition | None = None
+    offset: int = NO_OFFSET
+    low_watermark: int = NO_LOW_WATERMARK
+    error: Error = Error.NONE
+
+    def settle(self) -> None:
+        """Look how far the replicas are; end the wait where there is nothing to wait for."""
+        partition = self.partition
+        if partition is None:
+            return
+        try:
+            if partition.deleted:
+                raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+            partition.leader_log()
+        except ApiError as refusal:
+            self.partition, self.error = None, refusal.error
+            self.low_watermark = NO_LOW_WATERMARK
+            return
+        self.low_watermark = partition.low_watermark
+        if self.low_watermark >= self.offset:
+            self.partition = None
+
+
 def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Answer:
-    """Delete in each partition by itself."""
+    """Delete in each partition by itself; answer when all of them are done."""
+    deletions = [
+        _delete(ctx, topic.name, each) for topic in request.topics for each in topic.partitions
+    ]
+    waiting = [each.partition for each in deletions if each.partition is not None]
+    if not waiting:
+        return _response(request, deletions)
+    answer: Pending[wire.DeleteRecordsResponse] = Pending()
+
+    def attempt() -> bool:
+        for each in deletions:
+            each.settle()
+        if any(each.partition is not None for each in deletions):
+            return False
+        answer.complete(_response(request, deletions))
+        return True
+
+    def expire() -> None:
+        for each in deletions:
+            if each.partition is not None:
+                each.error = Error.REQUEST_TIMED_OUT
+        answer.complete(_response(request, deletions))
+
+    ctx.broker.replicas.deletes.park(
+        waiting,
+        attempt=attempt,
+        expire=expire,
+        deadline_ms=ctx.monotonic_ms + max(request.timeout_ms, 0),
+    )
+    return answer
+
+
+def _response(
+    request: wire.DeleteRecordsRequest, deletions: list[_Deletion]
+) -> wire.DeleteRecordsResponse:
+    in_order = iter(deletions)
     return wire.DeleteRecordsResponse(
         topics=tuple(
             wire.DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=tuple(_partition(ctx, topic.name, each) for each in topic.partitions),
+                partitions=tuple(_result(next(in_order)) for _ in topic.partitions),
             )
             for topic in request.topics
         )
     )
 
 
-def _partition(
-    ctx: Context, topic: str, each: wire.DeleteRecordsPartition
-) -> wire.DeleteRecordsPartitionResult:
-    low_watermark, error = NO_LOW_WATERMARK, Error.NONE
-    try:
-        low_watermark = _delete(ctx, topic, each.partition_index, each.offset)
-    except ApiError as refusal:
-        error = refusal.error
+def _result(deletion: _Deletion) -> wire.DeleteRecordsPartitionResult:
     return wire.DeleteRecordsPartitionResult(
-        partition_index=each.partition_index, low_watermark=low_watermark, error_code=error
+        partition_index=deletion.index,
+        low_watermark=deletion.low_watermark,
+        error_code=deletion.error,
     )
 
 
-def _delete(ctx: Context, topic: str, index: int, offset: int) -> int:
-    """Delete up to `offset`; return the low watermark. Raises ApiError."""
+def _delete(ctx: Context, topic: str, each: wire.DeleteRecordsPartition) -> _Deletion:
+    """Delete in this replica; the result may have to wait for the others."""
+    deletion = _Deletion(topic, each.partition_index)
+    try:
+        partition = ctx.broker.replicas.partition(topic, each.partition_index)
+        deletion.offset = _delete_here(ctx, partition, each.offset)
+        deletion.partition = partition
+    except ApiError as refusal:
+        deletion.error = refusal.error
+    deletion.settle()
+    return deletion
+
+
+def _delete_here(ctx: Context, partition: Partition, offset: int) -> int:
+    """Move this leader's log start; return up to where the others have to follow."""
     replicas = ctx.broker.replicas
-    partition = replicas.partition(topic, index)
-    if topic in INTERNAL_TOPICS:
+    if partition.topic in INTERNAL_TOPICS:
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION)
     log = partition.leader_log()
     if not log.config.deletes:
         raise ApiError(Error.POLICY_VIOLATION)
+    wanted = log.high_watermark if offset == NO_OFFSET else offset
     try:
-        return log.delete_records(offset)
+        log.delete_records(wanted)
     except OSError as failure:
         replicas.storage_failed(partition, failure)
         raise ApiError(Error.KAFKA_STORAGE_ERROR) from failure
+    replicas.fetcher.tell_followers(partition)
+    return wanted

@@ -55,9 +55,9 @@ class Partition:
         "_quiet_until_ms",
         "adding",
         "alone",
-        "deleted",
         "epoch_start_offset",
         "followers",
+        "gone",
         "index",
         "isr",
         "leader",
@@ -104,9 +104,15 @@ class Partition:
         self.pending: IsrChange | None = None
         self.followers: dict[int, FollowerState] = {}
         self.epoch_start_offset = NO_OFFSET
-        self.deleted = False
+        self.gone = Error.NONE
+        """Why clients no longer find it here, once this broker hosts it no more."""
         self.min_insync_replicas = 1
         self._quiet_until_ms = NEVER_MS
+
+    @property
+    def deleted(self) -> bool:
+        """Tell whether this broker hosts it no more, and its log is on its way out."""
+        return self.gone is not Error.NONE
 
     @property
     def is_leader(self) -> bool:
@@ -290,8 +296,8 @@ class Partition:
 
     def committed(self, next_offset: int) -> Error | None:
         """Return how acks=all for all before `next_offset` ends, or None while it must wait."""
-        if self.deleted:
-            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if self.gone:
+            return self.gone
         if self.leader != self.node_id:
             return Error.NOT_LEADER_OR_FOLLOWER
         if self.log is None:

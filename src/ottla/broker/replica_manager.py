@@ -322,7 +322,10 @@ class ReplicaManager:
         state = topic.partitions[index]
         partition = self._by_id.get(topic.id, {}).get(index)
         if self.node_id not in state.replicas:
-            return [] if partition is None else [(self._drop(topic.id, index), False)]
+            if partition is None:
+                return []
+            # Its records live on elsewhere: a producer must go there, not give its topic up.
+            return [(self._drop(topic.id, index, Error.NOT_LEADER_OR_FOLLOWER), False)]
         if partition is None:
             partition = self._host(topic, index, is_new=is_new)
         began = partition.follow(state)
@@ -361,7 +364,9 @@ class ReplicaManager:
         self._by_key[topic.id, index] = self._by_key[topic.name, index] = partition
         return partition
 
-    def _drop(self, topic_id: Uuid, index: int) -> Partition:
+    def _drop(
+        self, topic_id: Uuid, index: int, gone: Error = Error.UNKNOWN_TOPIC_OR_PARTITION
+    ) -> Partition:
         """Stop hosting and delete the log; parked requests are answered at once."""
         hosted = self._by_id[topic_id]
         partition = hosted.pop(index)
@@ -373,7 +378,7 @@ class ReplicaManager:
             if self._by_name.get(partition.topic) is hosted:
                 del self._by_name[partition.topic]
                 del self._metrics[partition.topic]
-        partition.deleted = True
+        partition.gone = gone
         try:
             self.log_dirs.delete(partition.topic, index)
         except OSError as error:

@@ -191,5 +191,5 @@ def test_no_room_is_not_out_of_range(partition: Partition) -> None:
 
 def test_a_deleted_partition_is_unknown(partition: Partition) -> None:
     partition.follow(state(1))
-    partition.deleted = True
+    partition.gone = Error.UNKNOWN_TOPIC_OR_PARTITION
     assert partition.committed(0) is Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -11,6 +11,7 @@ from ottla.base.pending import Pending
 from ottla.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
+    Record,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -85,6 +86,28 @@ class TestHosting:
         assert error_of(world) is Error.NOT_LEADER_OR_FOLLOWER
         assert [name for name in folders(world) if name.endswith("-delete")]
         assert list(world.broker.replicas.hosted()) == []
+
+    @pytest.mark.parametrize(
+        ("end", "error"),
+        [
+            (
+                PartitionChangeRecord(
+                    partition_id=0, topic_id=TOPIC_ID, replicas=(2,), isr=(2,), leader=2
+                ),
+                Error.NOT_LEADER_OR_FOLLOWER,
+            ),
+            (RemoveTopicRecord(topic_id=TOPIC_ID), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        ],
+    )
+    def test_a_parked_append_learns_whether_its_partition_lives_on(
+        self, world: World, end: Record, error: Error
+    ) -> None:
+        """A producer that heard of an unknown topic would take the records for not stored."""
+        world.add_topic(replicas=(1, 2), isr=(1, 2))
+        pending = world.broker.replicas.append("t", 0, batch("a"))
+        assert isinstance(pending, Pending)
+        world.commit(end)
+        assert pending.value.error is error
 
     def test_a_followers_log_is_made_but_does_not_lead(self, world: World) -> None:
         world.add_topic(replicas=(1, 2), isr=(1, 2), leader=2)

@@ -354,6 +354,7 @@ class ReplicaFetcher:
             info = log.append_as_follower(
                 records, now_ms=self._clock.now_ms(), leader_epoch=followed.leader_epoch
             )
+            followed.partition.metrics.replication_bytes_in += info.size
             self._news[followed.key] = None
             # Whoever gave records goes last: the next full request serves the others first.
             self._followed[followed.key] = self._followed.pop(followed.key)

@@ -218,12 +218,12 @@ class ReplicaManager:
         deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
         return park_append(self.produces, results, waits, acks, deadline_ms)
 
+    # -- What replicas do --
+
     def follower_advanced(self, partition: Partition) -> None:
         """Wake the fetches parked here on a followed partition whose high watermark moved."""
         if self.fetcher.parked.count:
             self.fetcher.parked.wake(partition)
-
-    # -- What replicas do --
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake what waits for more to be committed."""
@@ -238,15 +238,6 @@ class ReplicaManager:
         self.high_watermark_moved(partition)
         if self.deletes.count:
             self.deletes.wake(partition)
-
-    def follower_appended(self, partition: Partition, size: int) -> None:
-        """Wake consumers that read here while this broker follows; it has appended `size` bytes.
-
-        How much of that they may read depends on the high watermark, which may lag behind.
-        """
-        partition.metrics.replication_bytes_in += size
-        if self.fetcher.parked.count:
-            self.fetcher.parked.wake(partition)
 
     def isr_changed(self, partition: Partition) -> None:
         """Follow the answer to a proposal: fewer or more replicas count now."""

@@ -1,0 +1,135 @@
+"""A node's disk in the simulator: power loss in all the ways in which disks forget.
+
+Beyond `MemoryDisk`: of what was not synced a power loss leaves any part. A file's unsynced end
+may stay whole, stay as a prefix, or stay in length with holes of zeros, as journals do that
+write lengths before data; what was written over may be new, old or torn; a name that was not
+synced (made, renamed, removed) may be as before or as after, each for itself.
+"""
+
+from random import Random
+
+from ottla.testing.disk import MemoryDisk, _FileNode, _Folder
+
+PAGE_BYTES = 512
+
+
+class SimDisk(MemoryDisk):
+    """See the module."""
+
+    def settle(self) -> None:
+        """Make all durable that is there: what an installation leaves."""
+        _settle(self._root)
+
+    def used_bytes(self) -> int:
+        """Return the bytes of all files."""
+        return _used(self._root)
+
+    def lose_power(self, random: Random) -> int:
+        """Forget what was not synced, or not; return how many files and folders changed."""
+        self._locked.clear()
+        return _lose(self._root, random)
+
+
+def _settle(folder: _Folder) -> None:
+    for node in folder.entries.values():
+        if isinstance(node, _Folder):
+            _settle(node)
+        else:
+            node.synced = bytes(node.data)
+    folder.durable = dict(folder.entries)
+
+
+def _used(folder: _Folder) -> int:
+    return sum(
+        _used(node) if isinstance(node, _Folder) else len(node.data)
+        for node in folder.entries.values()
+    )
+
+
+def _lose(folder: _Folder, random: Random) -> int:
+    changed = 0
+    if folder.entries != folder.durable:
+        changed += 1
+        folder.entries = _some_names(folder, random)
+    for node in folder.entries.values():
+        if isinstance(node, _Folder):
+            changed += _lose(node, random)
+        elif node.data != node.synced:
+            changed += 1
+            node.data = _torn(bytes(node.data), node.synced, random)
+            node.synced = bytes(node.data)
+    folder.durable = dict(folder.entries)
+    return changed
+
+
+def _some_names(folder: _Folder, random: Random) -> "dict[str, _FileNode | _Folder]":
+    """Return the names as they may be: each that changed as before or as after.
+
+    A file that was renamed is never under both names, nor lost under both.
+    """
+    before, after = folder.durable, folder.entries
+    names = {
+        name: after.get(name)
+        for name in sorted({*before, *after})
+        if before.get(name) is not after.get(name)
+    }
+    kept = dict(before)
+    moved: set[int] = set()
+    for name, node in names.items():
+        old = before.get(name)
+        partner = _renamed_to(old, before, after) if old is not None else None
+        if partner is not None:
+            # Both names of a rename change together: it is one transaction of the journal.
+            if id(old) not in moved and random.random() < 0.5:
+                moved.add(id(old))
+                kept.pop(name, None)
+                assert old is not None
+                kept[partner] = old
+            continue
+        if node is not None and any(node is each for each in before.values()):
+            continue  # The new name of a rename, which is decided under its old one.
+        if random.random() < 0.5:
+            if node is None:
+                kept.pop(name, None)
+            else:
+                kept[name] = node
+    return kept
+
+
+def _renamed_to(
+    node: "_FileNode | _Folder | None",
+    before: "dict[str, _FileNode | _Folder]",
+    after: "dict[str, _FileNode | _Folder]",
+) -> str | None:
+    for name, each in after.items():
+        if each is node and before.get(name) is not node:
+            return name
+    return None
+
+
+def _torn(data: bytes, synced: bytes, random: Random) -> bytearray:
+    """Return what a file holds after a power loss that met unsynced changes."""
+    way = random.randrange(4)
+    if way == 0:
+        return bytearray(synced)
+    if way == 1:
+        return bytearray(data)
+    same = _common(data, synced)
+    if way == 2:
+        return bytearray(data[: random.randrange(same, len(data) + 1)])
+    # Pages reach the disk in any order; where one did not, the old content or zeros are found.
+    length = random.choice((len(data), len(synced), random.randrange(same, len(data) + 1)))
+    torn = bytearray(synced[:length].ljust(length, b"\0"))
+    for start in range(same, min(length, len(data)), PAGE_BYTES):
+        if random.random() < 0.5:
+            end = min(start + PAGE_BYTES, length, len(data))
+            torn[start:end] = data[start:end]
+    return torn
+
+
+def _common(data: bytes, synced: bytes) -> int:
+    """Return how long both are the same from their beginning."""
+    whole = min(len(data), len(synced))
+    if data[:whole] == synced[:whole]:
+        return whole
+    return next(index for index in range(whole) if data[index] != synced[index])

@@ -1,0 +1,241 @@
+"""What goes wrong in a simulated cluster: how often, and the mischief that does it.
+
+`Faults` are rates. A seed draws its own mix from `Faults.ROUGH`: each kind is off in some
+histories, seldom in others, frequent in the rest, for faults that hide each other are found
+apart. `Mischief` lets them happen within the promise's bound (DESIGN 7): fewer than
+min.insync.replicas brokers lose unflushed data before the first of them is whole again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
+
+from ottla.testing.sim.net import MS, NetFaults
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.node import SimNode
+    from ottla.testing.sim.sim import Sim
+
+MINUTE_US = 60_000 * MS
+HOT_CHANCE = 0.5
+"""How often a fault looks for a node that leads something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Rates of faults.
+
+    Fields: of each frame, the chance that it is `slow`, that its connection goes `silent` or is
+            `broken`, that it arrives `twice`; of the whole cluster, how often a minute a node
+            `crashes`, is `stopped` cleanly or `paused`, links are `cut`, a disk is `slow_disks`
+            or `full_disks`; of crashes, how many are a loss of `power`; of elections, how often
+            the elected node crashes at once (`office`). `drift_ppm`: how far a clock's rate may
+            be off; `wall_ms`: how far the time of day may be off. `tuned`: timeouts and sizes are
+            drawn, too. `swarm`: the seed draws which of these there are.
+    """
+
+    slow: float = 0.0
+    silent: float = 0.0
+    broken: float = 0.0
+    twice: float = 0.0
+    crashes: float = 0.0
+    stopped: float = 0.0
+    paused: float = 0.0
+    cut: float = 0.0
+    slow_disks: float = 0.0
+    full_disks: float = 0.0
+    power: float = 0.0
+    office: float = 0.0
+    drift_ppm: int = 0
+    wall_ms: int = 0
+    tuned: bool = False
+    swarm: bool = False
+
+    NONE: ClassVar["Faults"]
+    ROUGH: ClassVar["Faults"]
+
+    def mix(self, random: Random) -> "Faults":
+        """Return the faults of one history."""
+        if not self.swarm:
+            return self
+        drawn: dict[str, float | int] = {}
+        for each in fields(self):
+            most = getattr(self, each.name)
+            if isinstance(most, bool):
+                continue
+            share = random.choice((0.0, 0.25, 1.0))
+            drawn[each.name] = type(most)(most * share)
+        return replace(self, **drawn, swarm=False)  # type: ignore[arg-type]
+
+    def of_network(self) -> NetFaults:
+        """Return what concerns frames."""
+        return NetFaults(slow=self.slow, silent=self.silent, broken=self.broken, twice=self.twice)
+
+    def __str__(self) -> str:
+        given = (
+            f"{each.name}={getattr(self, each.name):g}"
+            for each in fields(self)
+            if getattr(self, each.name)
+        )
+        return " ".join(given) or "none"
+
+
+Faults.NONE = Faults()
+Faults.ROUGH = Faults(
+    slow=0.02,
+    silent=0.001,
+    broken=0.004,
+    twice=0.01,
+    crashes=5.0,
+    stopped=2.0,
+    paused=4.0,
+    cut=5.0,
+    slow_disks=2.0,
+    full_disks=0.5,
+    power=0.7,
+    office=0.15,
+    drift_ppm=300,
+    wall_ms=20_000,
+    tuned=True,
+    swarm=True,
+)
+
+
+class Mischief:
+    """Does what the faults of a history say, until `stop`."""
+
+    def __init__(self, sim: "Sim", faults: Faults, random: Random) -> None:
+        self._sim = sim
+        self._random = random
+        self._stopped = False
+        self.faults = faults
+        self._lost: dict[int, int] = {}
+        """Brokers that lost unflushed data, with the life in which they may be whole again."""
+        kinds: tuple[tuple[float, Callable[[], None]], ...] = (
+            (faults.crashes, self._crash),
+            (faults.stopped, self._stop),
+            (faults.paused, self._pause),
+            (faults.cut, self._cut),
+            (faults.slow_disks, self._slow_disk),
+            (faults.full_disks, self._full_disk),
+        )
+        for rate, act in kinds:
+            if rate:
+                self._again(rate, act)
+
+    def stop(self) -> None:
+        """Let nothing more happen."""
+        self._stopped = True
+
+    def _again(self, rate: float, act: Callable[[], None]) -> None:
+        def strike() -> None:
+            if not self._stopped:
+                act()
+                self._again(rate, act)
+
+        self._sim.world.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
+
+    def _later(self, least_ms: int, most_ms: int, act: Callable[[], None]) -> None:
+        def unless_healed() -> None:
+            if not self._stopped:
+                act()
+
+        self._sim.world.after(self._random.randrange(least_ms, most_ms) * MS, unless_healed)
+
+    # -- who -----------------------------------------------------------------------------------
+
+    def _victim(self) -> "SimNode | None":
+        """Return a node that runs; often one that leads the quorum or many partitions."""
+        sim, random = self._sim, self._random
+        running = [node for node in sim.nodes.values() if node.alive and not node.paused]
+        if not running:
+            return None
+        leaders = [node for node in running if node.leads]
+        if leaders and random.random() < HOT_CHANCE:
+            return random.choice(leaders)
+        return random.choice(running)
+
+    # -- what ----------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        victim = self._victim()
+        if victim is not None:
+            self.crash(victim)
+
+    def crash(self, victim: "SimNode") -> None:
+        """Let a node crash and come back; its machine, too, where the bound allows that."""
+        loses = self._random.random() < self.faults.power and self.may_lose_power(victim)
+        victim.crash(lose_unflushed=loses)
+        if loses and victim.is_broker:
+            self._lost[victim.id] = victim.life + 1
+        self._later(20, self._random.choice((400, 4_000, 15_000)), victim.restart)
+
+    def may_lose_power(self, victim: "SimNode") -> bool:
+        """Tell whether the promise holds if this node loses what it has not flushed."""
+        if not victim.is_broker:
+            return True  # A controller flushes what it acknowledges.
+        sim = self._sim
+        self._lost = {
+            node_id: life
+            for node_id, life in self._lost.items()
+            if not sim.is_whole(node_id, since_life=life)
+        }
+        return len({*self._lost, victim.id}) < sim.min_insync_replicas
+
+    def elected(self, node_id: int) -> None:
+        """Perhaps crash a node that has just come into an office."""
+        if self._stopped or self._random.random() >= self.faults.office:
+            return
+        node = self._sim.nodes[node_id]
+
+        def strike() -> None:
+            if node.alive and not node.paused and not self._stopped:
+                self._sim.mark("crash-at-office")
+                self.crash(node)
+
+        self._sim.world.after(self._random.randrange(20 * MS), strike)
+
+    def _stop(self) -> None:
+        victim = self._victim()
+        if victim is not None:
+            victim.stop(back_after_ms=self._random.randrange(20, 8_000))
+
+    def _pause(self) -> None:
+        victim = self._victim()
+        if victim is not None:
+            victim.pause()
+            self._later(100, self._random.choice((1_000, 6_000, 20_000)), victim.resume)
+
+    def _cut(self) -> None:
+        """Cut one place off from some others, in one direction or both."""
+        sim, random = self._sim, self._random
+        victim = random.choice(list(sim.nodes))
+        others = [place for place in sim.places if place != victim and random.random() < 0.7]
+        ways = random.choice(((0,), (1,), (0, 1)))
+        links = {((victim, each), (each, victim))[way] for each in others for way in ways}
+        sim.mark("cut-one-way" if len(ways) == 1 else "cut-both-ways")
+        sim.net.cut |= links
+        # Links come back one by one, in another order than they went.
+        for link in sorted(links, key=lambda _: random.random()):
+            self._later(100, 9_000, lambda link=link: sim.net.cut.discard(link))  # type: ignore[misc]
+
+    def _slow_disk(self) -> None:
+        node = self._random.choice(list(self._sim.nodes.values()))
+        self._sim.mark("disk-slow")
+        node.pace.slowest_us = self._random.choice((80, 400, 2_000)) * MS
+
+        def well() -> None:
+            node.pace.slowest_us = 4 * MS
+
+        self._later(500, 12_000, well)
+
+    def _full_disk(self) -> None:
+        node = self._random.choice(list(self._sim.nodes.values()))
+        self._sim.mark("disk-full")
+        node.disk.capacity = node.disk.used_bytes() + self._random.randrange(20_000)
+
+        def free() -> None:
+            node.disk.capacity = None
+
+        self._later(500, 15_000, free)

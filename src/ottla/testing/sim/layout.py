@@ -1,0 +1,82 @@
+"""The properties of a simulated cluster's nodes, and those that a seed draws."""
+
+from collections.abc import Mapping
+from random import Random
+
+from ottla.testing.sim.faults import Faults
+from ottla.testing.sim.net import client_host
+
+FIRST_CONTROLLER_ID = 101
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+
+
+def layout(
+    brokers: int, controllers: int, *, combined: bool, config: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """Return each node's properties, brokers first; `config` wins.
+
+    `combined`: the first nodes are brokers and controllers at once.
+    """
+    assert brokers > 0
+    assert controllers > 0
+    assert not combined or controllers <= brokers
+    broker_ids = list(range(1, brokers + 1))
+    first = 1 if combined else FIRST_CONTROLLER_ID
+    controller_ids = list(range(first, first + controllers))
+    voters = ",".join(f"{each}@{client_host(each)}:{CONTROLLER_PORT}" for each in controller_ids)
+    copies = min(3, brokers)
+    common = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+        "log.dirs": "/data",
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(max(1, copies - 1)),
+        "offsets.topic.replication.factor": str(copies),
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(max(1, copies - 1)),
+        "num.partitions": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        # Idle messages cost most of a simulated hour.
+        "metadata.max.idle.interval.ms": "5000",
+    }
+    nodes = []
+    for node_id in [*broker_ids, *(each for each in controller_ids if each not in broker_ids)]:
+        roles, listeners = [], []
+        host = client_host(node_id)
+        own = {"node.id": str(node_id)}
+        if node_id in broker_ids:
+            roles.append("broker")
+            listeners.append(f"PLAINTEXT://{host}:{BROKER_PORT}")
+            own["inter.broker.listener.name"] = "PLAINTEXT"
+            own["advertised.listeners"] = f"PLAINTEXT://{host}:{BROKER_PORT}"
+        if node_id in controller_ids:
+            roles.append("controller")
+            listeners.append(f"CONTROLLER://{host}:{CONTROLLER_PORT}")
+        own["process.roles"] = ",".join(roles)
+        own["listeners"] = ",".join(listeners)
+        nodes.append({**common, **own, **config})
+    return nodes
+
+
+def tuning(random: Random, faults: Faults) -> dict[str, str]:
+    """Return the properties that a seed draws: what is rare with defaults becomes common."""
+    if not faults.tuned:
+        return {}
+    session_ms = random.choice((3_000, 6_000, 9_000))
+    drawn = {
+        "broker.session.timeout.ms": session_ms,
+        "broker.heartbeat.interval.ms": session_ms // random.choice((3, 5)),
+        "replica.lag.time.max.ms": random.choice((2_000, 5_000, 30_000)),
+        "replica.fetch.wait.max.ms": random.choice((200, 500)),
+        "replica.fetch.backoff.ms": random.choice((100, 1_000)),
+        "log.roll.ms": random.choice((5_000, 60_000, 7 * 86_400_000)),
+        "metadata.log.max.record.bytes.between.snapshots": random.choice((6_000, 60_000, 20 << 20)),
+        "controller.quorum.election.timeout.ms": random.choice((300, 1_000)),
+        "controller.quorum.fetch.timeout.ms": random.choice((700, 2_000)),
+        "controller.quorum.election.backoff.max.ms": random.choice((100, 1_000)),
+        "log.segment.delete.delay.ms": random.choice((1_000, 60_000)),
+    }
+    return {name: str(value) for name, value in drawn.items()}

@@ -1,0 +1,291 @@
+"""Connections of the simulated network: a stream each way, and the server's end.
+
+As behind a socket, the next request of a connection begins when the one before is answered. Bytes
+travel, not objects: both ends encode and decode with the product's codec, and a request's buffer
+is lent for as long as its handler runs.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.base.pending import Pending
+from ottla.broker.api.base import CloseConnection, Connection
+from ottla.broker.dispatch import Outcome
+from ottla.host.node_ports import Address
+from ottla.testing.sim.net import MS, Door, Network, client_host
+from ottla.testing.sim.world import Process
+
+RESEND_US = 200 * MS
+"""The first pause after which what met a cut link is sent again, as TCP does."""
+
+RESEND_MAX_US = 3_200 * MS
+
+GONE_US = 30_000 * MS
+"""When a server gives up a connection whose other end lost power."""
+
+
+class ClientEnd(Protocol):
+    """Who asks over a connection."""
+
+    place: int
+    owner: Process | None
+
+    def received(self, pipe: "Pipe", frame: bytes) -> None:
+        """Take the response to the oldest request."""
+        ...
+
+    def lost(self, pipe: "Pipe", reason: str) -> None:
+        """Hear that the connection has ended."""
+        ...
+
+
+class _Stream:
+    """One direction of a connection: what is sent later arrives later."""
+
+    __slots__ = ("_last_us", "_net", "_queue", "_resend_us", "_route", "_waits", "silent")
+
+    def __init__(self, net: Network, source: int, target: int) -> None:
+        self.silent = False
+        """Nothing arrives any more, and nobody is told."""
+        self._net = net
+        self._route = (source, target)
+        self._queue: deque[tuple[Process | None, Callable[[], None]]] = deque()
+        self._last_us = 0
+        self._resend_us = RESEND_US
+        self._waits = False
+
+    def put(self, process: Process | None, call: Callable[[], None]) -> None:
+        """Let `call` happen at the other end, when its turn has come."""
+        if self.silent:
+            return
+        self._queue.append((process, call))
+        if not self._waits:
+            self._move()
+
+    def _move(self) -> None:
+        net, world = self._net, self._net.world
+        self._waits = False
+        while self._queue and not self.silent:
+            if self._route in net.cut:
+                self._waits = True
+                world.after(self._resend_us, self._move)
+                self._resend_us = min(2 * self._resend_us, RESEND_MAX_US)
+                return
+            self._resend_us = RESEND_US
+            process, call = self._queue.popleft()
+            self._last_us = max(world.now_us + net.delay_us(), self._last_us)
+            world.at(self._last_us, call, process)
+
+
+class Pipe:
+    """One connection: a stream each way, and what stands at its ends."""
+
+    def __init__(self, net: Network, link: ClientEnd, door: Door, address: Address) -> None:
+        self.net = net
+        self.link: ClientEnd | None = link
+        self.door = door
+        self.owner = link.owner
+        self.number = net.next_number()
+        self._source = link.place
+        self._to_server = _Stream(net, link.place, door.place)
+        self._to_client = _Stream(net, door.place, link.place)
+        self._waiting: deque[bytes] = deque()
+        self._answering = False
+        self._open = True
+        """Whether the server's end stands."""
+        host, port = address
+        self.info = Connection(
+            id=f"{host}:{port}-{client_host(link.place)}:{40_000 + self.number}-{self.number}",
+            listener=door.kind,
+            listener_name=door.name,
+            client_host=client_host(link.place),
+            client_port=40_000 + self.number % 20_000,
+        )
+        net.pipes[self.number] = self
+
+    # -- moving bytes --------------------------------------------------------------------------
+
+    def send(self, frame: bytes) -> None:
+        """Send a request on its way to the server."""
+        net, random, faults = self.net, self.net.random, self.net.faults
+        if faults.silent and random.random() < faults.silent:
+            random.choice((self._to_server, self._to_client)).silent = True
+            net.marks("connection-silent")
+        if faults.broken and random.random() < faults.broken:
+            net.marks("connection-broken")
+            net.world.after(random.randrange(3 * MS), self.break_off)
+        if faults.twice and random.random() < faults.twice:
+            net.marks("request-twice")
+            late_us = random.randrange(faults.slow_us_max)
+            net.world.after(late_us, lambda: Ghost(net, self.door, self.info, frame).deliver())
+        self._to_server.put(self.door.process, lambda: self._arrived(frame))
+
+    # -- the server's end ----------------------------------------------------------------------
+
+    def _arrived(self, frame: bytes) -> None:
+        if not self._open:
+            return
+        self.net.tell("request", self._source, self.door.place, frame)
+        if self._answering or self._waiting:
+            self._waiting.append(frame)
+        else:
+            self._handle(frame)
+
+    def _handle(self, frame: bytes) -> None:
+        try:
+            outcome = ask(self.door, self.info, frame)
+        except CloseConnection:
+            self.net.marks("connection-closed-by-server")
+            self.close_server()
+            return
+        except Exception:
+            self.close_server()
+            raise
+        if not isinstance(outcome, Pending):
+            if outcome is not None:
+                self._answer(outcome)
+        elif outcome.done:
+            self._answer(outcome.value)
+        else:
+            self._answering = True
+            outcome.then(self._answered_later)
+
+    def _answer(self, chunks: list[Any] | None) -> None:
+        if chunks is None:
+            self.close_server()
+            return
+        body = joined(chunks)
+        self._to_client.put(self.owner, lambda: self._returned(body))
+
+    def _answered_later(self, chunks: list[Any] | None) -> None:
+        self._answering = False
+        if not self._open:
+            release(chunks)
+            return
+        self._answer(chunks)
+        # Not at once: who answered this one is busy with something else.
+        self.net.world.after(0, self._continue, self.door.process)
+
+    def _continue(self) -> None:
+        while self._waiting and not self._answering and self._open:
+            self._handle(self._waiting.popleft())
+
+    def close_server(self) -> None:
+        """End the server's side; the other side hears of it."""
+        if not self._open:
+            return
+        self._end_server()
+        self._to_client.put(self.owner, self._told_of_end)
+
+    def _end_server(self) -> None:
+        self._open = False
+        self._waiting.clear()
+        self.net.pipes.pop(self.number, None)
+        if self.door.process.alive:
+            self.info.closed.complete(None)
+
+    def server_died(self, *, silently: bool) -> None:
+        """The server's process is gone; its system says so, unless that is gone too."""
+        self._end_server()
+        if silently:
+            self._to_server.silent = self._to_client.silent = True
+        else:
+            self._to_client.put(self.owner, self._told_of_end)
+
+    def client_died(self, *, silently: bool) -> None:
+        """The client's process is gone, as `server_died`; the server notices at last."""
+        self.link = None
+        if silently:
+            self.net.world.after(GONE_US, self._client_gone, self.door.process)
+        else:
+            self._to_server.put(self.door.process, self._client_gone)
+
+    # -- the client's end ----------------------------------------------------------------------
+
+    def _returned(self, frame: bytes) -> None:
+        link = self.link
+        if link is not None:
+            self.net.tell("response", self.door.place, self._source, frame)
+            link.received(self, frame)
+
+    def _told_of_end(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.lost(self, "the connection was closed")
+
+    def break_off(self) -> None:
+        """Let the connection break for both ends, whatever is on its way."""
+        if self.link is not None:
+            self.net.world.after(self.net.delay_us(), self._told_of_end, self.owner)
+        if self._open:
+            self.net.world.after(self.net.delay_us(), self._client_gone, self.door.process)
+
+    def abandon(self) -> None:
+        """The client has closed its end: nothing comes back, what was sent may still arrive."""
+        self.link = None
+        if self._open:
+            self._to_server.put(self.door.process, self._client_gone)
+
+    def _client_gone(self) -> None:
+        if self._open:
+            self._end_server()
+
+
+class Ghost:
+    """A request that arrives once more, after its sender has turned to another connection."""
+
+    def __init__(self, net: Network, door: Door, like: Connection, frame: bytes) -> None:
+        self._net = net
+        self._door = door
+        self._frame = frame
+        self._info = Connection(
+            id=f"{like.id}-again-{net.next_number()}",
+            listener=like.listener,
+            listener_name=like.listener_name,
+            client_host=like.client_host,
+            client_port=like.client_port,
+        )
+
+    def deliver(self) -> None:
+        """Let it arrive, if the process that it was for still lives."""
+        if self._door.process.alive and self._door.is_open:
+            self._net.world.after(0, self._arrive, self._door.process)
+
+    def _arrive(self) -> None:
+        self._net.tell("again", 0, self._door.place, self._frame)
+        try:
+            outcome = ask(self._door, self._info, self._frame)
+        except CloseConnection:
+            outcome = None
+        if isinstance(outcome, Pending):
+            outcome.then(release)
+        else:
+            release(outcome)
+        self._info.closed.complete(None)
+
+
+def ask(door: Door, info: Connection, frame: bytes) -> Outcome:
+    """Have a request handled, in a buffer that is lent for so long only, as a socket's is."""
+    buffer = bytearray(frame)
+    try:
+        return door.handle(info, memoryview(buffer)[4:])
+    finally:
+        buffer[:] = b"\xaa" * len(frame)
+
+
+def joined(chunks: list[Any]) -> bytes:
+    """Return an answer's bytes; file slices are read now, and let go."""
+    parts = [
+        chunk if isinstance(chunk, bytes | bytearray | memoryview) else chunk.read()
+        for chunk in chunks
+    ]
+    release(chunks)
+    return b"".join(parts)
+
+
+def release(chunks: list[Any] | None) -> None:
+    """Let go of file slices that nobody will read."""
+    for chunk in chunks or ():
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            chunk.release()

@@ -1,0 +1,354 @@
+"""A whole cluster in one process and in virtual time: one seed decides everything.
+
+    with Sim(seed=7, faults=Faults.ROUGH) as sim:
+        sim.run(ms=120_000)
+        sim.heal()
+        sim.run_until(lambda: sim.leaderless() == 0, limit_ms=60_000)
+
+The nodes are the product's own, from the request handlers to the files; only clocks, chance,
+disks, threads and connections are the simulator's. `digest` sums up every frame and every
+observation: the same seed gives the same one, whatever the hash seed of Python.
+"""
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from random import Random
+from types import TracebackType
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.pending import Pending
+from ottla.host.node_ports import Address
+from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
+from ottla.testing.sim.faults import Faults, Mischief
+from ottla.testing.sim.layout import layout, tuning
+from ottla.testing.sim.link import SimLink, links_from
+from ottla.testing.sim.net import MS, Network
+from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.observations import (
+    ImagePublished,
+    Observer,
+    PartitionSet,
+    QuorumLed,
+)
+from ottla.testing.sim.world import SimClock, SimDice, SimTimers, World
+
+CALM_MS = 3_000
+"""How long a cluster may form before anything goes wrong."""
+
+CHECK_US = 5 * MS
+"""How often `run_until` looks."""
+
+
+class NoProgress(AssertionError):
+    """What was to come did not come in time."""
+
+
+class Sim:
+    """One history of one cluster.
+
+    Fields: `nodes`: by id. `faults`: what this seed drew. `marks`: how often a rare path was
+            reached. `problems`: (time, where, what) that no node should ever have met.
+            `timers`, `clock`, `dice`: for clients; never paused, never late.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 3,
+        controllers: int = 3,
+        combined: bool = False,
+        faults: Faults = Faults.NONE,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        self._made_of = (seed, brokers, controllers, combined, faults, dict(config or {}))
+        self.seed = seed
+        self.marks: Counter[str] = Counter()
+        self.problems: list[tuple[int, str, str]] = []
+        self.world = World(self.problem)
+        self.faults = faults.mix(self._stream("faults"))
+        self.net = Network(self.world, self._stream("network"), self._frame)
+        self.net.marks = self.mark
+        self.clock = SimClock(self.world)
+        self.timers = SimTimers(self.world, self.clock)
+        self.dice = SimDice(self._stream("clients"))
+        self.image: ClusterImage = EMPTY
+        """The newest metadata that any controller has committed."""
+        self.partition_leaders: Counter[int] = Counter()
+        """How many partitions each broker leads in `image`."""
+        self._observers: list[Observer] = []
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._clients: dict[str, SimClientPort] = {}
+        given = tuning(self._stream("tuning"), self.faults) | dict(config or {})
+        self.properties = layout(brokers, controllers, combined=combined, config=given)
+        self.nodes: dict[int, SimNode] = {}
+        for properties in self.properties:
+            node = SimNode(self, properties, self._stream(f"node {properties['node.id']}"))
+            self.nodes[node.id] = node
+        first = next(node for node in self.nodes.values() if node.is_broker)
+        self.min_insync_replicas: int = first.config["min.insync.replicas"]
+        self._mischief: Mischief | None = None
+        self._handler = _ProblemLog(self)
+        starts = self._stream("starts")
+        for node in self.nodes.values():
+            self.world.after(starts.randrange(300 * MS), node.restart)
+        self.world.after(CALM_MS * MS, self._begin_mischief)
+        self._is_healed = False
+
+    def _stream(self, purpose: str) -> Random:
+        """Return chance for one purpose, so that another draw here changes nothing there."""
+        return Random(f"{self.seed}/{purpose}")
+
+    def again(self) -> "Sim":
+        """Return the same history anew, at its start."""
+        seed, brokers, controllers, combined, faults, config = self._made_of
+        return Sim(
+            seed,
+            brokers=brokers,
+            controllers=controllers,
+            combined=combined,
+            faults=faults,
+            config=config,
+        )
+
+    def __enter__(self) -> "Sim":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(f"seed {self.seed}, {self.world.now_ms} ms, faults: {self.faults}")
+
+    # -- time ----------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Return virtual milliseconds since the start."""
+        return self.world.now_ms
+
+    def run(self, ms: int) -> "Sim":
+        """Let so much time pass."""
+        with self._handler:
+            self.world.run_until(self.world.now_us + ms * MS)
+        return self
+
+    def run_until(self, predicate: Callable[[], bool], limit_ms: int) -> None:
+        """Let time pass until something holds. Raises: NoProgress."""
+        end_us = self.world.now_us + limit_ms * MS
+        with self._handler:
+            while not predicate():
+                if self.world.now_us >= end_us:
+                    raise NoProgress(f"seed {self.seed}: not within {limit_ms} ms")
+                self.world.run_until(min(self.world.now_us + CHECK_US, end_us))
+
+    def _begin_mischief(self) -> None:
+        if not self._is_healed:
+            self.net.faults = self.faults.of_network()
+            self._mischief = Mischief(self, self.faults, self._stream("mischief"))
+
+    def heal(self) -> None:
+        """Let nothing fail from now on: all links open, all disks well, all nodes up."""
+        self._is_healed = True
+        if self._mischief is not None:
+            self._mischief.stop()
+        self.net.faults = Faults.NONE.of_network()
+        self.net.cut.clear()
+        for node in self.nodes.values():
+            node.pace.slowest_us = 4 * MS
+            node.disk.capacity = None
+            node.disk.faults.clear()
+            node.resume()
+            self.world.after(self.net.delay_us(), node.restart)
+
+    # -- clients -------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> list[int]:
+        """Return all ends of the network: node ids, and clients as negative numbers."""
+        return [*self.nodes, *(port.place for port in self._clients.values())]
+
+    def client(self, name: str) -> "SimClientPort":
+        """Return the way of a client into the cluster, the same for the same name."""
+        if name not in self._clients:
+            self._clients[name] = SimClientPort(self, name, -1 - len(self._clients))
+        return self._clients[name]
+
+    # -- watching ------------------------------------------------------------------------------
+
+    def observe(self, observer: Observer) -> None:
+        """Call `observer` with each observation from now on, as it is made."""
+        self._observers.append(observer)
+
+    def tell(self, observation: Any) -> None:
+        """Note an observation and hand it on."""
+        match observation:
+            case QuorumLed(node=node):
+                self.mark("controller-elected")
+                self._elected(node)
+            case ImagePublished():
+                pass
+        for observer in self._observers:
+            observer(observation)
+
+    def _elected(self, node_id: int) -> None:
+        if self._mischief is not None:
+            self._mischief.elected(node_id)
+
+    def delta(self, delta: ClusterDelta) -> None:
+        """Hear of a change from a controller that committed it; the first to tell counts."""
+        if delta.image.position[0] <= self.image.position[0]:
+            return
+        before, self.image = self.image, delta.image
+        if delta.before.position != before.position:
+            delta = delta_between(before, delta.image)  # From one that has just started.
+        for topic in delta.deleted_topics.values():
+            for state in topic.partitions.values():
+                self.partition_leaders[state.leader] -= 1
+        for topic in delta.created_topics.values():
+            for number, state in sorted(topic.partitions.items()):
+                self._partition_set(topic.name, topic.id, number, None, state)
+        for change in delta.changed_topics.values():
+            for number in sorted(change.partitions):
+                old = before.topics.by_id(change.new.id)
+                self._partition_set(
+                    change.new.name,
+                    change.new.id,
+                    number,
+                    None if old is None else old.partitions.get(number),
+                    change.new.partitions[number],
+                )
+
+    def _partition_set(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        number: int,
+        old: PartitionImage | None,
+        new: PartitionImage,
+    ) -> None:
+        if old is None or old.leader != new.leader:
+            self.partition_leaders[new.leader] += 1
+            if old is not None:
+                self.partition_leaders[old.leader] -= 1
+                self.mark("leader-lost" if new.leader == NO_LEADER else "leader-changed")
+                if new.leader != NO_LEADER:
+                    self._elected(new.leader)
+        if old is not None:
+            self.mark_isr(old, new)
+        offset = self.image.position[0]
+        self.tell(PartitionSet(self.now_ms, offset, topic, topic_id, number, new))
+
+    def mark_isr(self, old: PartitionImage, new: PartitionImage) -> None:
+        """Mark what happened to the in-sync replicas."""
+        if len(new.isr) < len(old.isr):
+            self.mark("isr-shrunk")
+        elif len(new.isr) > len(old.isr):
+            self.mark("isr-expanded")
+
+    def is_whole(self, node_id: int, *, since_life: int) -> bool:
+        """Tell whether a broker that lost data has all again: it is in every ISR it belongs to."""
+        node = self.nodes[node_id]
+        broker = node.broker
+        registered = self.image.brokers.get(node_id)
+        if node.life < since_life or not node.serves or broker is None or registered is None:
+            return False
+        if registered.epoch != broker.epoch or not registered.active:
+            return False
+        return all(
+            node_id in state.isr
+            for topic in self.image.topics
+            for state in topic.partitions.values()
+            if node_id in state.replicas
+        )
+
+    def leaderless(self) -> int:
+        """Return how many partitions have no leader."""
+        return sum(
+            state.leader == NO_LEADER
+            for topic in self.image.topics
+            for state in topic.partitions.values()
+        )
+
+    def mark(self, name: str) -> None:
+        """Count that a rare path was reached."""
+        self.marks[name] += 1
+
+    def problem(self, where: str, error: BaseException | str) -> None:
+        """Note what should never happen."""
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        self.problems.append((self.now_ms, where, text))
+
+    def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+        self._hash.update(f"{self.world.now_us} {what} {source} {target} ".encode())
+        self._hash.update(frame)
+
+    @property
+    def digest(self) -> str:
+        """Return what sums up the history so far."""
+        return self._hash.hexdigest()
+
+
+class SimClientPort:
+    """A client's connections: one to each node that it talks to."""
+
+    def __init__(self, sim: Sim, name: str, place: int) -> None:
+        self.name = name
+        self.place = place
+        self._sim = sim
+        self._connect = links_from(sim.net, place, None)
+        self._links: dict[Address, SimLink] = {}
+
+    def send(
+        self, to: int | Address, request: object, version: int, timeout_ms: int
+    ) -> Pending[Any | ApiError]:
+        """Send a request to a node's id or to an address; see `ottla.host.channel.Channel`."""
+        address = self._sim.nodes[to].address if isinstance(to, int) else to
+        link = self._links.get(address)
+        if link is None:
+            link = self._connect(lambda: address, client_id=self.name)
+            self._links[address] = link
+        return link.send(request, version, timeout_ms=timeout_ms)
+
+    def close(self) -> None:
+        """End all connections."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+
+class _ProblemLog(logging.Handler):
+    """Takes what the product logs as its own mistakes, while the simulation runs."""
+
+    def __init__(self, sim: Sim) -> None:
+        super().__init__(logging.ERROR)
+        self._sim = sim
+        self._logger = logging.getLogger("ottla")
+        self._before = (self._logger.level, self._logger.propagate)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep errors with a traceback, unless the disk is the cause."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, OSError):
+            text = f"{record.getMessage()}: {type(error).__name__}: {error}"
+            self._sim.problem(record.name, text)
+
+    def __enter__(self) -> None:
+        self._before = (self._logger.level, self._logger.propagate)
+        self._logger.addHandler(self)
+        # What nobody reads need not be written.
+        self._logger.setLevel(logging.ERROR)
+        self._logger.propagate = False
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._before[0])
+        self._logger.propagate = self._before[1]

@@ -1,0 +1,261 @@
+"""Virtual time: one heap of what will happen, and the clocks, timers and threads of processes.
+
+Time is whole microseconds since the start of the history. Equal times run in the order in which
+they were asked for, so that a seed decides everything. What happens in a process waits while
+the process is paused or busy, and is forgotten when it has died.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from ottla.base.timers import Timers
+
+T = TypeVar("T")
+
+START_MS = 1_700_000_000_000
+"""Wall-clock milliseconds at the start of every history."""
+
+Call = Callable[[], None]
+
+_CANCELLED: Call = lambda: None  # noqa: E731  A name for "nothing", compared by identity.
+
+
+class Event:
+    """Something that will happen, unless it is cancelled."""
+
+    __slots__ = ("call", "process")
+
+    def __init__(self, process: "Process | None", call: Call) -> None:
+        self.process = process
+        self.call = call
+
+    def cancel(self) -> None:
+        """Let it not happen."""
+        self.call = _CANCELLED
+
+
+class Process:
+    """One life of a process: what it has to do ends with it.
+
+    Fields: `after`: called when the process has done something, to see what changed.
+            `busy_until_us`: a disk call holds its loop so long.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.busy_until_us = 0
+        self.after: Call | None = None
+        self.waiting: deque[Event] = deque()
+        self.draining = False
+
+
+class World:
+    """The heap. `failed` hears of exceptions that nobody caught, with the process's name."""
+
+    def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
+        self.now_us = 0
+        self.steps = 0
+        self._failed = failed
+        self._order = 0
+        self._heap: list[tuple[int, int, Event]] = []
+
+    @property
+    def now_ms(self) -> int:
+        """Return whole milliseconds since the start."""
+        return self.now_us // 1000
+
+    def at(self, at_us: int, call: Call, process: Process | None = None) -> Event:
+        """Call `call` at a time, in a process or beside all."""
+        self._order += 1
+        event = Event(process, call)
+        heapq.heappush(
+            self._heap, (at_us if at_us > self.now_us else self.now_us, self._order, event)
+        )
+        return event
+
+    def after(self, delay_us: int, call: Call, process: Process | None = None) -> Event:
+        """Call `call` after a delay."""
+        return self.at(self.now_us + delay_us, call, process)
+
+    def resume(self, process: Process) -> None:
+        """Let a paused process go on, with all that came meanwhile, in order."""
+        process.paused = False
+        if process.waiting:
+            self._drain_later(process)
+
+    def _drain_later(self, process: Process) -> None:
+        if not process.draining:
+            process.draining = True
+            self.at(process.busy_until_us, lambda: self._drain(process))
+
+    def _drain(self, process: Process) -> None:
+        """Do what waited, until the process is held up again."""
+        process.draining = False
+        while process.waiting and process.alive and not process.paused:
+            if process.busy_until_us > self.now_us:
+                self._drain_later(process)
+                return
+            self._do(process.waiting.popleft(), process)
+
+    def _do(self, event: Event, process: Process) -> None:
+        self.steps += 1
+        try:
+            event.call()
+        except Exception as error:
+            self._failed(process.name, error)
+        if process.after is not None and process.alive:
+            process.after()
+
+    def run_until(self, end_us: int) -> None:
+        """Let everything happen up to a time."""
+        heap = self._heap
+        pop = heapq.heappop
+        while heap and heap[0][0] <= end_us:
+            at_us, _order, event = pop(heap)
+            if event.call is _CANCELLED:
+                continue
+            self.now_us = at_us
+            process = event.process
+            if process is None:
+                self.steps += 1
+                event.call()
+            elif not process.alive:
+                continue
+            elif process.paused or process.waiting or process.busy_until_us > at_us:
+                process.waiting.append(event)
+                if not process.paused:
+                    self._drain_later(process)
+            else:
+                self._do(event, process)
+        self.now_us = end_us
+
+
+class SimClock:
+    """A node's clocks: the monotonic one drifts, the wall clock is off besides."""
+
+    def __init__(
+        self, world: World, *, drift_ppm: int = 0, booted_us: int = 0, wall_offset_ms: int = 0
+    ) -> None:
+        self._world = world
+        self._rate = 1_000_000 + drift_ppm
+        self._booted_us = booted_us
+        self.wall_offset_ms = wall_offset_ms
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since the machine was switched on, as its own quartz counts."""
+        return (self._world.now_us + self._booted_us) * self._rate // 1_000_000_000
+
+    def now_ms(self) -> int:
+        """Return what the node takes for the time of day."""
+        return START_MS + self.wall_offset_ms + self.monotonic_ms() - self._booted_us // 1000
+
+    def when_us(self, at_ms: int) -> int:
+        """Return the first moment at which `monotonic_ms` has reached `at_ms`."""
+        return -(-at_ms * 1_000_000_000 // self._rate) - self._booted_us
+
+
+class SimTimers(Timers):
+    """A process's timers, driven by the world."""
+
+    def __init__(self, world: World, clock: SimClock, process: Process | None = None) -> None:
+        super().__init__(on_earlier=self._arm)
+        self._world = world
+        self._clock = clock
+        self._process = process
+        self._armed: Event | None = None
+        self._armed_ms = 0
+
+    def _arm(self, at_ms: int) -> None:
+        if self._armed is not None:
+            if self._armed_ms <= at_ms:
+                return
+            self._armed.cancel()
+        self._armed_ms = at_ms
+        # A little later than asked: a loop wakes when it can, never early.
+        self._armed = self._world.at(self._clock.when_us(at_ms) + 1, self._wake, self._process)
+
+    def _wake(self) -> None:
+        self._armed = None
+        try:
+            self.run_due(self._clock.monotonic_ms())
+        finally:
+            next_ms = self.next_ms()
+            if next_ms is not None and self._armed is None:
+                self._arm(max(next_ms, self._clock.monotonic_ms()))
+
+
+class SimDice:
+    """Chance from a stream of the seed."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return `count` bytes."""
+        return self._random.randbytes(count)
+
+    def below(self, bound: int) -> int:
+        """Return an integer of [0, bound)."""
+        return self._random.randrange(bound)
+
+
+class SimWorkers:
+    """A process's threads. `delay_us` is asked how long a piece of work takes.
+
+    The work is done at once, somewhere in that time, and its end is heard when the time is over:
+    what was written meanwhile may be in it or not, as with a sync in a thread.
+    """
+
+    def __init__(self, world: World, process: Process, random: Random, pace: "DiskPace") -> None:
+        self._world = world
+        self._process = process
+        self._random = random
+        self._disk = pace
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None
+    ) -> None:
+        """Run `work` in a while, then `done`."""
+        whole_us = self._disk.work_us()
+        first_us = self._random.randrange(whole_us + 1)
+        self._world.after(
+            first_us, lambda: self._run(work, done, whole_us - first_us), self._process
+        )
+
+    def _run(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T | BaseException], None] | None,
+        rest_us: int,
+    ) -> None:
+        outcome: T | BaseException
+        self._disk.in_thread = True
+        try:
+            outcome = work()
+        except Exception as error:
+            if done is None:
+                raise
+            outcome = error
+        finally:
+            self._disk.in_thread = False
+        if done is not None:
+            ended, told = done, outcome
+            self._world.after(rest_us, lambda: ended(told), self._process)
+
+
+class DiskPace:
+    """How long disk work takes now, and whether the disk is used by a thread."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.in_thread = False
+        self.slowest_us = 4_000
+
+    def work_us(self) -> int:
+        """Return how long the next piece of work takes."""
+        return self._random.randrange(200, self.slowest_us)

@@ -44,7 +44,10 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
     ),
     (
         "To see it work",
-        (Command("demo", "demo_app", "A cluster, real records and Spark; every answer checked."),),
+        (
+            Command("demo", "demo_app", "A cluster, real records and Spark; every answer checked."),
+            Command("sim", "sim", "Clusters in virtual time: one seed, one history, judged."),
+        ),
     ),
     (
         "One node",
@@ -76,7 +79,6 @@ COMMANDS = {command.name: command for _, commands in SECTIONS for command in com
 NOT_YET = frozenset(
     {
         "pipeline",
-        "sim",
         "tier",
     }
 )

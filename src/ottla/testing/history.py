@@ -10,6 +10,7 @@ Times are virtual milliseconds since the start of the history. A restarted node 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
@@ -201,3 +202,8 @@ class History:
             changes += before is not None and before != office.node
             last[office.partition] = office.node
         return changes
+
+    def controller_changes(self) -> int:
+        """Return how often another node began to lead the quorum."""
+        nodes = [office.node for office in self.offices if office.partition is None]
+        return sum(before != after for before, after in pairwise(nodes))

@@ -51,6 +51,8 @@ class Batch:
     number: int
     sequence: int
     sent_ms: int
+    made_ms: int
+    """By the clock on the wall: what its records are stamped with."""
     tries: int = 0
     in_flight: bool = False
     touched: bool = False
@@ -78,9 +80,10 @@ class Lane:
         self._next_sequence = 0
         self._numbers = 0
 
-    def add(self, values: tuple[bytes, ...], now_ms: int) -> None:
+    def add(self, values: tuple[bytes, ...], now_ms: int, wall_ms: int) -> None:
         """Take a new batch in, behind all others."""
-        self.batches.append(Batch(values, self._numbers, self._next_sequence, now_ms))
+        batch = Batch(values, self._numbers, self._next_sequence, now_ms, wall_ms)
+        self.batches.append(batch)
         self._numbers += 1
         self._next_sequence += len(values)
 

@@ -130,7 +130,7 @@ class Producer:
             f"{station.name}:{self._values + each}".encode() for each in range(1, count + 1)
         )
         self._values += count
-        lane.add(values, station.now_ms)
+        lane.add(values, station.now_ms, station.clock.now_ms())
         self._pump(lane)
 
     def _leave_old_topics(self, partitions: list[TopicPartition]) -> None:
@@ -157,9 +157,9 @@ class Producer:
 
     def _request(self, lane: Lane, batch: Batch) -> ProduceRequest:
         producer_id, epoch = lane.producer or NO_PRODUCER
-        now_ms = self.station.clock.now_ms()
+        # A retry sends the same bytes: the time is that of the batch's making.
         records = encode_batch(
-            [(None, value, (), now_ms) for value in batch.values],
+            [(None, value, (), batch.made_ms) for value in batch.values],
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=batch.sequence if lane.producer else -1,

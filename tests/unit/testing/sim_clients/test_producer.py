@@ -35,15 +35,19 @@ def outcomes(history: History) -> set[Outcome]:
     return {write.outcome for write in history.writes}
 
 
+def sent(cluster: FakeCluster) -> list[bytes]:
+    """Return the batch of each request, in order."""
+    return [
+        bytes(request.topic_data[0].partition_data[0].records)  # type: ignore[arg-type]
+        for request in cluster.asked
+        if isinstance(request, ProduceRequest)
+    ]
+
+
 def sequences(cluster: FakeCluster) -> list[tuple[int, int, int]]:
     """Return producer id, epoch and sequence of each request, in order."""
-    found = []
-    for request in cluster.asked:
-        if isinstance(request, ProduceRequest):
-            records = request.topic_data[0].partition_data[0].records
-            ((_at, header),) = iter_headers(bytes(records))  # type: ignore[arg-type]
-            found.append((header.producer_id, header.producer_epoch, header.base_sequence))
-    return found
+    headers = [next(iter_headers(batch))[1] for batch in sent(cluster)]
+    return [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers]
 
 
 def test_each_acknowledged_value_is_where_the_broker_said() -> None:
@@ -64,6 +68,7 @@ def test_a_lost_response_is_retried_with_the_same_sequence() -> None:
     run(cluster, in_flight_max=1)
     tried = sequences(cluster)
     assert tried[1] == tried[2]
+    assert sent(cluster)[1] == sent(cluster)[2]
     assert len(cluster.log) == len(set(cluster.log))
     assert outcomes(cluster.history) == {Outcome.ACKNOWLEDGED}
     again = cluster.history.writes[1]

@@ -1,0 +1,116 @@
+"""`ottla sim`: whole clusters in virtual time, one seed deciding everything."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.typing_app import examples, new_app
+
+app = new_app()
+
+EPILOG = examples(
+    "ottla sim --seed 7                        play seed 7, the same every time",
+    "ottla sim --seeds 1..200                  play two hundred of them",
+    "ottla sim --seed 7 --scenario story.py    play a story of your own",
+)
+
+SEED_MAX = 2**63 - 1
+COUNT_MAX = 1_000_000
+SECONDS_MAX = 24 * 3_600
+
+
+@app.command(epilog=EPILOG)
+def sim(
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Play one seed.", show_default=False)
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="A..B", help="Play all from A to B.")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", metavar="K", help="Play seeds 1 to K.", show_default=False),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="Virtual time of each.", show_default=False)
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="The same, in seconds.", show_default=False)
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option("--scenario", metavar="FILE", help="A Python file that defines SCENARIO."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Processes that play at once.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line a seed.")] = False,
+) -> int:
+    """Play clusters with simulated faults, and judge what their clients were told.
+
+    Without a seed one is drawn and printed. Exit code: 0 all promises were kept, 1 some were not.
+    """
+    chosen = chosen_seeds(seed, seeds, count)
+    length = chosen_seconds(minutes, seconds)
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: expected 1 at least")
+    from ottla.testing.scenarios.runner import Order, play_all
+
+    order = Order(file=None if scenario is None else str(scenario), seconds=length)
+    check_scenario(order.file)
+    failed = 0
+    for report in play_all(chosen, order, workers=workers):
+        if as_json:
+            print(json.dumps(report.as_json()), flush=True)
+        else:
+            print("\n".join(report.lines(full=len(chosen) == 1)), flush=True)
+        failed += not report.is_kept
+    if len(chosen) > 1 and not as_json:
+        print(f"{len(chosen)} seeds, {failed} of them broke a promise")
+    return 1 if failed else 0
+
+
+def chosen_seeds(seed: int | None, seeds: str | None, count: int | None) -> range:
+    """Return the seeds that the options name; raise UsageError where that is not one answer."""
+    if sum(each is not None for each in (seed, seeds, count)) > 1:
+        raise UsageError("only one of --seed, --seeds and --count can be given")
+    if seeds is not None:
+        found = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", seeds)
+        if found is None or int(found[1]) > int(found[2]):
+            raise UsageError(f"--seeds {seeds}: expected A..B with A at most B, like 1..200")
+        chosen = range(int(found[1]), int(found[2]) + 1)
+    elif count is not None:
+        chosen = range(1, count + 1)
+    else:
+        drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+        if not 0 <= drawn <= SEED_MAX:
+            raise UsageError(f"--seed {drawn}: expected 0 to {SEED_MAX}")
+        chosen = range(drawn, drawn + 1)
+    if not 0 < len(chosen) <= COUNT_MAX:
+        raise UsageError(f"{len(chosen)} seeds: expected 1 to {COUNT_MAX}")
+    return chosen
+
+
+def chosen_seconds(minutes: float | None, seconds: float | None) -> float | None:
+    """Return the virtual time that the options name; None = the scenario's own."""
+    if minutes is not None and seconds is not None:
+        raise UsageError("only one of --minutes and --seconds can be given")
+    length = minutes * 60 if minutes is not None else seconds
+    if length is not None and not 1 <= length <= SECONDS_MAX:
+        raise UsageError(f"{length:g} seconds: expected 1 to {SECONDS_MAX}")
+    return length
+
+
+def check_scenario(file: str | None) -> None:
+    """Raise CommandError where the file does not define a scenario, before anything is played."""
+    from ottla.testing.scenarios.loading import ScenarioError, load_scenario
+
+    try:
+        load_scenario(file)
+    except ScenarioError as error:
+        raise CommandError(str(error)) from None

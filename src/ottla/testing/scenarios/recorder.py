@@ -1,0 +1,120 @@
+"""From what a simulation tells of its nodes to a history that checkers read.
+
+Metadata is told batch by batch, as the bytes that a node holds. Images are kept for the newest
+offsets only, and compared with the first that was seen at the same offset.
+"""
+
+from hashlib import sha256
+
+from ottla.metadata.image import ClusterImage
+from ottla.raft.batches import LogBatch
+from ottla.testing.history import (
+    Acknowledgement,
+    Committed,
+    History,
+    ImageSeen,
+    Office,
+    PartitionSeen,
+    TopicPartition,
+)
+from ottla.testing.sim import observations as seen
+
+IMAGES_KEPT = 256
+"""Offsets whose images are remembered: as many as a node may lag behind to be compared."""
+
+ACKS_ALL = -1
+
+
+class Recorder:
+    """Writes a history. `unclean`: elections outside the in-sync replicas are allowed here."""
+
+    def __init__(self, history: History, *, unclean: bool = False) -> None:
+        self.history = history
+        self._unclean = unclean
+        self._images: dict[int, list[ClusterImage]] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def observe(self, told: seen.Observation) -> None:
+        """Take one observation."""
+        match told:
+            case seen.Acknowledged():
+                self._acknowledged(told)
+            case seen.MetadataCommitted():
+                self.history.metadata.append(
+                    Committed(
+                        told.node,
+                        told.life,
+                        told.batch.base_offset,
+                        told.batch.epoch,
+                        _content(told.batch),
+                        told.at_ms,
+                    )
+                )
+            case seen.ImagePublished():
+                self._image(told)
+            case seen.PartitionSet():
+                self._partition(told)
+            case seen.QuorumLed():
+                self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
+
+    def _acknowledged(self, told: seen.Acknowledged) -> None:
+        if told.acks != ACKS_ALL:
+            return
+        self.history.acknowledgements.append(
+            Acknowledgement(
+                told.node,
+                (told.topic_id, told.partition),
+                told.epoch,
+                told.offset,
+                told.crc,
+                told.at_ms,
+            )
+        )
+
+    def _image(self, told: seen.ImagePublished) -> None:
+        offset = told.image.position[0]
+        known = self._images.setdefault(offset, [])
+        if any(image is told.image or image == told.image for image in known[:1]):
+            return
+        known.append(told.image)
+        if len(known) == 1:
+            if len(self._images) > IMAGES_KEPT:
+                del self._images[min(self._images)]
+            return
+        # Only what differs is worth telling, and against what it does.
+        self.history.images += [
+            ImageSeen(-1, offset, "the first one", told.at_ms),
+            ImageSeen(told.node, offset, "another one", told.at_ms),
+        ]
+
+    def _partition(self, told: seen.PartitionSet) -> None:
+        state = told.state
+        key = (told.topic_id, told.partition)
+        self.history.partitions.append(
+            PartitionSeen(
+                partition=key,
+                offset=told.offset,
+                replicas=state.replicas,
+                isr=state.isr,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                elr=state.elr,
+                last_known=state.last_known_elr,
+                unclean=self._unclean,
+                at_ms=told.at_ms,
+            )
+        )
+        if state.leader >= 0 and self._leaders.get(key) != state.leader:
+            self._leaders[key] = state.leader
+            self.history.offices.append(Office(state.leader, key, state.leader_epoch, told.at_ms))
+
+
+def _content(batch: LogBatch) -> str:
+    """Return what tells one batch from another."""
+    digest = sha256(f"{batch.next_offset} {batch.timestamp} {len(batch.values)}".encode())
+    for value in batch.values:
+        digest.update(value)
+    for record in batch.control:
+        digest.update(record.value or b"")
+    return digest.hexdigest()[:16]

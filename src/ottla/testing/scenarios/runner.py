@@ -1,0 +1,183 @@
+"""Plays scenarios: the faults' time, healing, rest, and the judgement of the whole history.
+
+Safety is judged over everything, life only after healing: then each client of a topic that stays
+must be served, and all replicas must come to rest and agree (see `settling`).
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from multiprocessing import get_context
+
+from ottla.testing.checkers_verdict import judge
+from ottla.testing.history import History, Life, Outcome
+from ottla.testing.scenarios.loading import load_scenario
+from ottla.testing.scenarios.recorder import Recorder
+from ottla.testing.scenarios.report import Report
+from ottla.testing.scenarios.scenario import Scenario, Story
+from ottla.testing.scenarios.settling import read_logs, unsettled
+from ottla.testing.scenarios.standard import draw_scenario
+from ottla.testing.sim import Faults, Sim
+
+REST = "rest: all replicas in sync and equal"
+LOOK_MS = 500
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to play with each seed. `file` None = a scenario that the seed draws."""
+
+    file: str | None = None
+    seconds: float | None = None
+
+
+def play_all(seeds: Iterable[int], order: Order, *, workers: int = 1) -> Iterator[Report]:
+    """Play seeds, in as many processes; yield the reports in the order of the seeds."""
+    if workers == 1:
+        for seed in seeds:
+            yield play(seed, order)
+        return
+    # Started afresh, so that a process has nothing of its parent's but the arguments.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(partial(_play_seed, order), seeds, chunksize=1)
+
+
+def _play_seed(order: Order, seed: int) -> Report:
+    return play(seed, order)
+
+
+def play(seed: int, order: Order) -> Report:
+    """Play one seed."""
+    scenario = load_scenario(order.file) or draw_scenario(seed)
+    if order.seconds is not None:
+        scenario = replace(scenario, seconds=order.seconds)
+    report = play_scenario(seed, scenario)
+    return replace(report, file=order.file, seconds=order.seconds)
+
+
+def play_scenario(seed: int, scenario: Scenario) -> Report:
+    """Play a scenario with a seed."""
+    run = Run(seed, scenario)
+    run.rough()
+    run.calm()
+    return run.report()
+
+
+class Run:
+    """One scenario under one seed, step by step."""
+
+    def __init__(self, seed: int, scenario: Scenario) -> None:
+        self.seed = seed
+        self.scenario = scenario
+        self.history = History()
+        self._began = time.perf_counter()
+        self.sim = Sim(
+            seed,
+            brokers=scenario.brokers,
+            controllers=scenario.controllers,
+            combined=scenario.combined,
+            faults=scenario.faults,
+            config=dict(scenario.config),
+        )
+        unclean = scenario.config.get(UNCLEAN) == "true"
+        self.sim.observe(Recorder(self.history, unclean=unclean).observe)
+        self.story = Story(self.sim, self.history)
+        self.story.run(scenario.story(self.story))
+        self.rough_ms = 0
+
+    def rough(self) -> None:
+        """Let everything go wrong that the faults and the story bring about."""
+        self.sim.run(ms=round(self.scenario.seconds * 1000))
+        self.rough_ms = self.story.now_ms
+
+    def calm(self) -> None:
+        """Heal the cluster, wait until all works, let the clients end and the replicas agree."""
+        sim, story, history = self.sim, self.story, self.history
+        sim.heal()
+        history.healed_ms = story.now_ms
+        history.expected = [*story.expected(), REST]
+        limit_ms = round(self.scenario.settle_seconds * 1000)
+        self._until(lambda: not self._missing(), limit_ms)
+        story.admin.stop()
+        for producer in story.producers:
+            producer.stop()
+        self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
+        for consumer in story.consumers:
+            consumer.stop()
+        self._until(lambda: not unsettled(sim), limit_ms)
+        left = unsettled(sim)
+        if left:
+            history.expected += left
+        else:
+            history.lives.append(Life(REST, story.now_ms))
+        history.ended_ms = story.now_ms
+        history.logs = list(read_logs(sim))
+        history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
+
+    def _missing(self) -> set[str]:
+        healed_ms = self.history.healed_ms or 0
+        alive = {each.what for each in self.history.lives if each.at_ms >= healed_ms}
+        return set(self.story.expected()) - alive
+
+    def _until(self, holds: Callable[[], bool], limit_ms: int) -> None:
+        end_ms = self.story.now_ms + limit_ms
+        while not holds() and self.story.now_ms < end_ms:
+            self.sim.run(ms=LOOK_MS)
+
+    def report(self) -> Report:
+        """Judge what happened."""
+        history, scenario, sim = self.history, self.scenario, self.sim
+        judgement = judge(
+            history,
+            tolerated=scenario.tolerated,
+            acknowledged_min=scenario.acknowledged_min,
+            names=scenario.checkers,
+        )
+        outcomes = [write.outcome for write in history.writes]
+        return Report(
+            seed=self.seed,
+            scenario=scenario.name,
+            cluster=_cluster(scenario),
+            faultless=scenario.faults == Faults.NONE,
+            mix=_rates(sim.faults),
+            marks=dict(sorted(sim.marks.items())),
+            virtual_ms=history.ended_ms,
+            rough_ms=self.rough_ms,
+            writes=len(outcomes),
+            acknowledged=outcomes.count(Outcome.ACKNOWLEDGED),
+            failed=outcomes.count(Outcome.FAILED),
+            unknown=outcomes.count(Outcome.UNKNOWN),
+            reads=len(history.reads),
+            leader_changes=history.leader_changes(),
+            controller_changes=history.controller_changes(),
+            judgement=judgement,
+            digest=_digest(sim.digest, history),
+            steps=sim.world.steps,
+            wall_seconds=time.perf_counter() - self._began,
+            refusals=tuple(f"{what}: {error.name}" for what, error in self.story.admin.refusals),
+        )
+
+
+def _cluster(scenario: Scenario) -> str:
+    if scenario.combined:
+        return f"{scenario.brokers} nodes, {scenario.controllers} of them controllers, too"
+    return f"{scenario.brokers} brokers, {scenario.controllers} controllers"
+
+
+def _rates(faults: Faults) -> dict[str, float]:
+    """Return the drawn faults by name, without those that there are none of."""
+    named = {each.name: float(getattr(faults, each.name)) for each in fields(faults)}
+    return {name: rate for name, rate in named.items() if rate}
+
+
+def _digest(of_world: str, history: History) -> str:
+    """Return what two equal histories share: the world's digest, and what clients were told."""
+    digest = hashlib.sha256(of_world.encode())
+    for write in history.writes:
+        digest.update(repr((write.values, write.outcome.value, write.offset)).encode())
+    digest.update(repr((len(history.reads), len(history.metadata), history.ended_ms)).encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,154 @@
+"""A scenario: a cluster, what goes wrong in it, and a story that is played there.
+
+The story is a dialogue over a `Story`: it creates topics, lets clients write and read, and does
+to the nodes what it wants, in virtual time. See docs/simulator.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending
+from ottla.testing.checkers_verdict import CHECKERS, Tolerance
+from ottla.testing.history import History
+from ottla.testing.sim import Faults
+from ottla.testing.sim_clients import Admin, Consumer, Dialogue, Producer, Station, TopicSpec
+
+if TYPE_CHECKING:
+    from ottla.testing.sim import Sim
+
+SECONDS = 120
+SETTLE_SECONDS = 60
+"""How long after healing a cluster may take until all works and all replicas agree."""
+
+
+class ScenarioFailed(Exception):
+    """A scenario cannot be played, whatever the cluster does: its own mistake."""
+
+
+class Story:
+    """What a story is told with.
+
+    Fields: `sim`: the world, its `nodes` among it; `admin`: creates and changes topics.
+    """
+
+    def __init__(self, sim: "Sim", history: History) -> None:
+        self.sim = sim
+        self.history = history
+        self.topics: dict[str, TopicSpec] = {}
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.admin = Admin(self._station("admin"))
+        self._expected: set[str] = set()
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual milliseconds since the start."""
+        return self.sim.clock.monotonic_ms()
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The nodes that are brokers, whether they run or not."""
+        return tuple(sorted(node.id for node in self.sim.nodes.values() if node.is_broker))
+
+    def run(self, dialogue: Dialogue[object]) -> Pending[object]:
+        """Start another dialogue beside the story's own."""
+        return self.admin.station.run(dialogue)
+
+    def create(self, spec: TopicSpec) -> Dialogue[None]:
+        """Create a topic. After healing, what the story's clients do with it must work again."""
+        error = yield from self.admin.create(spec)
+        if error is not Error.NONE:
+            raise ScenarioFailed(f"topic {spec.name} is refused: {error.name}")
+        self.topics[spec.name] = spec
+
+    def produce(
+        self,
+        topic: TopicSpec,
+        *,
+        clients: int = 1,
+        interval_ms: int = 100,
+        idempotent: bool = True,
+        in_flight_max: int = 5,
+        steady: bool = True,
+    ) -> None:
+        """Let producers with acks=all write to a topic until the end of the run.
+
+        Fields: `steady`: the topic stays, so that each partition must take writes after healing.
+        """
+        for _each in range(clients):
+            producer = Producer(
+                self._station(f"producer-{len(self.producers) + 1}"),
+                topic.name,
+                idempotent=idempotent,
+                interval_ms=interval_ms,
+                in_flight_max=in_flight_max,
+            )
+            self.producers.append(producer)
+            producer.begin()
+        if steady:
+            self._expect("writes to", topic)
+
+    def consume(self, topic: TopicSpec, *, interval_ms: int = 500, steady: bool = True) -> None:
+        """Let a consumer read a topic from its start until the end of the run."""
+        consumer = Consumer(
+            self._station(f"consumer-{len(self.consumers) + 1}"),
+            topic.name,
+            interval_ms=interval_ms,
+        )
+        self.consumers.append(consumer)
+        consumer.begin()
+        if steady:
+            self._expect("reads of", topic)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return the node that leads a partition as far as the cluster has decided; -1 = none."""
+        image = self.sim.image
+        found = image.topics.by_name(topic)
+        known = None if found is None else found.partitions.get(partition)
+        return -1 if known is None else known.leader
+
+    def expected(self) -> list[str]:
+        """Return what must show life after healing."""
+        return sorted(self._expected)
+
+    def _expect(self, what: str, topic: TopicSpec) -> None:
+        self._expected |= {f"{what} {topic.name}-{each}" for each in range(topic.partitions)}
+
+    def _station(self, name: str) -> Station:
+        sim = self.sim
+        return Station(
+            name,
+            port=sim.client(name),
+            nodes=self.broker_ids,
+            timers=sim.timers,
+            clock=sim.clock,
+            dice=sim.dice,
+            history=self.history,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What `ottla sim` plays.
+
+    Fields: `story`: the dialogue; it may end early or go on for ever. `faults`: what goes wrong
+            besides; of `Faults.ROUGH` the seed draws a mix. `seconds`: virtual time until healing.
+            `settle_seconds`: how long healing may take. `acknowledged_min`: a run with fewer
+            acknowledged writes proves nothing. `checkers`, `tolerated`: see `checkers_verdict`.
+    """
+
+    name: str
+    story: Callable[[Story], Dialogue[None]]
+    brokers: int = 3
+    controllers: int = 3
+    combined: bool = False
+    faults: Faults = Faults.NONE
+    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    seconds: float = SECONDS
+    settle_seconds: float = SETTLE_SECONDS
+    acknowledged_min: int = 1
+    checkers: tuple[str, ...] = tuple(CHECKERS)
+    tolerated: tuple[Tolerance, ...] = ()

@@ -1,0 +1,104 @@
+"""When a healed cluster has come to rest, and what its logs hold then.
+
+Rest is: every partition led, every assigned replica in sync, no reassignment under way, and on
+each replica the same log end, all of it committed.
+"""
+
+from collections.abc import Iterator
+
+from ottla.base.ids import INTERNAL_TOPICS
+from ottla.broker.core import Broker
+from ottla.log.partition_log import PartitionLog
+from ottla.records.record import iter_records
+from ottla.testing.history import LogSeen, TopicPartition
+from ottla.testing.sim import Sim
+
+READ_BYTES_MAX = 1 << 24
+
+
+def unsettled(sim: Sim) -> list[str]:
+    """Return what is not at rest yet, in words; nothing where all is."""
+    found = [
+        f"node {node_id} is down" for node_id, node in sorted(sim.nodes.items()) if not node.alive
+    ]
+    image = sim.image
+    brokers = dict(brokers_of(sim))
+    behind = [
+        f"node {node_id} has metadata up to {broker.image.position[0]}"
+        for node_id, broker in brokers.items()
+        if broker.image.topics != image.topics
+    ]
+    found += behind
+    for topic in image.topics:
+        for number, state in topic.in_order():
+            name = f"{topic.name}-{number}"
+            if state.leader < 0:
+                found.append(f"{name} has no leader: in sync {state.isr}, eligible {state.elr}")
+            if set(state.isr) != set(state.replicas):
+                found.append(f"{name} has replicas {state.replicas}, in sync {state.isr}")
+            if state.adding_replicas or state.removing_replicas:
+                found.append(f"{name} is being reassigned")
+            found += _apart(name, (topic.id, number), state.replicas, brokers)
+    return found
+
+
+def _apart(
+    name: str, key: TopicPartition, replicas: tuple[int, ...], brokers: dict[int, Broker]
+) -> list[str]:
+    ends = {}
+    for node_id in replicas:
+        log = None if node_id not in brokers else log_of(brokers[node_id], key)
+        if log is None:
+            return [f"{name} has no log on node {node_id}"]
+        ends[node_id] = (log.log_end_offset, log.high_watermark)
+    if len({each for pair in ends.values() for each in pair}) > 1:
+        return [f"{name} ends at {ends} (log end, high watermark)"]
+    return []
+
+
+def brokers_of(sim: Sim) -> Iterator[tuple[int, Broker]]:
+    """Yield the brokers that live, by node id."""
+    for node_id, node in sorted(sim.nodes.items()):
+        if node.alive and node.broker is not None:
+            yield node_id, node.broker
+
+
+def log_of(broker: Broker, key: TopicPartition) -> PartitionLog | None:
+    """Return a broker's log of a partition, or None where it has none."""
+    for partition in broker.replicas.hosted():
+        if (partition.topic_id, partition.index) == key:
+            return partition.log
+    return None
+
+
+def read_logs(sim: Sim) -> Iterator[LogSeen]:
+    """Yield the content of every replica's log that is assigned; internal topics are left out."""
+    brokers = dict(brokers_of(sim))
+    for topic in sim.image.topics:
+        if topic.name in INTERNAL_TOPICS:
+            continue
+        for number, state in topic.in_order():
+            for node_id in state.replicas:
+                key = (topic.id, number)
+                log = log_of(brokers[node_id], key) if node_id in brokers else None
+                if log is not None:
+                    yield LogSeen(
+                        node_id, key, log.log_start_offset, log.high_watermark, _values(log)
+                    )
+
+
+def _values(log: PartitionLog) -> dict[int, bytes]:
+    values: dict[int, bytes] = {}
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end:
+        found = log.read(offset, max_bytes=READ_BYTES_MAX, upper_bound=end, at_least_one=True)
+        data = b"".join(piece.read() for piece in found.slices)
+        for piece in found.slices:
+            piece.release()
+        before = offset
+        for record in iter_records(data):
+            values[record.offset] = record.value or b""
+            offset = record.offset + 1
+        if offset == before:
+            break
+    return values

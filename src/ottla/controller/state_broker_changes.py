@@ -52,13 +52,15 @@ class BrokerChange:
 
 def compare_brokers(context: StateContext, registered: Mapping[int, BrokerImage]) -> BrokerChange:
     """Return who came, who is another process now, and who went."""
-    both = sorted(context.brokers.keys() & registered.keys())
+    known, found = frozenset(context.brokers), frozenset(registered)
     return BrokerChange(
-        new=tuple(sorted(registered.keys() - context.brokers.keys())),
+        new=tuple(sorted(found - known)),
         bounced=tuple(
-            each for each in both if registered[each].epoch > context.brokers[each].epoch
+            each
+            for each in sorted(found & known)
+            if registered[each].epoch > context.brokers[each].epoch
         ),
-        dead=tuple(sorted(context.brokers.keys() - registered.keys())),
+        dead=tuple(sorted(known - found)),
     )
 
 

@@ -1,0 +1,213 @@
+"""Brokers' answers become events, and an answer counts for what was asked and no more.
+
+Method: a batch is sent, an answer made by hand is read; names as in Kafka's
+ControllerChannelManagerTest.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.controller.broker_answers import (
+    DeletionAnswered,
+    leader_and_isr_answered,
+    stop_replica_answered,
+)
+from ottla.controller.request_batch import BrokerRequest, new_batch
+from ottla.controller.state_context import PartitionKey, StateContext
+from ottla.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
+
+from .state_world import (
+    CONTROLLER_EPOCH,
+    a_context,
+    led_by,
+    level,
+    replica,
+    sent,
+    topic_id,
+    with_partition,
+)
+
+FOO0, FOO1, BAR0 = PartitionKey("foo", 0), PartitionKey("foo", 1), PartitionKey("bar", 0)
+LED = led_by(1, [1, 2], [1, 2])
+
+
+def world(*, queued: Iterable[str] = (), started: Iterable[str] = ()) -> StateContext:
+    context = a_context(1, 2)
+    for key in (FOO0, FOO1, BAR0):
+        context = with_partition(context, LED, key=key)
+    return replace(
+        context,
+        to_delete=frozenset(queued) | frozenset(started),
+        deletion_started=frozenset(started),
+    )
+
+
+def stop(
+    context: StateContext, *deleted: PartitionKey, kept: Iterable[PartitionKey] = ()
+) -> BrokerRequest:
+    batch = new_batch(context)
+    for key in deleted:
+        batch.add_stop_replica([2], key, LED, delete_partition=True)
+    for key in kept:
+        batch.add_stop_replica([2], key, LED, delete_partition=False)
+    [request] = sent([batch], context)
+    return request
+
+
+def stopped(
+    errors: dict[PartitionKey, Error] | None = None, whole: Error = Error.NONE
+) -> StopReplicaResponse:
+    return StopReplicaResponse(
+        error_code=whole,
+        partition_errors=tuple(
+            StopReplicaPartitionError(
+                topic_name=key.topic, partition_index=key.number, error_code=error
+            )
+            for key, error in (errors or {}).items()
+        ),
+    )
+
+
+def all_well(*keys: PartitionKey) -> StopReplicaResponse:
+    return stopped(dict.fromkeys(keys, Error.NONE))
+
+
+# -- StopReplica -------------------------------------------------------------------------------
+
+
+def test_stop_replica_request_sent() -> None:
+    context = world()
+    asked = stop(context, kept=[FOO0, BAR0])
+    assert stop_replica_answered(context, asked, all_well(FOO0, BAR0)) is None
+
+
+def test_stop_replica_requests_while_topic_queued_for_deletion() -> None:
+    """Queued, and its deletion has not begun: no event."""
+    context = world(queued=["foo"])
+    asked = stop(context, FOO0, FOO1)
+    assert stop_replica_answered(context, asked, all_well(FOO0, FOO1)) is None
+
+
+def test_stop_replica_requests_while_topic_deletion_started() -> None:
+    context = world(started=["foo"])
+    asked = stop(context, FOO0, FOO1, BAR0)
+    event = stop_replica_answered(context, asked, all_well(FOO0, FOO1, BAR0))
+    assert event == DeletionAnswered(broker_id=2, succeeded=(FOO0, FOO1))
+
+
+def test_kafka_9946_stop_replica_request_without_delete_partition_while_deletion_started() -> None:
+    """A stop came first and its answer now: the data is on the disk still."""
+    context = world(started=["foo"])
+    asked = stop(context, kept=[FOO0, FOO1])
+    assert stop_replica_answered(context, asked, all_well(FOO0, FOO1)) is None
+
+
+def test_each_partition_is_answered_by_itself() -> None:
+    context = world(started=["foo"])
+    asked = stop(context, FOO0, FOO1)
+    answer = stopped({FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.NONE})
+    assert stop_replica_answered(context, asked, answer) == DeletionAnswered(
+        broker_id=2, succeeded=(FOO1,), failed=((FOO0, Error.KAFKA_STORAGE_ERROR),)
+    )
+
+
+@pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.UNKNOWN_SERVER_ERROR])
+def test_an_error_of_the_whole_request_fails_every_deletion_in_it(error: Error) -> None:
+    """Kafka's event is lost here: such an answer names no partition."""
+    context = world(started=["foo"])
+    event = stop_replica_answered(context, stop(context, FOO0, FOO1), stopped(whole=error))
+    assert event == DeletionAnswered(broker_id=2, failed=((FOO0, error), (FOO1, error)))
+
+
+def test_a_replica_that_the_answer_does_not_name_is_not_deleted() -> None:
+    context = world(started=["foo"])
+    event = stop_replica_answered(context, stop(context, FOO0, FOO1), all_well(FOO0))
+    assert event is not None
+    assert event.succeeded == (FOO0,)
+    assert event.failed == ((FOO1, Error.UNKNOWN_SERVER_ERROR),)
+
+
+def test_an_error_that_this_software_does_not_know() -> None:
+    context = world(started=["foo"])
+    [code] = {30_000}
+    answer = StopReplicaResponse(
+        error_code=0,
+        partition_errors=(
+            StopReplicaPartitionError(topic_name="foo", partition_index=0, error_code=code),
+        ),
+    )
+    event = stop_replica_answered(context, stop(context, FOO0), answer)
+    assert event == DeletionAnswered(broker_id=2, failed=((FOO0, Error.UNKNOWN_SERVER_ERROR),))
+
+
+# -- LeaderAndIsr ------------------------------------------------------------------------------
+
+
+def lead(context: StateContext) -> BrokerRequest:
+    batch = new_batch(context)
+    for key in (FOO0, FOO1, BAR0):
+        batch.add_leader_and_isr([2], key, LED, written_by=CONTROLLER_EPOCH, is_new=False)
+    [asked] = [
+        each for each in sent([batch], context) if isinstance(each.request, LeaderAndIsrRequest)
+    ]
+    return asked
+
+
+def answer(protocol: str, errors: dict[PartitionKey, Error]) -> LeaderAndIsrResponse:
+    if protocol == "2.4":
+        return LeaderAndIsrResponse(
+            error_code=0,
+            partition_errors=tuple(
+                LeaderAndIsrPartitionError(
+                    topic_name=key.topic, partition_index=key.number, error_code=error
+                )
+                for key, error in errors.items()
+            ),
+        )
+    topics: dict[str, list[LeaderAndIsrPartitionError]] = {}
+    for key, error in errors.items():
+        topics.setdefault(key.topic, []).append(
+            LeaderAndIsrPartitionError(partition_index=key.number, error_code=error)
+        )
+    return LeaderAndIsrResponse(
+        error_code=0,
+        topics=tuple(
+            LeaderAndIsrTopicError(topic_id=topic_id(name), partition_errors=tuple(listed))
+            for name, listed in topics.items()
+        ),
+    )
+
+
+@pytest.mark.parametrize("protocol", ["3.9", "2.4"])
+def test_a_controller_hears_of_failed_folders_by_the_answers(protocol: str) -> None:
+    context = replace(world(), level=level(protocol))
+    context = replace(context, offline_replicas=frozenset({replica(2, BAR0), replica(1, FOO1)}))
+    errors = {FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.KAFKA_STORAGE_ERROR, BAR0: Error.NONE}
+    after, new = leader_and_isr_answered(context, lead(context), answer(protocol, errors))
+    assert new == (replica(2, FOO0), replica(2, FOO1))
+    assert after.offline_replicas == {replica(2, FOO0), replica(2, FOO1), replica(1, FOO1)}
+    again, new = leader_and_isr_answered(after, lead(after), answer(protocol, errors))
+    assert (again, new) == (after, ())
+
+
+def test_other_errors_say_nothing_of_folders() -> None:
+    context = world()
+    errors = {FOO0: Error.STALE_CONTROLLER_EPOCH}
+    assert leader_and_isr_answered(context, lead(context), answer("3.9", errors)) == (context, ())
+    refused = LeaderAndIsrResponse(error_code=Error.STALE_BROKER_EPOCH)
+    assert leader_and_isr_answered(context, lead(context), refused) == (context, ())
+
+
+def test_an_id_that_nobody_asked_for_is_passed_over() -> None:
+    context = world()
+    stray = {PartitionKey("other", 0): Error.KAFKA_STORAGE_ERROR}
+    assert leader_and_isr_answered(context, lead(context), answer("3.9", stray)) == (context, ())

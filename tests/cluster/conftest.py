@@ -38,6 +38,41 @@ MakeTopic = Callable[..., str]
 _numbers = itertools.count(1)
 
 
+class Reports:
+    """What tests measured, to be printed at the end of the run."""
+
+    def __init__(self) -> None:
+        self.tables: list[tuple[str, list[str]]] = []
+
+    def append(self, title: str, lines: list[str]) -> None:
+        """Add a table."""
+        self.tables.append((title, lines))
+
+
+REPORTS = pytest.StashKey[Reports]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the place for reports."""
+    config.stash[REPORTS] = Reports()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print them."""
+    for title, lines in config.stash[REPORTS].tables:
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.line(line)
+
+
+@pytest.fixture
+def reports(request: pytest.FixtureRequest) -> Reports:
+    """Where a test leaves what it measured."""
+    return request.config.stash[REPORTS]
+
+
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Cluster]:
     """One broker for all tests that only talk to it."""
@@ -91,10 +126,23 @@ def new_name(test: str) -> str:
 
 def new_topic(bootstrap: str, test: str, partitions: int = 1, **config: str) -> str:
     """Create a topic; underscores in the names of `config` stand for dots."""
-    name = new_name(test)
     values = {key.replace("_", "."): value for key, value in config.items()}
+    return _new_topic(bootstrap, test, partitions, 1, values)
+
+
+def new_replicated_topic(cluster: Cluster, test: str, partitions: int) -> str:
+    """Create a topic of three replicas, of which two must have what is acknowledged."""
+    topic = _new_topic(cluster.bootstrap, test, partitions, 3, {"min.insync.replicas": "2"})
+    cluster.wait_in_sync(topic)
+    return topic
+
+
+def _new_topic(
+    bootstrap: str, test: str, partitions: int, replicas: int, config: dict[str, str]
+) -> str:
+    name = new_name(test)
     with clients.Closing(clients.client_of("confluent").admin(bootstrap)) as admin:
-        admin.create_topic(name, partitions=partitions, config=values)
+        admin.create_topic(name, partitions=partitions, replication_factor=replicas, config=config)
         clients.eventually(lambda: known(admin, name), within=30, what=f"{name} to be known")
     return name
 

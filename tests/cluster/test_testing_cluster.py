@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster, ClusterError
 
@@ -40,6 +42,69 @@ def test_a_node_through_all_that_can_happen_to_it(tmp_path: Path) -> None:
     assert tmp_path.exists()  # A folder that was given is kept ...
     with Cluster(data_dir=tmp_path) as cluster:  # ... and its cluster goes on.
         assert cluster.logs(1).count("node 1 is started") == 5
+
+
+QUICK_QUORUM = {
+    "controller.quorum.fetch.timeout.ms": "500",
+    "controller.quorum.election.timeout.ms": "300",
+}
+
+
+def test_three_nodes_that_are_brokers_and_controllers() -> None:
+    with Cluster(brokers=3, config=QUICK_QUORUM, metrics=True) as cluster:
+        assert [node.roles for node in cluster.nodes] == [("broker", "controller")] * 3
+        assert cluster.controllers == cluster.brokers == cluster.nodes
+        first = cluster.wait_controller()
+        assert cluster.controller == first
+        for node in (1, 2, 3):
+            text = metrics(cluster.metrics_address(node))
+            led = f"kafka_controller_kafka_controller_active_controller_count {int(node == first)}"
+            assert led in text.splitlines()
+        cluster.pause(first)
+        second = cluster.wait_controller(besides=first)
+        cluster.resume(first)
+        cluster.kill(second)
+        assert cluster.wait_controller(besides=second) in {1, 2, 3} - {second}
+        cluster.start(second)
+        cluster.wait_ready()
+
+
+def test_controllers_of_their_own_and_what_is_known_of_partitions() -> None:
+    with Cluster(brokers=3, controllers=1) as cluster:
+        assert [node.id for node in cluster.controllers] == [101]
+        assert cluster.controller == 101
+        assert cluster.controller_address(101) == f"127.0.0.1:{cluster.nodes[3].port}"
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)
+        cluster.wait_in_sync("orders")
+        facts = cluster.partitions("orders")
+        assert sorted(facts) == [0, 1]
+        assert all(set(each.isr) == set(each.replicas) == {1, 2, 3} for each in facts.values())
+        assert cluster.partitions("nothing") == {}
+        with pytest.raises(ClusterError, match="node 1 is no controller"):
+            cluster.controller_address(1)
+        with pytest.raises(ClusterError, match="no metrics are served"):
+            cluster.metrics_address(1)
+        cluster.kill(101)
+        assert cluster.controller is None
+        with pytest.raises(ClusterError, match="for an active controller in vain"):
+            cluster.wait_controller(timeout=0.2)
+        cluster.start(101)  # Or the brokers would look for a controller when they stop.
+        cluster.wait_ready()
+
+
+def test_a_folder_with_a_separate_controller_goes_on_with_it(tmp_path: Path) -> None:
+    """As all folders of several brokers had one before combined nodes became the default."""
+    with Cluster(brokers=2, controllers=1, data_dir=tmp_path):
+        pass
+    with Cluster(brokers=2, data_dir=tmp_path) as cluster:
+        assert [node.id for node in cluster.nodes] == [1, 2, 101]
+        assert cluster.controller == 101
+
+
+def metrics(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
 
 
 def test_a_folder_that_was_not_given_goes_away() -> None:

@@ -1,0 +1,174 @@
+"""Numbered records that an idempotent producer writes all the time, and a consumer reading along.
+
+The clients are librdkafka with its defaults, but for what idempotence needs. Each partition has
+its own numbers, 0, 1, 2 and so on, so that a lost record is a missing number, a duplicate one
+that comes twice, and a record out of order one that comes late.
+"""
+
+import threading
+import time
+from contextlib import suppress
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from ottla.testing import Cluster
+
+from . import stored
+from .clients import eventually
+
+PAUSE_SECONDS = 0.02
+"""Between two records of one partition."""
+
+DELIVERY_SECONDS = 300
+"""delivery.timeout.ms of librdkafka: how long it tries before it tells its user of a failure."""
+
+
+class Load:
+    """Writers and readers of one topic. Use it in a `with` block; `check` after it.
+
+    Fields: `acknowledged`: by partition, when each record was acknowledged (`time.monotonic`).
+            `offsets`: by partition, where. `errors`: what a user would have been told of.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        self.partitions = partitions
+        self.topic = topic
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(work,), daemon=True)
+            for work in (self._write, self._read)
+        ]
+        self.sent = [0] * partitions
+        self.acknowledged: list[list[float]] = [[] for _ in range(partitions)]
+        self.offsets: list[list[int]] = [[] for _ in range(partitions)]
+        self.seen: list[list[int]] = [[] for _ in range(partitions)]
+        """What the consumer read, by partition."""
+        self.errors: list[str] = []
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        self.wait_progress()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(DELIVERY_SECONDS if kind is None else 1)
+
+    def wait_progress(self, within: float = 60.0) -> None:
+        """Wait until a record that is sent from now on is acknowledged, on each partition."""
+        sent = list(self.sent)
+
+        def behind() -> list[int]:
+            assert self.errors == []
+            each = range(self.partitions)
+            return [p for p in each if len(self.acknowledged[p]) <= sent[p]]
+
+        eventually(behind, lambda found: not found, within=within, what="new acknowledgements")
+
+    def longest_gap(self, begin: float, end: float) -> float:
+        """Return the longest time without an acknowledgement of one partition, in seconds."""
+        gaps = [0.0]
+        for times in self.acknowledged:
+            inside = [begin, *(each for each in times if begin <= each <= end), end]
+            gaps += [after - before for before, after in pairwise(inside)]
+        return max(gaps)
+
+    def check(self) -> None:
+        """Check that all that was sent is there, once, in order, on every replica."""
+        assert self.errors == []
+        self._cluster.wait_in_sync(self.topic)
+        for partition in range(self.partitions):
+            expected = list(range(self.sent[partition]))
+            assert self.seen[partition] == expected, f"the consumer of {partition}"
+            # Nothing but the records is in the log, so a number is an offset.
+            assert sorted(self.offsets[partition]) == expected
+            for node in self._cluster.partitions(self.topic)[partition].replicas:
+                self._check_replica(partition, node, expected)
+
+    def _check_replica(self, partition: int, node: int, expected: list[int]) -> None:
+        def values() -> list[int]:
+            records = stored.records(self._cluster, self.topic, partition, node)
+            return [int(each.value or b"-1") for each in records]
+
+        # A follower is in sync also while it is a moment behind.
+        found = eventually(values, lambda found: len(found) >= len(expected), what="the replica")
+        assert found == expected, f"partition {partition} on node {node}"
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.errors.append(repr(error))
+
+    def _write(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap,
+                "enable.idempotence": True,
+                "log_level": 0,
+                "error_cb": self._noticed,
+            }
+        )
+        while not self._stop.is_set():
+            for partition in range(self.partitions):
+                with suppress(BufferError):
+                    producer.produce(
+                        self.topic,
+                        value=b"%d" % self.sent[partition],
+                        partition=partition,
+                        on_delivery=self._delivered,
+                    )
+                    self.sent[partition] += 1
+            producer.poll(PAUSE_SECONDS)
+        left = producer.flush(DELIVERY_SECONDS)
+        if left:
+            self.errors.append(f"{left} records were never delivered")
+
+    def _noticed(self, error: Any) -> None:
+        """Hear what librdkafka tells its user; that it cannot reach a broker is no failure."""
+        if error.fatal():
+            self.errors.append(f"fatal: {error}")
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.errors.append(f"record {message.value()!r}: {error}")
+            return
+        self.acknowledged[message.partition()].append(time.monotonic())
+        self.offsets[message.partition()].append(message.offset())
+
+    def _read(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap,
+                "group.id": f"{self.topic}-reader",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "error_cb": self._noticed,
+            }
+        )
+        consumer.assign([TopicPartition(self.topic, each, 0) for each in range(self.partitions)])
+        deadline = float("inf")
+        while time.monotonic() < deadline:
+            for message in consumer.consume(500, 0.1):
+                if message.error() is None:
+                    self.seen[message.partition()].append(int(message.value()))
+            if self._stop.is_set():
+                deadline = min(deadline, time.monotonic() + 60)
+                if all(map(self._has_seen_all, range(self.partitions))):
+                    break
+        consumer.close()
+
+    def _has_seen_all(self, partition: int) -> bool:
+        written = self.sent[partition]
+        return len(self.acknowledged[partition]) == written == len(self.seen[partition])

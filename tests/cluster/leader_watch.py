@@ -1,0 +1,141 @@
+"""How long partitions, and the cluster, go without a leader: what the surviving nodes tell.
+
+One thread for each node asks it again and again who leads the partitions of a topic, and the
+quorum. A frozen node holds up its own thread only. What they saw, with what was done to nodes and
+when, gives the outages.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+from ottla.testing import Cluster, cluster_facts
+from ottla.testing.cluster_facts import UNREACHABLE
+from ottla.testing.layout import ClusterError, NodePlan
+
+PAUSE_SECONDS = 0.04
+QUORUM = -1
+"""The place of the metadata quorum among the partitions' numbers."""
+NOBODY = -1
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """From `at` on, somebody knew of `leader` in `epoch`."""
+
+    at: float
+    epoch: int
+    leader: int
+
+
+@dataclass(slots=True)
+class Fault:
+    """One node does not answer from `begin` to `end`; `is_final`: it forgot what it led."""
+
+    node: int
+    begin: float
+    is_final: bool
+    end: float = float("inf")
+
+
+def outages(
+    sights: Sequence[Sight], faults: Iterable[Fault], begin: float, end: float
+) -> list[Span]:
+    """Return when nobody led: by nobody's name, or by that of a node that did not answer.
+
+    A node that died leads again only by a new epoch; one that was frozen goes on where it was.
+    """
+    spans: list[Span] = []
+    for index, sight in enumerate(sights):
+        until = sights[index + 1].at if index + 1 < len(sights) else end
+        if sight.leader == NOBODY:
+            spans.append((sight.at, until))
+        for fault in faults:
+            if fault.node != sight.leader or fault.begin >= until or fault.end <= sight.at:
+                continue
+            over = until if fault.is_final else min(until, fault.end)
+            spans.append((max(sight.at, fault.begin), over))
+    return _merged((max(begin, each[0]), min(end, each[1])) for each in spans)
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for begin, end in sorted(each for each in spans if each[0] < each[1]):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+class LeaderWatch:
+    """Watches one topic of a cluster while it is in a `with` block."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._topic = topic
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.sights: dict[int, list[Sight]] = {}
+        self.faults: list[Fault] = []
+        self._threads = [
+            threading.Thread(target=self._watch, args=(node,), daemon=True)
+            for node in cluster.nodes
+        ]
+
+    def __enter__(self) -> "LeaderWatch":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(10)
+
+    def leader(self, partition: int) -> int:
+        """Return who led last, as far as seen; -1 = nobody."""
+        seen = self.sights.get(partition)
+        return seen[-1].leader if seen else NOBODY
+
+    def fault(self, node: int, *, is_final: bool) -> None:
+        """Note that a node answers no more from now on."""
+        self.faults.append(Fault(node, time.monotonic(), is_final))
+
+    def over(self, node: int) -> None:
+        """Note that it was started or goes on."""
+        for fault in self.faults:
+            if fault.node == node and fault.end == float("inf"):
+                fault.end = time.monotonic()
+
+    def outages(self, partition: int, begin: float, end: float) -> list[Span]:
+        """Return when nobody led a partition, or the quorum."""
+        with self._lock:
+            return outages(self.sights.get(partition, []), self.faults, begin, end)
+
+    def _watch(self, node: NodePlan) -> None:
+        while not self._stop.wait(PAUSE_SECONDS):
+            with suppress(ClusterError):
+                for number, facts in cluster_facts.partitions([node], self._topic).items():
+                    self._saw(number, facts.leader_epoch, facts.leader)
+            with suppress(*UNREACHABLE):
+                quorum = cluster_facts.quorum([node])
+                if quorum is not None:
+                    self._saw(QUORUM, quorum.leader_epoch, quorum.leader_id)
+
+    def _saw(self, number: int, epoch: int, leader: int) -> None:
+        now = time.monotonic()
+        with self._lock:
+            sights = self.sights.setdefault(number, [])
+            # A node that is behind tells of an older epoch.
+            if not sights or epoch > sights[-1].epoch:
+                sights.append(Sight(now, epoch, leader))

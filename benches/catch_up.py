@@ -108,6 +108,7 @@ def catch_up(cluster: Cluster, partitions: int, table: Table) -> None:
     while any(3 in each.isr for each in cluster.partitions(topic).values()):
         time.sleep(0.05)
     fill(cluster.bootstrap, topic, partitions, AMOUNT_MB)
+    wait(lambda: size(segments(cluster, 1, topic)) == size(segments(cluster, 2, topic)))
     wanted = size(segments(cluster, 1, topic))
     cluster.start(3)
     began = wait(lambda: size(segments(cluster, 3, topic)) > 0)

@@ -3,7 +3,8 @@
 One connection at a time to the endpoint that `choose_endpoint` names, opened when there is
 something to send and again after a failure, with backoff. A request that was in flight when the
 connection broke fails with NETWORK_EXCEPTION: whether it was done is unknown, and the caller
-decides whether to ask again. All callbacks run on the loop.
+decides whether to ask again. All callbacks run on the loop; record batches in a response are only
+good until they return.
 """
 
 import asyncio
@@ -14,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.base import limits
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
+from ottla.host.client_protocol import ClientProtocol
 from ottla.wire.errors import WireError
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.registry import NAMES, response_type
@@ -34,7 +36,7 @@ class _Call:
     frame: bytes
     correlation_id: int
     answer: Pending[Any]
-    decode: Callable[[bytes], Any]
+    decode: Callable[[Buffer], Any]
     name: str
     timer: asyncio.TimerHandle | None = None
 
@@ -70,7 +72,7 @@ class Channel:
         self._correlation_id = 0
         self._unsent: deque[_Call] = deque()
         self._in_flight: deque[_Call] = deque()
-        self._protocol: _ClientProtocol | None = None
+        self._protocol: ClientProtocol | None = None
         self._address: Address | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._attempt: tuple[Address, asyncio.Timeout] | None = None
@@ -94,7 +96,7 @@ class Channel:
         frame = encode_request(request, version, self._correlation_id, self.client_id)
         response = response_type(key)
 
-        def decoded(body: bytes) -> Any:
+        def decoded(body: Buffer) -> Any:
             return decode_response(response, body, version)[1]
 
         return self._submit(frame, self._correlation_id, decoded, NAMES[key], timeout_ms)
@@ -127,7 +129,7 @@ class Channel:
         self,
         frame: bytes,
         correlation_id: int,
-        decoded: Callable[[bytes], Any],
+        decoded: Callable[[Buffer], Any],
         name: str,
         timeout_ms: int,
     ) -> Pending[Any | ApiError]:
@@ -191,7 +193,7 @@ class Channel:
             async with asyncio.timeout(timeout_ms / 1000) as limit:
                 self._attempt = address, limit
                 _, protocol = await self._loop.create_connection(
-                    lambda: _ClientProtocol(self._received, self._lost), *address
+                    lambda: ClientProtocol(self._received, self._lost), *address
                 )
         except (OSError, TimeoutError) as error:
             if self._failures == 0:
@@ -209,7 +211,7 @@ class Channel:
             protocol.write(call.frame)
         return True
 
-    def _received(self, body: bytes) -> None:
+    def _received(self, body: Buffer) -> None:
         if not self._in_flight:
             self._break("an answer that nobody asked for")
             return
@@ -258,54 +260,3 @@ class Channel:
         if call.timer is not None:
             call.timer.cancel()
         call.answer.complete(value)
-
-
-class _ClientProtocol(asyncio.Protocol):
-    """Cuts what arrives into responses."""
-
-    def __init__(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
-        self._on_response = received
-        self._on_lost = lost
-        self._buffer = bytearray()
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember the way out."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    @property
-    def connected(self) -> bool:
-        """Tell whether bytes can be sent still."""
-        return self._transport is not None
-
-    def write(self, frame: bytes) -> None:
-        """Send one frame."""
-        if self._transport is not None:
-            self._transport.write(frame)
-
-    def abort(self) -> None:
-        """End the connection at once; `lost` follows."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Hand over every response that is whole."""
-        self._buffer += data
-        position = 0
-        while len(self._buffer) - position >= 4:
-            size = int.from_bytes(self._buffer[position : position + 4], "big", signed=True)
-            if not 4 <= size <= limits.REQUEST_BYTES_MAX:
-                self.abort()
-                return
-            if len(self._buffer) - position - 4 < size:
-                break
-            start = position + 4
-            position = start + size
-            self._on_response(bytes(self._buffer[start:position]))
-        del self._buffer[:position]
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """Tell the channel."""
-        self._transport = None
-        self._on_lost(f"the connection broke: {error}" if error else "the connection was closed")

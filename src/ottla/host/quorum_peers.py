@@ -146,7 +146,7 @@ class ChannelPeers:
                 else None
             ),
             batches=spans,
-            data=data[:size],
+            data=memoryview(bytes(data[:size])),  # The channel uses its buffer again.
         )
 
     # -- FetchSnapshot -------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class ChannelPeers:
             snapshot=OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
             size=partition.size,
             position=partition.position,
-            data=records_view(partition.unaligned_records),
+            data=memoryview(bytes(records_view(partition.unaligned_records))),
         )
 
     # -- elections, which only voters ask for -------------------------------------------------

@@ -1,11 +1,12 @@
 """`ottla storage`: random-uuid, format, info. As kafka-storage.sh."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.errors import CommandError
+from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.typing_app import examples, new_app
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ def format_command(
         str | None,
         typer.Option("--release-version", "-r", metavar="V", help="The metadata version: 4.0."),
     ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature",
+            "-f",
+            metavar="NAME=LEVEL",
+            help="The level of a feature: eligible.leader.replicas.version=0 leaves it off.",
+        ),
+    ] = None,
     standalone: Annotated[
         bool,
         typer.Option("--standalone", "-s", help="Accepted: the quorum has one voter anyway."),
@@ -70,7 +80,12 @@ def format_command(
         raise CommandError("--standalone and --no-initial-controllers exclude each other")
     check_release(release_version)
     node = _read_config(config)
-    result = format_node(node, cluster_id, ignore_formatted=ignore_formatted)
+    result = format_node(
+        node,
+        cluster_id,
+        ignore_formatted=ignore_formatted,
+        features=parse_features(feature or []),
+    )
     for line in format_lines(result, os.path.abspath(node.metadata_log_dir)):
         print(line)
 
@@ -87,7 +102,26 @@ def info_command(config: ConfigFile) -> int:
     return 1 if found.problems else 0
 
 
-def format_node(node: "NodeConfig", cluster_id: str, *, ignore_formatted: bool) -> "FormatResult":
+def parse_features(given: list[str]) -> dict[str, int]:
+    """Return levels by feature; raise UsageError for what is not NAME=LEVEL, or comes twice."""
+    levels: dict[str, int] = {}
+    for text in given:
+        name, separator, level = text.partition("=")
+        if not separator or not name.strip() or not level.strip().isdecimal():
+            raise UsageError(f"--feature {text}: expected NAME=LEVEL")
+        if name.strip() in levels:
+            raise UsageError(f"--feature {text}: {name.strip()} is given twice")
+        levels[name.strip()] = int(level)
+    return levels
+
+
+def format_node(
+    node: "NodeConfig",
+    cluster_id: str,
+    *,
+    ignore_formatted: bool,
+    features: Mapping[str, int] | None = None,
+) -> "FormatResult":
     """Format a node's folders; raise CommandError where that is refused."""
     from ottla.host.disk import OsDisk
     from ottla.host.storage import StorageError, format_storage
@@ -104,6 +138,7 @@ def format_node(node: "NodeConfig", cluster_id: str, *, ignore_formatted: bool) 
             dice=SystemDice(),
             clock=SystemClock(),
             ignore_formatted=ignore_formatted,
+            features=features,
         )
     except StorageError as error:
         raise CommandError(str(error)) from None

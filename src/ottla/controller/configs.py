@@ -4,7 +4,11 @@ Every resource of a request stands or falls by itself. Incremental requests (KIP
 changes; legacy ones replace the whole set, so what they do not name is deleted.
 A change of a broker's value that is the same as before is written all the same, as in Kafka:
 it makes the broker read it again.
-Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.0.
+
+Two properties are the controller's own business. A change of min.insync.replicas forgets who was
+eligible to lead: where it is lowered, leaders commit without them from then on. A permission for
+unclean elections has its effect at once, for which Kafka's controllers take up to five minutes.
+Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.0; KIP-966.
 """
 
 from collections import Counter
@@ -13,7 +17,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ottla.base.errors import ApiError, Error
+from ottla.controller.activation import MIN_ISR
 from ottla.controller.context import DecisionContext
+from ottla.controller.elections import ElectUncleanly, forget_eligible
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_def import (
     ConfigError,
@@ -24,11 +30,14 @@ from ottla.metadata.config_def import (
     parse_value,
 )
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
+from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.topic_config import DEFINITIONS, validate_topic_configs
 from ottla.metadata.topic_names import fault_of
+
+UNCLEAN = "unclean.leader.election.enable"
 
 
 class Operation(IntEnum):
@@ -81,14 +90,53 @@ def alter_configs(
             before = image.configs.of(*resource)
             after = (_incremental if incremental else _legacy)(before, alteration)
             _check_values(image, resource, before, after, context)
+            _check_min_isr(image, resource, after, alteration)
         except ApiError as refusal:
             answers.append(AlteredResource(resource, refusal.error, refusal.message))
             continue
         named = {name for name, _, _ in alteration.changes}
         records += _records(resource, before, after, named)
         answers.append(AlteredResource(resource))
-    step = Step() if validate_only else Step(tuple(records))
-    return Decision(step, tuple(answers))
+    if validate_only or not records:
+        return Decision(Step(), tuple(answers))
+    return Decision(_step(image, records, context), tuple(answers))
+
+
+def _step(image: ClusterImage, records: Sequence[ConfigRecord], context: DecisionContext) -> Step:
+    names = {record.name for record in records}
+    effects = (ElectUncleanly(),) if UNCLEAN in names else ()
+    forgotten = tuple(forget_eligible(image, _topics_of(MIN_ISR, records)))
+    if forgotten:
+        # First who is not eligible any more, then what the leaders may commit alone.
+        return Step((*forgotten, *records), effects, atomic=False)
+    return Step(tuple(records), effects)
+
+
+def _topics_of(name: str, records: Sequence[ConfigRecord]) -> frozenset[str] | None:
+    """Return the topics for which a value changes; None = any."""
+    found = [record for record in records if record.name == name]
+    if any(record.resource_type != ResourceType.TOPIC for record in found):
+        return None
+    return frozenset(record.resource_name for record in found)
+
+
+def _check_min_isr(
+    image: ClusterImage, resource: Resource, after: Mapping[str, str], alteration: Alteration
+) -> None:
+    """Keep min.insync.replicas one value for the cluster while ISRs may run empty (KIP-966)."""
+    resource_type, name = resource
+    if resource_type != ResourceType.BROKER or not elr_enabled(image.features):
+        return
+    if name != ALL_BROKERS and any(each == MIN_ISR for each, _, _ in alteration.changes):
+        raise ApiError(
+            Error.INVALID_CONFIG,
+            f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.",
+        )
+    if name == ALL_BROKERS and MIN_ISR in image.configs.of(*resource) and MIN_ISR not in after:
+        raise ApiError(
+            Error.INVALID_CONFIG,
+            f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.",
+        )
 
 
 def _invalid(message: str) -> ApiError:

@@ -151,6 +151,21 @@ def elect_uncleanly(
     return Decision(Step(tuple(records), atomic=False), False)
 
 
+def forget_eligible(
+    image: ClusterImage, topics: frozenset[str] | None
+) -> Iterator[PartitionChangeRecord]:
+    """Yield the end of the eligible replicas of some topics' partitions, of all where None.
+
+    For when min.insync.replicas changes. Where nobody is in sync nobody commits, so whoever is
+    eligible there stays it; Kafka forgets those too, after which nobody can lead.
+    """
+    for topic, number, partition in partitions(image):
+        if partition.elr and partition.isr and (topics is None or topic.name in topics):
+            yield PartitionChangeRecord(
+                partition_id=number, topic_id=topic.id, eligible_leader_replicas=()
+            )
+
+
 def settle(image: ClusterImage, config: NodeConfig) -> Step:
     """Finish what the controller before this one began: it may have died between two batches.
 

@@ -14,8 +14,9 @@ proof that what it had acknowledged is on its disk. While there is an ELR the IS
 empty; without the feature the last member stays listed without leading (KAFKA-708), since only
 it surely has every acknowledged record.
 
-Two differences from Kafka 4.0: a replica that is assigned no more is not eligible, and the last
-known leader must be an assigned and acceptable one (KAFKA-19522).
+Differences from Kafka 4.0, all on the safe side: a replica that is assigned no more is not
+eligible; nobody stays eligible beside a leader that commits alone; the last known leader must be
+an assigned and acceptable one (KAFKA-19522).
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0.
 """
 
@@ -191,12 +192,17 @@ def _eligible(
     """Compute the eligible leader replicas: none where the ISR is as large as it must be."""
     if not around.elr_enabled:
         return goal
-    if len(goal.isr) >= min(around.min_isr, len(goal.replicas)):
+    if _is_large_enough(goal.isr, goal, around):
         elr: tuple[int, ...] = ()
     else:
         candidates = {*partition.elr, *partition.isr}.difference(goal.isr, wish.unclean_shutdown)
         elr = tuple(each for each in goal.replicas if each in candidates)
     return goal if elr == goal.elr else replace(goal, elr=elr)
+
+
+def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, around: Surroundings) -> bool:
+    """Tell whether such an ISR commits by itself, so that others may miss what it committed."""
+    return len(isr) >= min(around.min_isr, len(goal.replicas))
 
 
 def _led(
@@ -217,6 +223,8 @@ def _led(
         if leader in goal.isr:
             return replace(goal, leader=leader), False
         left = tuple(each for each in goal.elr if each != leader)
+        if _is_large_enough((leader,), goal, around):
+            left = ()
         return replace(goal, leader=leader, isr=(leader,), elr=left), False
     leader = NO_LEADER
     if around.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:

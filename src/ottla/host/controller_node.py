@@ -12,6 +12,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timer, Timers
+from ottla.controller.activation import first_records
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
@@ -73,7 +74,7 @@ class ControllerNode:
             cluster_id=cluster_id,
             voters=self._voters,
             storage=storage,
-            bootstrap=bootstrap,
+            bootstrap=first_records(bootstrap, config),
             clock=clock,
             timers=timers,
             workers=workers,

@@ -1,14 +1,15 @@
 """Formatting a node's folders, telling what is in them, and making ids: `ottla storage`.
 
 Formatting writes `meta.properties` (version 1, with a fresh directory id) into every folder and
-`bootstrap.checkpoint` beside it, from which the first controller takes the metadata version.
+`bootstrap.checkpoint` beside it, from which the first controller takes the levels of the
+features.
 Functions return values; whoever calls prints.
 
 Source: Formatter, StorageTool, MetaPropertiesEnsemble, BootstrapDirectory of Kafka 4.0; KIP-858.
 """
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.ids import NO_UUID, Uuid, parse_uuid, uuid_text
@@ -21,9 +22,10 @@ from ottla.log.meta_properties import (
 )
 from ottla.log.names import META_PROPERTIES
 from ottla.metadata.features import (
-    METADATA_VERSION,
+    DEFAULT_LEVELS,
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_NAMES,
+    SUPPORTED,
 )
 from ottla.metadata.records import FeatureLevelRecord, Record, decode_record, encode_record
 from ottla.raft.snapshots import (
@@ -83,9 +85,25 @@ def random_uuid(dice: Dice) -> Uuid:
             return uuid
 
 
-def bootstrap_records() -> tuple[Record, ...]:
-    """Return the records that begin a cluster's metadata."""
-    return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),)
+def bootstrap_records(features: Mapping[str, int] | None = None) -> tuple[Record, ...]:
+    """Return the records that begin a cluster's metadata; `features` = levels not the usual ones.
+
+    Raises: StorageError for a feature, or a level of it, that there is not.
+    """
+    ranges = {each.name: each for each in SUPPORTED}
+    for name, level in (features or {}).items():
+        if name not in ranges:
+            raise StorageError(f"Unknown feature {name}: expected one of {', '.join(ranges)}")
+        low, high = ranges[name].min_version, ranges[name].max_version
+        if not low <= level <= high:
+            raise StorageError(f"Unsupported level {level} of {name}: expected {low} to {high}")
+    levels = {**DEFAULT_LEVELS, **(features or {})}
+    # The metadata version comes first, because it says how the rest is to be read.
+    return tuple(
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in levels.items()
+        if level
+    )
 
 
 def format_storage(
@@ -98,14 +116,17 @@ def format_storage(
     dice: Dice,
     clock: Clock,
     ignore_formatted: bool = False,
+    features: Mapping[str, int] | None = None,
 ) -> FormatResult:
     """Prepare folders for a node. `cluster_id` None = that of folders formatted before, else new.
 
     Raises: StorageError where a folder is formatted already (without `ignore_formatted`) or
-            belongs to another cluster or node; OSError.
+            belongs to another cluster or node, or for levels of features that there are not;
+            OSError.
     """
     if cluster_id is not None:
         check_cluster_id(cluster_id)
+    bootstrap = bootstrap_records(features)
     paths = tuple(dict.fromkeys((*log_dirs, metadata_log_dir)))
     known = {path: found for path in paths if (found := read_meta_properties(disk, path))}
     if cluster_id is None:
@@ -124,7 +145,7 @@ def format_storage(
     dirs = tuple(
         FormattedDir(path, known[path].directory_id, skipped=True)
         if path in known
-        else _format_dir(disk, path, cluster_id, node_id, dice, clock)
+        else _format_dir(disk, path, cluster_id, node_id, dice, clock, bootstrap)
         for path in paths
     )
     return FormatResult(
@@ -148,12 +169,18 @@ def check_cluster_id(text: str) -> None:
 
 
 def _format_dir(
-    disk: Disk, path: str, cluster_id: str, node_id: int, dice: Dice, clock: Clock
+    disk: Disk,
+    path: str,
+    cluster_id: str,
+    node_id: int,
+    dice: Dice,
+    clock: Clock,
+    bootstrap: tuple[Record, ...],
 ) -> FormattedDir:
     directory_id = random_uuid(dice)
     disk.mkdir(path)
     content = encode_snapshot(
-        (encode_record(record) for record in bootstrap_records()),
+        map(encode_record, bootstrap),
         epoch=0,
         timestamp=clock.now_ms(),
         last_contained_ms=clock.now_ms(),

@@ -19,6 +19,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.producer_ids import ProducerIdsImage
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -121,6 +122,22 @@ class _Replay:
         partitions[record.partition_id] = changed_partition(before, record)
         self.touched_partitions.setdefault(record.topic_id, set()).add(record.partition_id)
 
+    def clear_elr(self, record: ClearElrRecord) -> None:
+        self._close()
+        named = self.topics.by_name(record.topic_name) if record.topic_name else None
+        assert named is not None or not record.topic_name, "a record about an unknown topic"
+        for topic in self.topics if named is None else (named,):
+            for number, partition in topic.in_order():
+                if partition.elr or partition.last_known_elr:
+                    forgotten = PartitionChangeRecord(
+                        partition_id=number,
+                        topic_id=topic.id,
+                        eligible_leader_replicas=(),
+                        last_known_elr=(),
+                    )
+                    self.partition_change(forgotten)
+        self._close()
+
     def remove_topic(self, record: RemoveTopicRecord) -> None:
         self._close()
         topic = self.topics.by_id(record.topic_id)
@@ -214,6 +231,7 @@ APPLY: dict[type[Any], _Apply] = {
     PartitionRecord: _Replay.partition,
     PartitionChangeRecord: _Replay.partition_change,
     RemoveTopicRecord: _Replay.remove_topic,
+    ClearElrRecord: _Replay.clear_elr,
     ConfigRecord: _Replay.config,
     FeatureLevelRecord: _Replay.feature_level,
     ProducerIdsRecord: _Replay.producer_id_block,

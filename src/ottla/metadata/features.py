@@ -19,8 +19,17 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 ELR_VERSION_LEVEL: Final = 1
 """1 = partitions have eligible leader replicas, 0 = they have not."""
 
-SUPPORTED: Final = (FeatureRange(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),)
+SUPPORTED: Final = (
+    FeatureRange(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
+    FeatureRange(ELR_VERSION, 0, ELR_VERSION_LEVEL),
+)
 """What a node of this software registers with, and what ApiVersions tells as supported."""
+
+DEFAULT_LEVELS: Final = {
+    METADATA_VERSION: METADATA_VERSION_LEVEL,
+    ELR_VERSION: ELR_VERSION_LEVEL,
+}
+"""The levels of a new cluster. Kafka 4.0 leaves eligible leader replicas off, 4.1 does not."""
 
 
 def elr_enabled(features: Mapping[str, int]) -> bool:

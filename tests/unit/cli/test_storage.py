@@ -49,6 +49,26 @@ def test_format_then_format_again(run: Run, config: Path, tmp_path: Path) -> Non
     assert ran == (0, "All of the log directories are already formatted.\n", "")
 
 
+ELR = "eligible.leader.replicas.version"
+
+
+def test_features(run: Run, config: Path) -> None:
+    for given, said in (
+        ([f"{ELR}"], "expected NAME=LEVEL"),
+        ([f"{ELR}=-1"], "expected NAME=LEVEL"),
+        ([f"{ELR}=1", f"{ELR}=0"], "is given twice"),
+    ):
+        options = [each for text in given for each in ("--feature", text)]
+        ran = run("storage", "format", "-t", ID, "-c", str(config), *options)
+        assert ran.code == 2
+        assert said in ran.err
+    ran = run("storage", "format", "-t", ID, "-c", str(config), "-f", "group.version=1")
+    assert ran.code == 1
+    assert "Unknown feature group.version" in ran.err
+    ran = run("storage", "format", "-t", ID, "-c", str(config), "-f", f"{ELR}=0")
+    assert ran.code == 0
+
+
 def test_info_before_and_after(run: Run, config: Path, tmp_path: Path) -> None:
     before = run("storage", "info", "-c", str(config))
     assert before.code == 1

@@ -3,16 +3,25 @@
 Method: tables of changes against one image; what is changed is replayed and looked at.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.configs import Alteration, AlteredResource, Operation, alter_configs
+from ottla.controller.elections import ElectUncleanly
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import ConfigRecord
+from ottla.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    Record,
+)
 
-from .world import THREE, after, context
+from .world import THREE, advance, after, context
 
 SET, DELETE, APPEND, SUBTRACT = (int(each) for each in Operation)
 TOPIC, BROKER = 2, 4
@@ -189,3 +198,89 @@ def test_one_value_about_another_is_checked_on_the_whole_set() -> None:
         image=image,
     )
     assert decided.reply[0].error is Error.NONE
+
+
+# -- what the controller itself heeds ---------------------------------------------------------
+
+MIN_ISR = "min.insync.replicas"
+
+
+def eligible(isr: tuple[int, ...], elr: tuple[int, ...]) -> ClusterImage:
+    """Return a cluster that keeps eligible leader replicas: t and u have one partition each."""
+    records: list[Record] = [
+        FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
+        ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_ISR, value="2"),
+    ]
+    records += [
+        PartitionChangeRecord(
+            partition_id=0, topic_id=topic.id, isr=isr, eligible_leader_replicas=elr
+        )
+        for topic in IMAGE.topics
+    ]
+    return advance(IMAGE, records)
+
+
+ELIGIBLE = eligible((1,), (2,))
+
+
+@pytest.mark.parametrize("operation", [(SET, "3"), (DELETE, None)])
+def test_the_value_of_one_broker_is_refused_while_isrs_may_run_empty(
+    operation: tuple[int, str | None],
+) -> None:
+    decided = alter(of_broker((MIN_ISR, *operation)), image=ELIGIBLE)
+    assert decided.reply[0].error is Error.INVALID_CONFIG
+    assert decided.reply[0].message == (
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+    )
+    assert decided.step.records == ()
+    assert alter(of_broker((MIN_ISR, SET, "3"))).reply[0].error is Error.NONE
+
+
+def test_the_cluster_s_value_may_change_but_not_go() -> None:
+    gone = alter(of_broker((MIN_ISR, DELETE, None), name=""), image=ELIGIBLE)
+    legacy = alter(
+        of_broker(("log.retention.ms", SET, "9"), name=""), incremental=False, image=ELIGIBLE
+    )
+    for decided in (gone, legacy):
+        assert decided.reply[0].error is Error.INVALID_CONFIG
+        assert decided.reply[0].message == (
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
+    changed = after(ELIGIBLE, alter(of_broker((MIN_ISR, SET, "1"), name=""), image=ELIGIBLE))
+    assert changed.configs.of(BROKER, "")[MIN_ISR] == "1"
+
+
+@pytest.mark.parametrize(
+    ("alteration", "kept"),
+    [
+        (of_topic((MIN_ISR, SET, "1")), ["u"]),
+        (of_topic((MIN_ISR, SET, "3"), ("retention.ms", SET, "7")), ["u"]),
+        (of_broker((MIN_ISR, SET, "1"), name=""), []),
+        (of_topic(("retention.ms", SET, "7")), ["t", "u"]),
+    ],
+)
+def test_a_new_minimum_forgets_who_was_eligible_before_it_counts(
+    alteration: Alteration, kept: list[str]
+) -> None:
+    decided = alter(alteration, image=ELIGIBLE)
+    image = after(ELIGIBLE, decided)
+    assert [topic.name for topic in image.topics if topic.partitions[0].elr] == kept
+    kinds = [type(record) for record in decided.step.records]
+    assert kinds == sorted(kinds, key=lambda each: each is ConfigRecord)
+    assert decided.step.atomic == (len(kept) == 2)
+
+
+def test_where_nobody_is_in_sync_who_is_eligible_stays_it() -> None:
+    image = eligible((), (1, 2))
+    changed = after(image, alter(of_topic((MIN_ISR, SET, "1")), image=image))
+    assert [topic.partitions[0].elr for topic in changed.topics] == [(1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("alteration", [of_topic, of_broker])
+def test_permission_for_unclean_elections_has_its_effect_at_once(
+    alteration: Callable[..., Alteration],
+) -> None:
+    decided = alter(alteration(("unclean.leader.election.enable", SET, "true")))
+    assert decided.reply[0].error is Error.NONE
+    assert decided.step.effects == (ElectUncleanly(),)
+    assert alter(alteration(("retention.ms", SET, "7"))).step.effects == ()

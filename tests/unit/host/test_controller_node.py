@@ -14,6 +14,7 @@ from ottla.host.controller_node import RECHECK_MS, ControllerNode
 from ottla.host.quorum_log import open_quorum_storage
 from ottla.host.storage import bootstrap_records
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
+from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 
@@ -48,7 +49,7 @@ def running(world: World) -> ControllerNode:
         cluster_id=CLUSTER_ID,
         listeners=(Endpoint("CONTROLLER", "localhost", 9093),),
         storage=storage,
-        bootstrap=bootstrap_records(),
+        bootstrap=bootstrap_records({ELR_VERSION: 0}),
         clock=world.clock,
         dice=Dice(1),
         timers=world.timers,

@@ -55,15 +55,39 @@ def test_a_metadata_folder_of_its_own_is_formatted_too() -> None:
     assert [each.path for each in result.dirs] == ["/a", "/b", "/meta"]
 
 
-def test_the_bootstrap_file_holds_the_metadata_version_between_header_and_footer() -> None:
+def test_the_bootstrap_file_holds_the_levels_between_header_and_footer() -> None:
     world = World()
     formatted(world)
     assert read_bootstrap(world.disk, "/a") == (
         FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
     )
     batches = list(read_batches(world.disk.read_bytes("/a/bootstrap.checkpoint")))
     assert [batch.is_control for batch in batches] == [True, False, True]
-    assert [(batch.base_offset, batch.epoch) for batch in batches] == [(0, 0), (1, 0), (2, 0)]
+    assert [(batch.base_offset, batch.epoch) for batch in batches] == [(0, 0), (1, 0), (3, 0)]
+
+
+def test_a_feature_may_be_left_off() -> None:
+    world = World()
+    formatted(world, features={"eligible.leader.replicas.version": 0})
+    assert read_bootstrap(world.disk, "/a") == (
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+    )
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ({"group.version": 1}, "Unknown feature group.version"),
+        ({"metadata.version": 24}, "Unsupported level 24 of metadata.version: expected 25 to 25"),
+        ({"eligible.leader.replicas.version": 2}, "expected 0 to 1"),
+    ],
+)
+def test_levels_that_there_are_not_are_refused(features: dict[str, int], said: str) -> None:
+    world = World()
+    with pytest.raises(StorageError, match=said):
+        formatted(world, features=features)
+    assert not world.disk.exists("/a")
 
 
 def test_without_a_bootstrap_file_the_usual_records_are_taken() -> None:

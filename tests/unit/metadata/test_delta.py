@@ -16,6 +16,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import (
     RECORD_TYPES,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -100,6 +101,29 @@ def test_a_partition_change_touches_what_it_says_and_bumps_the_epoch(
     assert found.partitions[1] == replace(PARTITION, partition_epoch=1, **expected)  # type: ignore[arg-type]
     assert found.partitions[0] == PARTITION
     assert [each.partitions for each in delta.changed_topics.values()] == [(1,)]
+
+
+@pytest.mark.parametrize(("name", "cleared"), [("t", ["t"]), ("", ["t", "u"])])
+def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all(
+    name: str, cleared: list[str]
+) -> None:
+    some = replace(PARTITION, elr=(3,), last_known_elr=(4,))
+    none = replace(PARTITION, elr=(), last_known_elr=())
+    image = after(
+        TopicRecord(name="t", topic_id=ID),
+        partition_record(ID, 0, some),
+        partition_record(ID, 1, none),
+        TopicRecord(name="u", topic_id=OTHER),
+        partition_record(OTHER, 0, some),
+    )
+    changed = after(ClearElrRecord(topic_name=name), image=image)
+    forgotten = replace(none, partition_epoch=some.partition_epoch + 1)
+    for topic in changed.topics:
+        expected = forgotten if topic.name in cleared else some
+        assert topic.partitions[0] == expected
+    kept = changed.topics.by_id(ID)
+    assert kept is not None
+    assert kept.partitions[1] == none
 
 
 def test_a_topic_goes_with_its_configs() -> None:

@@ -29,6 +29,7 @@ from ottla.metadata.records.no_op import NoOpRecord
 from ottla.metadata.records.producer_ids import ProducerIdsRecord
 from ottla.metadata.records.topics import (
     LEADER_UNCHANGED,
+    ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -54,6 +55,7 @@ Record = (
     | BrokerRegistrationChangeRecord
     | NoOpRecord
     | RegisterControllerRecord
+    | ClearElrRecord
 )
 
 FRAME_VERSION: Final = 1
@@ -111,6 +113,7 @@ __all__ = [
     "BrokerEndpoint",
     "BrokerFeature",
     "BrokerRegistrationChangeRecord",
+    "ClearElrRecord",
     "ConfigRecord",
     "ControllerEndpoint",
     "ControllerFeature",

@@ -66,3 +66,11 @@ class PartitionChangeRecord:
 @record(type=9, versions="0")
 class RemoveTopicRecord:
     topic_id: Uuid = field(UUID)
+
+
+@record(type=28, versions="0")
+class ClearElrRecord:
+    """Forget eligible and last known leaders; Ottla reads it, and writes single changes."""
+
+    topic_name: str = field(STRING)
+    """Empty = of all topics."""

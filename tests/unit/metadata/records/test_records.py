@@ -12,6 +12,7 @@ from ottla.metadata.records import (
     RECORD_TYPES,
     TYPES_BY_ID,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FenceBrokerRecord,
     NoOpRecord,
@@ -54,9 +55,12 @@ FIELDS = {
     17: "broker_id broker_epoch fenced in_controlled_shutdown log_dirs",
     20: "",
     27: "controller_id incarnation_id zk_migration_ready end_points features",
+    28: "topic_name",
 }
 
-NEWEST = {0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 15: 0, 17: 2, 20: 0, 27: 0}
+NEWEST = {
+    0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 15: 0, 17: 2, 20: 0, 27: 0, 28: 0,
+}  # fmt: skip
 
 
 def test_every_field_of_every_record_is_known_to_this_test() -> None:
@@ -80,6 +84,7 @@ def test_versions_are_those_of_metadata_version_4_0() -> None:
         (NoOpRecord(), "011400" + "00"),
         (TopicRecord(name="foo", topic_id=ID), "010200" + "04666f6f" + ID.hex() + "00"),
         (RemoveTopicRecord(topic_id=ID), "010900" + ID.hex() + "00"),
+        (ClearElrRecord(topic_name="foo"), "011c00" + "04666f6f" + "00"),
         (FenceBrokerRecord(id=1, epoch=2), "010700" + "00000001" + "0000000000000002" + "00"),
         (
             ConfigRecord(resource_type=2, resource_name="foo", name="a", value=None),

@@ -89,7 +89,11 @@ def _broken_after(before: PartitionSeen, seen: PartitionSeen) -> list[str]:
         return reasons
     if seen.leader_epoch <= before.leader_epoch:
         reasons.append(f"led by {seen.leader} in an epoch that another one led")
-    eligible = {*before.isr, *before.elr} or set(before.last_known)
+    eligible = {*before.isr, *before.elr}
+    if not before.isr and not {*before.elr} & {*seen.elr}:
+        # Those that were eligible have come back without all that they had: in one record they
+        # are left out and the last known leader is taken (KIP-966).
+        eligible |= {*before.last_known}
     # A leader may name the new replica in sync and leave with the same change: one that ends a
     # reassignment, after which it is not a replica any more.
     left = before.leader >= 0 and before.leader not in seen.replicas

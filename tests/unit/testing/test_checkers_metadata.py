@@ -116,6 +116,11 @@ def test_the_last_known_leader_may_not_pass_over_an_eligible_one() -> None:
     assert len(down.then(isr=(1,), leader=1, leader_epoch=2).broken()) == 1
 
 
+def test_the_last_known_leader_may_lead_once_the_eligible_one_has_lost_data() -> None:
+    down = story().then(isr=(), elr=(2,), last_known=(1,), leader=-1, leader_epoch=1)
+    assert down.then(isr=(1,), elr=(), leader=1, leader_epoch=2).broken() == []
+
+
 def test_a_partition_that_nobody_surely_has_is_found() -> None:
     (reason,) = story().then(isr=(), leader=-1, leader_epoch=1).broken()
     assert "nobody surely has" in reason

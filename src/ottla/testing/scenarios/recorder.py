@@ -1,12 +1,21 @@
 """From what a simulation tells of its nodes to a history that checkers read.
 
-Metadata is told batch by batch, as the bytes that a node holds. Images are kept for the newest
-offsets only, and compared with the first that was seen at the same offset.
+Metadata is told batch by batch, as the bytes that a node holds. The first node that takes a batch
+for committed also tells what it does to partitions, record by record: an image shows only what
+a whole batch amounts to. Images are kept for the newest offsets only, and compared with the first
+that was seen at the same offset.
 """
 
 from hashlib import sha256
 
-from ottla.metadata.image import ClusterImage
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    decode_record,
+)
+from ottla.metadata.topics import changed_partition, partition_of
 from ottla.raft.batches import LogBatch
 from ottla.testing.history import (
     Acknowledgement,
@@ -32,6 +41,8 @@ class Recorder:
         self.history = history
         self._unclean = unclean
         self._images: dict[int, list[ClusterImage]] = {}
+        self._next_offset = 0
+        self._partitions: dict[TopicPartition, PartitionImage] = {}
         self._leaders: dict[TopicPartition, int] = {}
 
     def observe(self, told: seen.Observation) -> None:
@@ -40,20 +51,9 @@ class Recorder:
             case seen.Acknowledged():
                 self._acknowledged(told)
             case seen.MetadataCommitted():
-                self.history.metadata.append(
-                    Committed(
-                        told.node,
-                        told.life,
-                        told.batch.base_offset,
-                        told.batch.epoch,
-                        _content(told.batch),
-                        told.at_ms,
-                    )
-                )
+                self._committed(told)
             case seen.ImagePublished():
                 self._image(told)
-            case seen.PartitionSet():
-                self._partition(told)
             case seen.QuorumLed():
                 self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
 
@@ -87,13 +87,38 @@ class Recorder:
             ImageSeen(told.node, offset, "another one", told.at_ms),
         ]
 
-    def _partition(self, told: seen.PartitionSet) -> None:
-        state = told.state
-        key = (told.topic_id, told.partition)
+    def _committed(self, told: seen.MetadataCommitted) -> None:
+        batch = told.batch
+        self.history.metadata.append(
+            Committed(
+                told.node, told.life, batch.base_offset, batch.epoch, _content(batch), told.at_ms
+            )
+        )
+        if batch.base_offset < self._next_offset:
+            return
+        self._next_offset = batch.next_offset
+        for offset, value in enumerate(batch.values, batch.base_offset):
+            match decode_record(value):
+                case PartitionRecord() as record:
+                    key = (record.topic_id, record.partition_id)
+                    self._partition(key, partition_of(record), offset, told.at_ms)
+                case PartitionChangeRecord() as change:
+                    key = (change.topic_id, change.partition_id)
+                    before = self._partitions[key]
+                    self._partition(key, changed_partition(before, change), offset, told.at_ms)
+                case RemoveTopicRecord() as removal:
+                    for key in [each for each in self._partitions if each[0] == removal.topic_id]:
+                        del self._partitions[key]
+                        self._leaders.pop(key, None)
+
+    def _partition(
+        self, key: TopicPartition, state: PartitionImage, offset: int, at_ms: int
+    ) -> None:
+        self._partitions[key] = state
         self.history.partitions.append(
             PartitionSeen(
                 partition=key,
-                offset=told.offset,
+                offset=offset,
                 replicas=state.replicas,
                 isr=state.isr,
                 leader=state.leader,
@@ -102,12 +127,12 @@ class Recorder:
                 elr=state.elr,
                 last_known=state.last_known_elr,
                 unclean=self._unclean,
-                at_ms=told.at_ms,
+                at_ms=at_ms,
             )
         )
         if state.leader >= 0 and self._leaders.get(key) != state.leader:
             self._leaders[key] = state.leader
-            self.history.offices.append(Office(state.leader, key, state.leader_epoch, told.at_ms))
+            self.history.offices.append(Office(state.leader, key, state.leader_epoch, at_ms))
 
 
 def _content(batch: LogBatch) -> str:

@@ -2,7 +2,8 @@
 
 Importing all messages at once would cost every start a few hundred milliseconds, and a header
 must be read before its message's module is known to be needed: hence the version table here.
-A test compares it with the declarations. Source: ApiKeys.java and Kafka's message JSON files.
+A test compares it with the declarations. Keys from 1000 on are Ottla's own, between its nodes.
+Source: ApiKeys.java and Kafka's message JSON files.
 """
 
 from collections.abc import Iterator, Mapping
@@ -134,6 +135,8 @@ APIS: Final[dict[int, ApiInfo]] = {
     90: ApiInfo("DescribeShareGroupOffsets", 0, 1, 0),
     91: ApiInfo("AlterShareGroupOffsets", 0, 0, 0),
     92: ApiInfo("DeleteShareGroupOffsets", 0, 0, 0),
+    1001: ApiInfo("DisableRemoteTopic", 0, 0, 0),
+    1002: ApiInfo("DeleteReplicas", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

@@ -33,12 +33,16 @@ ASK_SECONDS = 5.0
 class Workload:
     """Writes numbered messages to all partitions of a topic, and watches its high watermarks.
 
+    `config`: more properties of the producer, or other ones than the usual.
     Order: use it in a `with` block around the disturbance; `check` after the block, with the
            cluster whole again.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, partitions: int, **config: str | int | bool
+    ) -> None:
         self._cluster = cluster
+        self._config = {key.replace("_", "."): value for key, value in config.items()}
         self._topic = topic
         self._partitions = partitions
         self._addresses = [cluster.address(node.id) for node in cluster.brokers]
@@ -99,6 +103,13 @@ class Workload:
             assert marks == sorted(marks), f"partition {partition}: the watermark went back"
             assert marks, f"partition {partition}: nobody saw a watermark"
 
+    def check_once(self) -> None:
+        """Check that no message is there twice: what an idempotent producer is promised."""
+        for partition in range(self._partitions):
+            count = max(offset for where, offset in self.acknowledged if where == partition) + 1
+            stored = self._read(partition, count)
+            assert len(set(stored)) == len(stored), f"partition {partition} has records twice"
+
     def _read(self, partition: int, count: int) -> list[bytes | None]:
         values: list[bytes | None] = []
         with Closing(consumer(self._cluster.bootstrap)) as reader:
@@ -128,6 +139,7 @@ class Workload:
                 "socket.timeout.ms": 10_000,
                 "log_level": 0,
                 "error_cb": lambda error: None,
+                **self._config,
             }
         )
 

@@ -1,0 +1,312 @@
+"""Partitions move while they are written to: nothing is lost, and no producer is told of it.
+
+Method: four brokers and a controller, idempotent producers with acks=all on a topic that the
+`ottla` command moves, grows, shrinks and cancels the moving of; brokers and the controller die in
+the middle. Then all that was acknowledged is read, each message once, and the replicas' .log
+files are compared byte for byte. A move is held in its middle by a target that does not run.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.client.connection import Connection
+from ottla.testing import Cluster
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+from .clients import Closing, Message, client_of, eventually, produce, read
+from .conftest import CONTROLLER, QUICK_FENCING, new_name
+from .ottla_command import ottla
+from .workload import Workload
+
+PARTITIONS = 3
+NODES = (1, 2, 3, 4)
+Ids = tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def four_of_module() -> Iterator[Cluster]:
+    config = QUICK_FENCING | {"replica.lag.time.max.ms": "3000"}
+    with Cluster(brokers=4, controllers=1, config=config) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def four(four_of_module: Cluster) -> Cluster:
+    """Four brokers that serve: what a failed test left dead or frozen is brought back."""
+    for node in four_of_module.nodes:
+        match four_of_module.state(node.id):
+            case "paused":
+                four_of_module.resume(node.id)
+            case "dead" | "stopped":
+                four_of_module.start(node.id)
+    four_of_module.wait_ready()
+    return four_of_module
+
+
+def command(cluster: Cluster, *arguments: str) -> str:
+    """Run an `ottla` command that must succeed; return what it printed."""
+    name, *rest = arguments
+    ran = ottla(name, "--bootstrap-server", cluster.bootstrap, *rest)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out
+
+
+def assigned(cluster: Cluster, test: str, *replicas: Ids, **config: str) -> str:
+    """Create a topic with these replicas of each partition."""
+    topic = new_name(test)
+    lists = ",".join(":".join(map(str, each)) for each in replicas)
+    more = [f"--config={key.replace('_', '.')}={value}" for key, value in config.items()]
+    command(cluster, "topics", "--create", "--topic", topic, "--replica-assignment", lists, *more)
+    eventually(lambda: cluster.partitions(topic), bool, what=f"{topic} to be known")
+    cluster.wait_in_sync(topic)
+    return topic
+
+
+def plan(folder: Path, topic: str, replicas: Mapping[int, Ids]) -> str:
+    """Write a reassignment file; return its path."""
+    partitions = [
+        {"topic": topic, "partition": number, "replicas": list(each)}
+        for number, each in replicas.items()
+    ]
+    path = folder / "moves.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(path)
+
+
+def start(cluster: Cluster, path: str) -> None:
+    out = command(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", path)
+    assert "Successfully started partition reassignment" in out
+
+
+def finish(cluster: Cluster, path: str) -> None:
+    """Wait until --verify calls every partition completed."""
+    arguments = ("--verify", "--reassignment-json-file", path, "--preserve-throttles")
+    count = Path(path).read_text().count('"partition":')
+    out = eventually(
+        lambda: command(cluster, "reassign-partitions", *arguments),
+        lambda out: out.count("is completed.") == count,
+        within=60,
+        what="the end of the reassignment",
+    )
+    assert "in progress" not in out
+
+
+def move(cluster: Cluster, folder: Path, topic: str, replicas: Mapping[int, Ids]) -> None:
+    path = plan(folder, topic, replicas)
+    start(cluster, path)
+    finish(cluster, path)
+
+
+def copies(cluster: Cluster, topic: str, partition: int) -> dict[int, bytes]:
+    """Return the bytes of a partition's log by broker; only brokers that have a folder of it."""
+    found = {}
+    for node in NODES:
+        folder = cluster.data_dir(node) / f"{topic}-{partition}"
+        if folder.exists():
+            found[node] = b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+    return found
+
+
+def check_places(cluster: Cluster, topic: str, replicas: Mapping[int, Ids]) -> None:
+    """Wait until each partition is exactly where it should be, with equal bytes."""
+    for number, wanted in replicas.items():
+        facts = eventually(
+            lambda number=number: cluster.partitions(topic)[number],  # type: ignore[misc]
+            lambda facts, wanted=wanted: (
+                facts.replicas == wanted  # type: ignore[misc]
+                and set(facts.isr) == set(wanted)
+            ),
+            what=f"{topic}-{number} at {wanted}",
+        )
+        assert facts.leader in wanted
+        eventually(
+            lambda number=number: copies(cluster, topic, number),  # type: ignore[misc]
+            lambda found, wanted=wanted: (
+                set(found) == set(wanted)  # type: ignore[misc]
+                and len(set(found.values())) == 1
+            ),
+            what=f"equal logs of {topic}-{number} at {wanted} alone",
+        )
+
+
+def load_of(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> Workload:
+    return Workload(cluster, topic, partitions, enable_idempotence=True)
+
+
+def check(load: Workload) -> None:
+    load.check()
+    load.check_once()
+
+
+def ask_anyway(cluster: Cluster, node: int, topic: str, replicas: Ids | None) -> Error:
+    """Reassign partition 0 past the tool, which refuses brokers that do not run."""
+    partition = ReassignablePartition(partition_index=0, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        topics=(ReassignableTopic(name=topic, partitions=(partition,)),)
+    )
+    host, port = cluster.address(node).split(":")
+    with Connection(host, int(port), client_id="test", timeout=5) as broker:
+        answer = broker.ask(request, AlterPartitionReassignmentsResponse, timeout=15)
+    assert answer.error_code == 0
+    return Error(answer.responses[0].partitions[0].error_code)
+
+
+def test_a_loaded_topic_moves_to_other_brokers(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "moves", (1, 2), (2, 1), (1, 2))
+    there: dict[int, Ids] = {0: (3, 4), 1: (4, 3), 2: (2, 3)}
+    load = load_of(four, topic)
+    with load:
+        load.wait_progress()
+        move(four, tmp_path, topic, there)
+        load.wait_progress()
+    check(load)
+    check_places(four, topic, there)
+
+
+def test_it_moves_to_and_fro_without_a_pause(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "to-and-fro", (1, 2), (2, 3), (3, 4))
+    places: dict[int, Ids] = {}
+    load = load_of(four, topic)
+    with load:
+        for turn in range(4):
+            places = {
+                number: (1 + (number + turn) % 4, 1 + (number + turn + 2) % 4)
+                for number in range(PARTITIONS)
+            }
+            move(four, tmp_path, topic, places)
+    check(load)
+    check_places(four, topic, places)
+
+
+def test_more_replicas_and_fewer(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "grows", (1,), (2,), (3,), min_insync_replicas="2")
+    grown: dict[int, Ids] = {0: (1, 2, 3), 1: (2, 3, 4), 2: (3, 4, 1)}
+    shrunk: dict[int, Ids] = {0: (3, 1), 1: (4, 2), 2: (1, 4)}
+    load = load_of(four, topic)
+    with load:
+        move(four, tmp_path, topic, grown)
+        load.wait_progress()
+        move(four, tmp_path, topic, shrunk)
+        load.wait_progress()
+    check(load)
+    check_places(four, topic, shrunk)
+
+
+def test_a_move_is_cancelled_in_its_middle(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "cancelled", (1, 2))
+    load = load_of(four, topic, 1)
+    with load:
+        four.kill(4)
+        assert ask_anyway(four, 1, topic, (3, 4)) is Error.NONE
+        # One target joins, the other one cannot.
+        eventually(lambda: set(four.partitions(topic)[0].isr), {1, 2, 3}.__eq__, what="3 to join")
+        listed = command(four, "reassign-partitions", "--list")
+        assert f"{topic}-0: replicas: 3,4,1,2. adding: 3,4. removing: 1,2.\n" in listed
+        described = command(four, "topics", "--describe", "--topic", topic)
+        assert "\tAdding Replicas: 3,4\tRemoving Replicas: 1,2\t" in described
+        assert "ReplicationFactor: 2" in described
+        load.wait_progress()
+
+        path = plan(tmp_path, topic, {0: (3, 4)})
+        arguments = ("--cancel", "--reassignment-json-file", path, "--preserve-throttles")
+        cancelled = command(four, "reassign-partitions", *arguments)
+        assert f"Successfully cancelled partition reassignment for: {topic}-0\n" in cancelled
+        assert ask_anyway(four, 1, topic, None) is Error.NO_REASSIGNMENT_IN_PROGRESS
+        load.wait_progress()
+        four.start(4)
+        four.wait_ready()
+    check(load)
+    check_places(four, topic, {0: (1, 2)})
+
+
+def test_a_target_dies_and_comes_back(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "target-dies", (1, 2), (2, 1), (1, 2))
+    there: dict[int, Ids] = {0: (3, 4), 1: (4, 3), 2: (3, 1)}
+    load = load_of(four, topic)
+    with load:
+        path = plan(tmp_path, topic, there)
+        start(four, path)
+        four.kill(3)
+        load.wait_progress()
+        four.start(3)
+        finish(four, path)
+        load.wait_progress()
+    check(load)
+    check_places(four, topic, there)
+
+
+def test_the_leader_dies_in_the_middle(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "leader-dies", (1, 2, 3), min_insync_replicas="2")
+    load = load_of(four, topic, 1)
+    with load:
+        path = plan(tmp_path, topic, {0: (4, 2, 3)})
+        start(four, path)
+        four.kill(1)
+        load.wait_progress()
+        finish(four, path)
+        four.start(1)
+        four.wait_ready()
+    check(load)
+    check_places(four, topic, {0: (4, 2, 3)})
+
+
+def test_the_controller_dies_in_the_middle(four: Cluster, tmp_path: Path) -> None:
+    topic = assigned(four, "controller-dies", (1, 2), (2, 1), (1, 2))
+    there: dict[int, Ids] = {0: (3, 4), 1: (4, 3), 2: (4, 1)}
+    load = load_of(four, topic)
+    with load:
+        path = plan(tmp_path, topic, there)
+        start(four, path)
+        four.kill(CONTROLLER)
+        load.wait_progress()
+        four.start(CONTROLLER)
+        four.wait_ready()
+        finish(four, path)
+        load.wait_progress()
+    check(load)
+    check_places(four, topic, there)
+
+
+def test_the_topic_is_deleted_in_the_middle(four: Cluster) -> None:
+    topic = assigned(four, "deleted", (1, 2))
+    four.kill(4)
+    assert ask_anyway(four, 1, topic, (3, 4)) is Error.NONE
+    command(four, "topics", "--delete", "--topic", topic)
+    assert topic not in command(four, "reassign-partitions", "--list")
+    four.start(4)
+    four.wait_ready()
+    eventually(lambda: copies(four, topic, 0), {}.__eq__, what="the logs to go everywhere")
+    again = assigned(four, "deleted-again", (4, 3))
+    check_places(four, again, {0: (4, 3)})
+
+
+def test_groups_move_with_their_offsets(four: Cluster, tmp_path: Path) -> None:
+    """The coordinator's partition moves: the group goes on from what it committed."""
+    topic = assigned(four, "group", (1, 2))
+    client = client_of("confluent")
+    messages = [Message(topic=topic, value=b"%d" % number, partition=0) for number in range(20)]
+    produce(client, four.bootstrap, messages)
+    group = new_name("group")
+    with Closing(client.consumer(four.bootstrap, group=group)) as consumer:
+        consumer.subscribe([topic])
+        assert len(read(consumer, 20)) == 20
+        consumer.commit()
+    offsets = four.partitions("__consumer_offsets")
+    there = {
+        number: tuple(sorted(set(NODES) - set(facts.replicas))) for number, facts in offsets.items()
+    }
+    assert all(there.values()), "no coordinator can move: the test shows nothing"
+    move(four, tmp_path, "__consumer_offsets", there)
+    with Closing(client.consumer(four.bootstrap, group=group)) as consumer:
+        consumer.subscribe([topic])
+        produce(client, four.bootstrap, [Message(topic=topic, value=b"next", partition=0)])
+        assert [each.value for each in read(consumer, 1)] == [b"next"]

@@ -1,0 +1,310 @@
+"""The active controller's channel to each broker: what must be heard, in order, and answered.
+
+Each broker has a queue without a bound and one request in flight. A request that gets no answer
+is sent again, with a pause, for as long as its broker and its controller are who they were; the
+broker's epoch and the controller's fence everything else. What is sent must therefore be fit to
+be done twice.
+
+Every request ends in exactly one event: `Answered`, or `Dropped` where it cannot be answered any
+more. (Kafka forgets the queue of a broker that goes, callbacks and all, so that its failure
+handling must guess what was in there.) Events are told to one callback, which should put them
+into the controller's own queue: nothing here decides, and nothing waits for a decision, so that
+a slow broker holds up nobody else (KAFKA-1305).
+
+Source: ControllerChannelManager, RequestSendThread (ControllerChannelManager.scala), Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_EPOCH
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.controller.request_batch import BrokerRequest
+from ottla.host.controller_channel_queue import (
+    Answered,
+    BrokerQueue,
+    ChannelEvent,
+    ChannelMetrics,
+    Dropped,
+)
+from ottla.host.node_ports import Address, Connect
+from ottla.metadata.image import ClusterImage
+from ottla.wire.errors import EncodeError
+
+log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 100
+"""The pause before a request is sent again."""
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""controller.socket.timeout.ms"""
+
+__all__ = [
+    "Answered",
+    "ChannelEvent",
+    "ChannelLink",
+    "ControllerChannels",
+    "Dropped",
+    "OpenLink",
+    "links_of_image",
+]
+
+
+class ChannelLink(Protocol):
+    """A way to one broker, opened when there is something to send."""
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
+        """Send one request; answer its response, or why there is none."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+OpenLink = Callable[[int, int], ChannelLink]
+"""Leads to a broker by its id and epoch, and to no other process that has its id."""
+
+
+def links_of_image(
+    connect: Connect,
+    image: Callable[[], ClusterImage],
+    *,
+    listener_name: str,
+    client_id: str,
+) -> OpenLink:
+    """Return links to where the brokers are by the metadata, on the listener between brokers."""
+
+    def open_link(broker_id: int, broker_epoch: int) -> ChannelLink:
+        def choose() -> Address | None:
+            broker = image().brokers.get(broker_id)
+            if broker is None or broker.epoch != broker_epoch:
+                return None
+            endpoint = broker.endpoint(listener_name)
+            return None if endpoint is None else (endpoint.host, endpoint.port)
+
+        return connect(choose, client_id=f"{client_id}-{broker_id}")
+
+    return open_link
+
+
+class ControllerChannels:
+    """The channels of one controller node, over all its terms."""
+
+    def __init__(
+        self,
+        open_link: OpenLink,
+        *,
+        clock: Clock,
+        timers: Timers,
+        on_event: Callable[[ChannelEvent], None],
+        retry_ms: int = RETRY_MS,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        self.controller_epoch = NO_EPOCH
+        self.metrics: dict[int, ChannelMetrics] = {}
+        self._open_link = open_link
+        self._clock = clock
+        self._timers = timers
+        self._on_event = on_event
+        self._retry_ms = retry_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._channels: dict[int, _Channel] = {}
+
+    # -- who is there --------------------------------------------------------------------------
+
+    def begin_epoch(self, controller_epoch: int) -> None:
+        """Speak for a new term: what former terms left in the queues is dropped."""
+        assert controller_epoch >= self.controller_epoch
+        if controller_epoch == self.controller_epoch:
+            return
+        self.controller_epoch = controller_epoch
+        for broker_id, channel in sorted(self._channels.items()):
+            # A new link: what is in flight on the old one may hang there for its whole timeout.
+            self._channels[broker_id] = self._open(broker_id, channel.queue.broker_epoch)
+            self._stop(channel, Error.STALE_CONTROLLER_EPOCH)
+
+    def add_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Open a channel to a broker; in place of an older registration's, which is dropped."""
+        known = self._channels.get(broker_id)
+        if known is not None and known.queue.broker_epoch >= broker_epoch:
+            return
+        self.metrics.setdefault(broker_id, ChannelMetrics())
+        self._channels[broker_id] = self._open(broker_id, broker_epoch)
+        if known is not None:
+            self._stop(known, Error.STALE_BROKER_EPOCH)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Close a channel; everything unanswered is dropped."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            del self.metrics[broker_id]
+            self._stop(channel, Error.BROKER_NOT_AVAILABLE)
+
+    def follow(self, brokers: Iterable[tuple[int, int]]) -> None:
+        """Have channels to exactly these brokers, by id and epoch."""
+        wanted = dict(brokers)
+        for broker_id in sorted(self._channels.keys() - wanted.keys()):
+            self.remove_broker(broker_id)
+        for broker_id, broker_epoch in sorted(wanted.items()):
+            self.add_broker(broker_id, broker_epoch)
+
+    def resign(self) -> None:
+        """Close all channels: another controller speaks now, or this node stops."""
+        for broker_id in sorted(self._channels):
+            self.remove_broker(broker_id)
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def send(self, requests: Iterable[BrokerRequest]) -> None:
+        """Queue requests, each to its broker; what is fenced already is dropped at once."""
+        touched: dict[int, _Channel] = {}
+        fenced: list[ChannelEvent] = []
+        for request in requests:
+            channel = self._channels.get(request.broker_id)
+            error = self._fence(request, channel)
+            if error is not None:
+                fenced.append(Dropped(sent=request, error=error))
+                continue
+            assert channel is not None
+            channel.queue.offer(request, self._clock.monotonic_ms())
+            touched[request.broker_id] = channel
+        for channel in touched.values():
+            channel.pump()
+        for event in fenced:
+            self._tell(event)
+
+    def _fence(self, request: BrokerRequest, channel: "_Channel | None") -> Error | None:
+        if request.controller_epoch != self.controller_epoch:
+            return Error.STALE_CONTROLLER_EPOCH
+        if channel is None:
+            return Error.BROKER_NOT_AVAILABLE
+        if request.broker_epoch != channel.queue.broker_epoch:
+            return Error.STALE_BROKER_EPOCH
+        return None
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def queue_size(self, broker_id: int) -> int:
+        """Return how many requests wait for a broker, the one in flight not counted."""
+        return len(self._channels[broker_id].queue)
+
+    def queue_sizes(self) -> list[tuple[int, int]]:
+        """Return (broker, requests that wait), in order."""
+        return [(each, len(channel.queue)) for each, channel in sorted(self._channels.items())]
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _open(self, broker_id: int, broker_epoch: int) -> "_Channel":
+        return _Channel(
+            BrokerQueue(broker_epoch, self.metrics[broker_id]),
+            self._open_link(broker_id, broker_epoch),
+            clock=self._clock,
+            timers=self._timers,
+            tell=self._tell,
+            retry_ms=self._retry_ms,
+            request_timeout_ms=self._request_timeout_ms,
+        )
+
+    def _stop(self, channel: "_Channel", error: Error) -> None:
+        for request in channel.stop():
+            self._tell(Dropped(sent=request, error=error))
+
+    def _tell(self, event: ChannelEvent) -> None:
+        try:
+            self._on_event(event)
+        except Exception:  # Whoever listens badly must not stop what all brokers wait for.
+            log.exception("an answer of broker %d was not taken", event.sent.broker_id)
+
+
+class _Channel:
+    """One broker's queue with its link. Once stopped it is deaf and dumb."""
+
+    def __init__(
+        self,
+        queue: BrokerQueue,
+        link: ChannelLink,
+        *,
+        clock: Clock,
+        timers: Timers,
+        tell: Callable[[ChannelEvent], None],
+        retry_ms: int,
+        request_timeout_ms: int,
+    ) -> None:
+        self.queue = queue
+        self._link = link
+        self._clock = clock
+        self._timers = timers
+        self._tell = tell
+        self._retry_ms = retry_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._retry: Timer | None = None
+        self._pumping = False
+        self._stopped = False
+
+    def pump(self) -> None:
+        """Send what comes next, if nothing is in flight.
+
+        A loop, for a link may answer at once: a call in each answer's call would grow as deep
+        as the queue is long.
+        """
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while not self._stopped:
+                request = self.queue.take(self._clock.monotonic_ms())
+                if request is None:
+                    return
+                self._send(request)
+        finally:
+            self._pumping = False
+
+    def stop(self) -> list[BrokerRequest]:
+        """Send and hear nothing any more; return what has no answer, in order."""
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._link.close()
+        return self.queue.drain()
+
+    def _send(self, request: BrokerRequest) -> None:
+        attempt = self.queue.attempt
+        try:
+            sent = self._link.send(
+                request.request, request.version, timeout_ms=self._request_timeout_ms
+            )
+        except EncodeError:  # Our bug, for which later requests need not wait.
+            log.exception("a request to broker %d cannot be sent", request.broker_id)
+            self.queue.finish(attempt)
+            self._tell(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))
+            return
+        sent.then(lambda response: self._answered(attempt, response))
+
+    def _answered(self, attempt: int, response: Any | ApiError) -> None:
+        if self._stopped or attempt != self.queue.attempt:
+            return  # Of a broker or a term that is over, or heard before.
+        if isinstance(response, ApiError):
+            self._again_later(response)
+            return
+        request = self.queue.finish(attempt)
+        if request is not None:
+            self._tell(Answered(sent=request, response=response))
+            self.pump()
+
+    def _again_later(self, error: ApiError) -> None:
+        request = self.queue.fail()
+        if request is None:
+            return
+        log.log(
+            logging.INFO if self.queue.failures == 1 else logging.DEBUG,
+            "broker %d did not answer %s (%s), which is sent again until it does",
+            request.broker_id,
+            type(request.request).__name__,
+            error.error.name,
+        )
+        due_ms = self._clock.monotonic_ms() + self._retry_ms
+        self._retry = self._timers.at(due_ms, self.pump)

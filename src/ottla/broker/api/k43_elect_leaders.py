@@ -1,0 +1,70 @@
+"""ElectLeaders (key 43): move partitions to their preferred, or to any live, leader.
+
+Behaviour: one result a partition; null topics = all, those that need no election unlisted. The
+           answer comes when the elections are committed; brokers act on them a moment later.
+           timeout_ms ends the wait for the controller's attention, not for the disk.
+Versions:  v0 preferred only; v1 election type, top-level error (KIP-460); v2 flexible.
+Not done:  authorization.
+"""
+
+from itertools import groupby
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.deadlines import deadline_of
+from ottla.controller.balance import Elected, elect_leaders
+from ottla.wire.messages import elect_leaders as wire
+
+API = Api(
+    key=43,
+    versions=range(3),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:alter",
+)
+
+
+def handle(ctx: Context, request: wire.ElectLeadersRequest) -> Answer:
+    """Decide on the controller; translate."""
+    wanted = None
+    if request.topic_partitions is not None:
+        wanted = [
+            (each.topic, number) for each in request.topic_partitions for number in each.partitions
+        ]
+    context = ctx.controller.context
+    decided = ctx.controller.run(
+        lambda image: elect_leaders(
+            image, wanted, election_type=request.election_type, context=context
+        ),
+        deadline_ms=deadline_of(ctx, request.timeout_ms),
+    )
+    return decided.map(lambda reply: _answer(ctx.version, wanted or [], reply))
+
+
+def _answer(
+    version: int, wanted: list[tuple[str, int]], reply: tuple[Elected, ...] | ApiError
+) -> wire.ElectLeadersResponse:
+    error = Error.NONE
+    if isinstance(reply, ApiError):
+        # Told of the whole and of each partition, as Kafka does: v0 knows only the latter.
+        error = reply.error if version >= 1 else Error.NONE
+        refused = dict.fromkeys(wanted)
+        reply = tuple(Elected(*each, reply.error, reply.message) for each in refused)
+    topics = groupby(reply, key=lambda each: each.topic)
+    return wire.ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=tuple(
+            wire.ReplicaElectionResult(
+                topic=topic,
+                partition_result=tuple(
+                    wire.PartitionResult(
+                        partition_id=each.number,
+                        error_code=each.error,
+                        error_message=each.message,
+                    )
+                    for each in elected
+                ),
+            )
+            for topic, elected in topics
+        ),
+    )

@@ -55,6 +55,7 @@ class BrokerNode:
         self._config = config
         self._on_failure = on_failure
         self._folders = folders
+        self._boot_id = ports.boot_id
         self.broker: Broker | None = None
         self._links = ControllerLinks(ports.connect, config, ports.clock, ports.timers)
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
@@ -198,6 +199,7 @@ class BrokerNode:
                 self._lifecycle.dir_failed(directory.directory_id)
 
     def _epoch_changed(self, epoch: int) -> None:
+        self._folders.log_dirs.note_running(epoch, self._boot_id)
         if self.broker is not None:
             self.broker.epoch = epoch
 

@@ -18,7 +18,7 @@ from ottla.host.quorum_storage import QuorumStorage
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log import names
-from ottla.log.checkpoints import decode_clean_shutdown
+from ottla.log.checkpoints import decode_clean_shutdown, decode_running
 from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import DirectoryRefused, LogDirs
@@ -45,7 +45,8 @@ class Folders:
         self.quorum = quorum
         self.log_dirs = log_dirs
         self.previous_broker_epoch = previous_epoch
-        """The broker's epoch when it last stopped cleanly; -1 = it did not."""
+        """The broker's epoch in its last life, where that lost nothing that it wrote: it stopped
+        cleanly, or the machine has been up ever since. -1 = it may have lost something."""
 
     @property
     def directory_ids(self) -> tuple[Uuid, ...]:
@@ -88,12 +89,13 @@ def open_folders(
     dice: Dice,
     timers: Timers,
     workers: Workers,
+    boot_id: str = "",
 ) -> Folders:
     """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
     paths = [os.path.abspath(path) for path in config.log_dirs]
     metadata_path = os.path.abspath(config.metadata_log_dir)
     cluster_id = _cluster_id(disk, metadata_path)
-    previous_epoch = _previous_epoch(disk, paths)
+    previous_epoch = _previous_epoch(disk, paths, boot_id)
     # A metadata folder of its own is locked and checked like a log folder; it hosts no logs.
     log_dirs = LogDirs(
         disk,
@@ -143,16 +145,20 @@ def _cluster_id(disk: Disk, path: str) -> str:
     return properties.cluster_id
 
 
-def _previous_epoch(disk: Disk, paths: list[str]) -> int:
-    """Return the epoch of the last clean stop; -1 where any folder does not tell of one."""
-    epochs = []
-    for path in paths:
-        try:
-            data = disk.read_bytes(posixpath.join(path, names.CLEAN_SHUTDOWN))
-        except OSError:
-            return -1
-        epochs.append(decode_clean_shutdown(data))
-    return min(epochs, default=-1)
+def _previous_epoch(disk: Disk, paths: list[str], boot_id: str) -> int:
+    """Return the epoch of the last life; -1 where any folder may have lost what was written."""
+    return min((_epoch_left(disk, path, boot_id) for path in paths), default=-1)
+
+
+def _epoch_left(disk: Disk, path: str, boot_id: str) -> int:
+    try:
+        return decode_clean_shutdown(disk.read_bytes(posixpath.join(path, names.CLEAN_SHUTDOWN)))
+    except OSError:
+        pass
+    try:
+        return decode_running(disk.read_bytes(posixpath.join(path, names.RUNNING)), boot_id)
+    except OSError:
+        return -1
 
 
 def _open_files_max() -> int:

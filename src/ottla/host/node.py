@@ -29,7 +29,7 @@ from ottla.host.server import (
     reachable,
 )
 from ottla.host.steps import walk
-from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
+from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
 from ottla.metadata.configs import ConfigsImage
 from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
@@ -54,6 +54,7 @@ class Node(NodeCore):
             connect=partial(Channel, loop),
             cleanings=ProcessRunner(loop),
             ticks_ns=time.perf_counter_ns,
+            boot_id=boot_id(),
         )
         super().__init__(config, ports, on_failure=self._fail)
         self._server = Server(

@@ -183,6 +183,7 @@ class NodeCore:
             dice=ports.dice,
             timers=ports.timers,
             workers=ports.workers,
+            boot_id=ports.boot_id,
         )
         self.cluster_id = self._folders.cluster_id
 

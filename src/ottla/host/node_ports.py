@@ -67,6 +67,7 @@ class NodePorts:
     """The world of one process.
 
     Fields: `connect`: makes connections to other nodes; `cleanings`: where logs are cleaned;
+            `boot_id`: tells this boot of the machine from all others, "" = unknown;
             `ticks_ns`: a clock for measuring how long handlers take, and for nothing else.
     """
 
@@ -78,3 +79,4 @@ class NodePorts:
     connect: Connect
     cleanings: CleaningRunner
     ticks_ns: Callable[[], int]
+    boot_id: str = ""

@@ -15,6 +15,18 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
+
+
+def boot_id() -> str:
+    """Return what tells this boot of the machine from all others; "" where nothing does."""
+    try:
+        with open(BOOT_ID_PATH) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 class SystemClock:
     """The machine's clocks."""
 

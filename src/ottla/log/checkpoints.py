@@ -86,3 +86,26 @@ def decode_clean_shutdown(data: bytes) -> int:
         return -1
     epoch = content.get("brokerEpoch", -1) if isinstance(content, dict) else -1
     return epoch if isinstance(epoch, int) else -1
+
+
+def encode_running(broker_epoch: int, boot_id: str) -> bytes:
+    """Return the content of the file that says who uses a folder, in which boot."""
+    return json.dumps(
+        {"version": VERSION, "brokerEpoch": broker_epoch, "bootId": boot_id},
+        separators=(",", ":"),
+    ).encode()
+
+
+def decode_running(data: bytes, boot_id: str) -> int:
+    """Return the epoch of the broker that used a folder last; -1 = not in this boot, or unknown.
+
+    Within one boot nothing is lost that a process wrote, however it ended.
+    """
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return -1
+    if not isinstance(content, dict) or not boot_id or content.get("bootId") != boot_id:
+        return -1
+    epoch = content.get("brokerEpoch", -1)
+    return epoch if isinstance(epoch, int) else -1

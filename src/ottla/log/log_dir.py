@@ -3,6 +3,7 @@
 Source: LogManager, MetaPropertiesEnsemble, CleanShutdownFileHandler, OffsetCheckpointFile.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from ottla.base.ids import NO_UUID, Uuid
@@ -15,6 +16,7 @@ from ottla.log.checkpoints import (
     decode_clean_shutdown,
     encode_clean_shutdown,
     encode_offsets,
+    encode_running,
     read_offsets,
 )
 from ottla.log.meta_properties import check_meta_properties, decode_meta_properties
@@ -105,7 +107,7 @@ class LogDir:
             name: CoalescedWrite(
                 disk, workers, f"{path}/{name}", lambda error: on_failure(self, error)
             )
-            for name in _CHECKPOINTED
+            for name in (*_CHECKPOINTED, names.RUNNING)
         }
 
     def __repr__(self) -> str:
@@ -168,6 +170,18 @@ class LogDir:
         """Say that everything here is as it should be. Blocks. Raises: OSError."""
         path = f"{self.path}/{names.CLEAN_SHUTDOWN}"
         self._disk.write_atomic(path, encode_clean_shutdown(broker_epoch))
+
+    def write_running(self, broker_epoch: int, boot_id: str) -> Written:
+        """Say, in a worker, which registration uses the directory now, and in which boot."""
+        if self.error is not None:
+            return completed(self.error)
+        return self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
+
+    def distrust(self) -> None:
+        """Let the next start take this for an unclean end: what was written may be lost."""
+        # The disk may be past even that. Then a reboot, which such a disk needs, says it.
+        with contextlib.suppress(OSError):
+            self._disk.remove(f"{self.path}/{names.RUNNING}")
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return a checkpoint's entries; none where it is missing or damaged. Raises: OSError."""

@@ -323,6 +323,11 @@ class LogDirs:
 
     # --- checkpoints ---------------------------------------------------------------------
 
+    def note_running(self, broker_epoch: int, boot_id: str) -> None:
+        """Write into each directory, in workers, which registration uses it, in which boot."""
+        for directory in self.online_dirs:
+            directory.write_running(broker_epoch, boot_id)
+
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log was flushed, in workers."""
         self._checkpoint(names.RECOVERY_POINTS)
@@ -376,6 +381,7 @@ class LogDirs:
     def _take_offline(self, directory: LogDir, error: OSError) -> list[PartitionLog]:
         if directory.error is None:
             directory.error = error
+            directory.distrust()
         lost = list(directory.logs.values())
         for key, log in directory.logs.items():
             directory.lost[key] = log.topic_id

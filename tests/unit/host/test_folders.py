@@ -198,3 +198,82 @@ def test_a_topic_of_the_same_name_does_not_get_the_old_ones_records() -> None:
     assert list(folders.log_dirs.logs()) == []
     assert "again-0" not in world.disk.listdir("/a")
     folders.close()
+
+
+def run_and_die(world: World, config: NodeConfig, epoch: int, boot_id: str) -> Folders:
+    """Have a broker registered with `epoch` in some boot of the machine; then it dies."""
+    folders = opened(world, config)
+    folders.log_dirs.note_running(epoch, boot_id)
+    world.workers.run()
+    world.disk.kill()
+    return folders
+
+
+def previous_epoch(world: World, config: NodeConfig, boot_id: str) -> int:
+    folders = open_folders(
+        world.disk,
+        config,
+        clock=world.clock,
+        dice=Dice(2),
+        timers=world.timers,
+        workers=world.workers,
+        boot_id=boot_id,
+    )
+    folders.close()
+    return folders.previous_broker_epoch
+
+
+def test_a_process_that_died_has_lost_nothing_while_the_machine_is_up() -> None:
+    world = World()
+    config = formatted(world)
+    run_and_die(world, config, 41, "monday")
+    assert previous_epoch(world, config, "monday") == 41
+    assert previous_epoch(world, config, "tuesday") == -1
+    assert previous_epoch(world, config, "") == -1
+
+
+def test_a_machine_that_cannot_tell_its_boots_apart_trusts_none() -> None:
+    world = World()
+    config = formatted(world)
+    run_and_die(world, config, 41, "")
+    assert previous_epoch(world, config, "") == -1
+
+
+def test_a_folder_whose_disk_failed_may_have_lost_something() -> None:
+    """After a failed sync the system may have dropped pages that were never written."""
+    world = World()
+    config = formatted(world)
+    folders = opened(world, config)
+    folders.log_dirs.note_running(41, "monday")
+    world.workers.run()
+    log_dir = folders.log_dirs.dirs[1]
+    world.disk.fail("write_atomic", path="/b/recovery-point")
+    log_dir.checkpoint(names.RECOVERY_POINTS)
+    world.workers.run()
+    assert log_dir.error is not None
+    world.disk.kill()
+    assert previous_epoch(world, config, "monday") == -1
+
+
+def test_a_clean_stop_counts_in_every_boot() -> None:
+    world = World()
+    config = formatted(world)
+    run_and_die(world, config, 41, "monday")
+    for path in ("/a", "/b"):
+        world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
+    assert previous_epoch(world, config, "tuesday") == 42
+
+
+def test_a_spoilt_note_of_the_last_life_is_no_note() -> None:
+    world = World()
+    config = formatted(world)
+    run_and_die(world, config, 41, "monday")
+    for spoilt in (
+        b"",
+        b"[]",
+        b"{",
+        b'{"bootId":"monday"}',
+        b'{"bootId":"monday","brokerEpoch":"x"}',
+    ):
+        world.disk.write_atomic(f"/a/{names.RUNNING}", spoilt)
+        assert previous_epoch(world, config, "monday") == -1

@@ -54,6 +54,7 @@ class SimNode:
         self.is_broker = self.config.is_broker
         self.is_controller = self.config.is_controller
         self.life = 0
+        self.boots = 1
         self.core: NodeCore | None = None
         self.serves = False
         """Whether this life's start has come to its end."""
@@ -143,6 +144,7 @@ class SimNode:
             connect=links_from(sim.net, self.id, process),
             cleanings=SimCleanings(self.disk, workers),
             ticks_ns=lambda: 0,
+            boot_id=f"boot {self.boots}",
         )
         core = self.core = NodeCore(
             self.config, ports, on_failure=lambda reason: self._failed(process, reason)
@@ -224,6 +226,7 @@ class SimNode:
         self._end(silently=lose_unflushed)
         if lose_unflushed:
             lost = self.disk.lose_power(self._random)
+            self.boots += 1
             self._sim.mark("power-lost")
             if lost:
                 self._sim.mark("unsynced-lost")

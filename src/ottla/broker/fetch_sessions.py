@@ -216,8 +216,9 @@ class IncrementalFetching(Fetching):
             if not _has_news(partition, told):
                 continue
             news.append((partition, told))
-            # After an error the partition is told again as soon as the error is gone.
-            failed = told.error is not Error.NONE
+            # After an error the partition is told again as soon as the error is gone; a follower
+            # that must truncate takes nothing else from the answer.
+            failed = told.error is not Error.NONE or told.diverging is not None
             partition.told_high_watermark = -1 if failed else told.high_watermark
             partition.told_log_start = told.log_start_offset
             if told.size > 0 and session.partitions.pop(partition.key, None) is not None:
@@ -299,7 +300,8 @@ class FetchSessions:
             return None
         partitions = {}
         for partition, told in results:
-            partition.told_high_watermark = told.high_watermark
+            failed = told.diverging is not None
+            partition.told_high_watermark = -1 if failed else told.high_watermark
             partition.told_log_start = told.log_start_offset
             partitions[partition.key] = partition
         session = FetchSession(

@@ -137,11 +137,12 @@ class IsrManager:
         for topic in response.topics:
             for each in topic.partitions:
                 proposal = taken.pop((topic.topic_id, each.partition_index), None)
-                if proposal is not None and proposal.waits:
-                    if self._is_done(proposal, each):
-                        self._on_changed(proposal.partition)
-                    else:
-                        taken[topic.topic_id, each.partition_index] = proposal
+                if proposal is None:
+                    continue
+                if self._is_done(proposal, each):
+                    self._on_changed(proposal.partition)
+                else:
+                    taken[topic.topic_id, each.partition_index] = proposal
         # Those without an answer, and those that are to be asked again.
         self._keep(taken)
         self._send_after(RETRY_MS if taken else 0)
@@ -154,13 +155,15 @@ class IsrManager:
         partition, change = proposal
         error = Error(answer.error_code)
         if error is Error.NONE:
-            if partition.isr_changed(answer.isr, answer.leader_epoch, answer.partition_epoch):
-                self.expands += change.grows
-                self.shrinks += not change.grows
-            else:
-                self.failures += 1
+            self.expands += change.grows
+            self.shrinks += not change.grows
+            # The metadata may have told of it before the answer did.
+            if proposal.waits:
+                partition.isr_changed(answer.isr, answer.leader_epoch, answer.partition_epoch)
             return True
         self.failures += 1
+        if not proposal.waits:
+            return True
         where = f"{partition.topic}-{partition.index}"
         if error in NOT_APPLIED:
             logger.info("%s: in-sync replicas stay %s: %s", where, partition.isr, error.name)

@@ -341,26 +341,28 @@ class Partition:
             now_ms=self.surroundings.monotonic_ms(),
         )
         if len(self.isr) <= len(self.followers):
-            self.propose_expansion()
+            self.propose_expansion(follower)
         if log.high_watermark < log.log_end_offset and self.advance_high_watermark():
             return True
         return low_moved
 
-    def propose_expansion(self) -> None:
+    def propose_expansion(self, fetching: FollowerState | None = None) -> None:
         """Ask the controller to take in the followers that are in sync again.
 
-        Those at or behind the high watermark, and behind where this leader's epoch began: what
-        was committed before lies below that, also where the high watermark is not there yet.
+        Those that are at the high watermark or beyond, and where this leader's epoch began or
+        beyond: what was committed before lies below that, also where the high watermark is not
+        there yet. Of them the one that is `fetching`, and whoever is caught up besides.
         """
         log, around = self.log, self.surroundings
         if self.pending is not None or log is None or self.leader != self.node_id:
             return
-        reach = max(log.high_watermark, self.epoch_start_offset)
+        reach, end = max(log.high_watermark, self.epoch_start_offset), log.log_end_offset
         joining = tuple(
             node
             for node, follower in self.followers.items()
             if follower.log_end_offset >= reach
             and node not in self.isr
+            and (follower is fetching or self._is_joining(node, follower, end))
             and may_join(around.brokers.get(node), follower.broker_epoch)
         )
         if joining and around.monotonic_ms() >= self._quiet_until_ms:
@@ -409,14 +411,12 @@ class Partition:
         self.pending = change
         self.surroundings.propose(self, change)
 
-    def isr_changed(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> bool:
-        """Take over what the controller made of the pending proposal; False = it is old news."""
-        if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
-            return False
-        self.pending = None
-        self.isr = isr
-        self.partition_epoch = partition_epoch
-        return True
+    def isr_changed(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
+        """Take over what the controller made of the pending proposal, unless it is old news."""
+        if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
+            self.pending = None
+            self.isr = isr
+            self.partition_epoch = partition_epoch
 
     def isr_refused(self) -> None:
         """Count the committed in-sync set again: the controller has not done the proposal."""

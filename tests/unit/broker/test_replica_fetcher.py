@@ -207,7 +207,10 @@ def test_an_error_takes_one_partition_out_until_its_pause_is_over() -> None:
     request = open_request(world)
     assert asked(request) == {1: (1, 0)}
     assert request.forgotten_topics_data[0].partitions == (0,)
-    world.clock.advance(50)
+    world.clock.advance(49)
+    assert aside(world).sent == []
+    world.clock.advance(1)
+    aside(world).answer(answer(data(), session=0))
     world.leader.answer(answer())
     assert asked(open_request(world)) == {0: (0, -1)}
 
@@ -259,6 +262,93 @@ def test_without_sessions_everything_is_named_each_time() -> None:
     world.leader.answer(answer(data(), data(index=1), session=0))
     assert asked(open_request(world)) == {0: (0, -1), 1: (0, -1)}
     assert open_request(world).session_epoch == 0
+
+
+# --- partitions that turn up while the leader has parked the session's request ------------------
+
+OTHER_ID = Uuid(b"o" * 16)
+
+
+def aside(world: Following) -> FakeSender:
+    return world.peers.to(2, 1)
+
+
+def create_other(world: Following) -> None:
+    world.add_topic("other", OTHER_ID, replicas=(1, 2), isr=(1, 2), leader=2)
+
+
+def about_other(*records: bytes) -> wire.FetchResponse:
+    topic = wire.FetchableTopicResponse(
+        topic_id=OTHER_ID, partitions=(data(b"".join(records), high=1),)
+    )
+    return wire.FetchResponse(session_id=0, responses=(topic,))
+
+
+def test_a_newcomer_does_not_wait_for_a_parked_request() -> None:
+    world = Following()
+    world.clock.advance(100)
+    create_other(world)
+    ((request, _, _),) = aside(world).sent
+    assert (request.session_id, request.session_epoch) == (0, -1)
+    assert [each.topic_id for each in request.topics] == [OTHER_ID]
+    # It ends before the other one, which then takes the newcomer in.
+    assert request.max_wait_ms == 500 - 100 - 20
+    aside(world).answer(about_other(stamped(batch("a"), 0, 0)))
+    assert len(aside(world).sent) == 1  # Again, from offset 1.
+    aside(world).answer(about_other())
+    world.clock.advance(390)
+    aside(world).sent.clear()
+    world.leader.answer(answer(data()))
+    assert open_request(world).topics == ()
+
+
+def test_a_newcomer_is_taken_into_the_session_when_its_request_is_back() -> None:
+    world = Following()
+    world.clock.advance(100)
+    create_other(world)
+    aside(world).answer(about_other(stamped(batch("a"), 0, 0)))
+    world.leader.answer(answer(data()))
+    assert open_request(world).topics == ()  # The newcomer's own question is not answered yet.
+    aside(world).answer(about_other())
+    world.leader.answer(answer())
+    request = open_request(world)
+    assert [each.topic_id for each in request.topics] == [OTHER_ID]
+    assert request.topics[0].partitions[0].fetch_offset == 1
+    assert aside(world).sent == []
+
+
+def test_of_a_busy_leader_nothing_is_asked_aside() -> None:
+    world = Following()
+    world.clock.advance(100)
+    world.leader.answer(answer(data(stamped(batch("a"), 0, 0))))
+    create_other(world)
+    assert aside(world).sent == []
+    world.clock.advance(5)
+    world.leader.answer(answer(data(stamped(batch("b"), 1, 0))))
+    assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID, TOPIC_ID]
+    world.clock.advance(10)
+    assert aside(world).sent == []
+
+
+def test_what_fails_aside_is_left_to_the_session() -> None:
+    world = Following()
+    world.clock.advance(100)
+    create_other(world)
+    aside(world).answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
+    assert aside(world).sent == []
+    world.leader.answer(answer(data()))
+    assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID]
+
+
+def test_a_deleted_newcomer_is_forgotten_before_its_answer() -> None:
+    world = Following()
+    world.clock.advance(100)
+    create_other(world)
+    world.commit(RemoveTopicRecord(topic_id=OTHER_ID))
+    aside(world).answer(about_other(stamped(batch("a"), 0, 0)))
+    assert aside(world).sent == []
+    world.leader.answer(answer(data()))
+    assert open_request(world).topics == ()
 
 
 # --- an offset that the leader does not have ---------------------------------------------------

@@ -1,23 +1,27 @@
 """The controller role of a node: the runtime, and what the clock makes it decide.
 
 Sessions of brokers are soft state: while this controller is active a timer asks, when the
-stalest broker's session may have ended, for the decision to fence it.
+stalest broker's session may have ended, for the decision to fence it. Others ask for elections that
+nobody asked for: unclean ones where they are allowed, and those that balance the leaders.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.controller.activation import first_records
+from ottla.controller.balance import balance
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
+from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.periodic import Periodic
 from ottla.host.quorum_driver import Peers, QuorumLinks
 from ottla.host.quorum_server import Listeners
 from ottla.host.quorum_snapshots import SnapshotLimits
@@ -65,6 +69,18 @@ class ControllerNode:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
+        self._unclean_elections = Periodic(
+            lambda: self.runtime.run(lambda image: elect_uncleanly(image, config)),
+            interval_ms=config["unclean.leader.election.interval.ms"],
+            clock=clock,
+            timers=timers,
+        )
+        self._balance = Periodic(
+            lambda: self.runtime.run(lambda image: balance(image, config)),
+            interval_ms=1_000 * config["leader.imbalance.check.interval.seconds"],
+            clock=clock,
+            timers=timers,
+        )
         self._activations = 0
         self._is_active = False
         own_listeners: Listeners = tuple((each.name, each.host, each.port) for each in listeners)
@@ -81,6 +97,7 @@ class ControllerNode:
             on_failure=on_failure,
             on_active=self._activated,
             on_inactive=self._deactivated,
+            on_effect=self._effect,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
@@ -127,8 +144,7 @@ class ControllerNode:
 
     def stop(self) -> None:
         """Resign and look at no session any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timers()
         self.runtime.stop()
 
     def _activated(self) -> None:
@@ -140,14 +156,27 @@ class ControllerNode:
         is_first = config.is_broker and len(self._voters) == 1 and self._activations == 1
         own = (config.node_id,) if is_first else ()
         self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
+        self.runtime.run_step(lambda image: settle(image, config))
         self._check_sessions()
+        self._unclean_elections.start()
+        if config["auto.leader.rebalance.enable"]:
+            self._balance.start()
         self.ready.complete(None)
 
     def _deactivated(self) -> None:
         log.info("node %d is the active controller no more", self.context.config.node_id)
         self._is_active = False
+        self._stop_timers()
+
+    def _stop_timers(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._unclean_elections.stop()
+        self._balance.stop()
+
+    def _effect(self, effect: Any) -> None:
+        if isinstance(effect, ElectUncleanly):
+            self._unclean_elections.now()
 
     def _check_sessions(self, failure: ApiError | None = None) -> None:
         if not self.runtime.active:

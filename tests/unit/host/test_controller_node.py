@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.controller.configs import Alteration, alter_configs
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_node import RECHECK_MS, ControllerNode
@@ -17,6 +18,7 @@ from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionRecord, TopicRecord
 
 from .world import CLUSTER_ID, Dice, World
 
@@ -142,3 +144,82 @@ def test_after_a_stop_nobody_is_looked_at() -> None:
     controller.stop()
     world.advance(2 * SESSION_MS)
     assert fenced(controller) == []
+
+
+# -- elections that nobody asked for -------------------------------------------------------------
+
+TOPIC = Uuid(b"topic-----------")
+
+
+def add_partition(
+    world: World, controller: ControllerNode, isr: tuple[int, ...], leader: int
+) -> None:
+    """Make a topic of one partition of the brokers 11 and 12."""
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=TOPIC,
+        replicas=(11, 12),
+        isr=isr,
+        leader=leader,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+    records = (TopicRecord(name="t", topic_id=TOPIC), partition)
+    controller.run(lambda _image: Decision(Step(records), None))
+    world.workers.run()
+
+
+def leader(controller: ControllerNode) -> int:
+    topic = controller.runtime.committed_image.topics.by_id(TOPIC)
+    assert topic is not None
+    return topic.partitions[0].leader
+
+
+def keep_alive(world: World, controller: ControllerNode, *brokers: int, ms: int) -> None:
+    """Let time pass in which brokers are heard of."""
+    for _ in range(ms // RECHECK_MS):
+        for broker_id in brokers:
+            controller.context.liveness.touch(broker_id, world.clock.monotonic_ms())
+        world.advance(RECHECK_MS)
+
+
+def test_leaders_are_balanced_every_so_often() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 11)
+    add_broker(world, controller, 12)
+    add_partition(world, controller, isr=(11, 12), leader=12)
+    keep_alive(world, controller, 11, 12, ms=299_000)
+    assert leader(controller) == 12
+    keep_alive(world, controller, 11, 12, ms=2_000)
+    assert leader(controller) == 11
+
+
+def test_permission_for_unclean_elections_is_acted_upon_at_once() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 11)
+    add_broker(world, controller, 12)
+    add_partition(world, controller, isr=(11,), leader=11)
+    keep_alive(world, controller, 12, ms=SESSION_MS + RECHECK_MS)
+    assert (fenced(controller), leader(controller)) == ([11], -1)
+    change = Alteration((2, "t"), (("unclean.leader.election.enable", 0, "true"),))
+    controller.run(
+        lambda image: alter_configs(
+            image, [change], incremental=True, validate_only=False, context=controller.context
+        )
+    )
+    world.workers.run()
+    assert leader(controller) == 12
+
+
+def test_what_the_controller_before_left_half_done_is_settled() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 11)
+    add_partition(world, controller, isr=(11, 12), leader=12)
+    controller.stop()
+    world.workers.run()
+    again = running(world)
+    world.workers.run()
+    assert leader(again) == 11

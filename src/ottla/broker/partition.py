@@ -9,13 +9,13 @@ Source: Kafka's Partition.scala; KIP-101, KIP-320 (leader epochs), KIP-207 (epoc
 KIP-392 (reading from followers), KIP-497 (the maximal in-sync set), KIP-966 (min ISR).
 """
 
-import logging
 from typing import TYPE_CHECKING, Literal
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
 from ottla.broker.followers import NEVER_MS, FollowerState, is_stale, may_join
-from ottla.broker.isr import IsrChange, Surroundings, expansion, reduction
+from ottla.broker.isr import IsrChange, Surroundings
+from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.log.results import AppendInfo
     from ottla.metadata.image import PartitionImage
-
-logger = logging.getLogger(__name__)
 
 Origin = Literal["client", "coordinator"]
 
@@ -44,7 +42,8 @@ class Partition:
 
     Fields: `log`: None while its log folder is offline. `followers`: each other replica, as far
             as it has told this leader; empty where this broker does not lead. `isr`: as
-            committed; `pending`: what this leader has proposed instead. `adding`, `removing`:
+            committed; `pending`: what this leader has proposed instead, nothing before
+            `quiet_until_ms` (monotonic). `adding`, `removing`:
             the replicas that a reassignment brings and takes. `epoch_start_offset`:
             the log end when this leader's epoch began. `alone`: this broker holds the only
             replica, so that what it appends is committed. `metrics`: of the whole topic, shared
@@ -52,7 +51,6 @@ class Partition:
     """
 
     __slots__ = (
-        "_quiet_until_ms",
         "adding",
         "alone",
         "epoch_start_offset",
@@ -68,6 +66,7 @@ class Partition:
         "node_id",
         "partition_epoch",
         "pending",
+        "quiet_until_ms",
         "removing",
         "replicas",
         "surroundings",
@@ -107,7 +106,7 @@ class Partition:
         self.gone = Error.NONE
         """Why clients no longer find it here, once this broker hosts it no more."""
         self.min_insync_replicas = 1
-        self._quiet_until_ms = NEVER_MS
+        self.quiet_until_ms = NEVER_MS
 
     @property
     def deleted(self) -> bool:
@@ -283,12 +282,13 @@ class Partition:
             maximal = self.maximal_isr
             for node, follower in self.followers.items():
                 if follower.log_end_offset < end and (
-                    node in maximal or self._is_joining(node, follower, leader_end)
+                    node in maximal or self.is_joining(node, follower, leader_end)
                 ):
                     end = follower.log_end_offset
         return log.advance_high_watermark(end)
 
-    def _is_joining(self, node: int, follower: FollowerState, leader_end: int) -> bool:
+    def is_joining(self, node: int, follower: FollowerState, leader_end: int) -> bool:
+        """Tell whether a follower keeps up, and the controller would take it in."""
         around = self.surroundings
         return follower.is_caught_up(
             leader_end, now_ms=around.monotonic_ms(), lag_time_max_ms=around.lag_time_max_ms
@@ -341,75 +341,10 @@ class Partition:
             now_ms=self.surroundings.monotonic_ms(),
         )
         if len(self.isr) <= len(self.followers):
-            self.propose_expansion(follower)
+            propose_expansion(self, follower)
         if log.high_watermark < log.log_end_offset and self.advance_high_watermark():
             return True
         return low_moved
-
-    def propose_expansion(self, fetching: FollowerState | None = None) -> None:
-        """Ask the controller to take in the followers that are in sync again.
-
-        Those that are at the high watermark or beyond, and where this leader's epoch began or
-        beyond: what was committed before lies below that, also where the high watermark is not
-        there yet. Of them the one that is `fetching`, and whoever is caught up besides.
-        """
-        log, around = self.log, self.surroundings
-        if self.pending is not None or log is None or self.leader != self.node_id:
-            return
-        reach, end = max(log.high_watermark, self.epoch_start_offset), log.log_end_offset
-        joining = tuple(
-            node
-            for node, follower in self.followers.items()
-            if follower.log_end_offset >= reach
-            and node not in self.isr
-            and (follower is fetching or self._is_joining(node, follower, end))
-            and may_join(around.brokers.get(node), follower.broker_epoch)
-        )
-        if joining and around.monotonic_ms() >= self._quiet_until_ms:
-            logger.info("%s-%d: %s are in sync again", self.topic, self.index, joining)
-            self._propose(expansion(self.isr, joining, self._broker_epochs(), at=self._epochs))
-
-    def propose_reduction(self) -> None:
-        """Ask the controller to leave out the followers that lag for too long."""
-        log, around = self.log, self.surroundings
-        if self.pending is not None or log is None or self.leader != self.node_id:
-            return
-        now_ms, end = around.monotonic_ms(), log.log_end_offset
-        leaving = tuple(
-            node
-            for node, follower in self.followers.items()
-            if node in self.isr
-            and not follower.is_caught_up(
-                end, now_ms=now_ms, lag_time_max_ms=around.lag_time_max_ms
-            )
-        )
-        if leaving and now_ms >= self._quiet_until_ms:
-            logger.info(
-                "%s-%d: %s are out of sync; high watermark %d, log end %d",
-                self.topic,
-                self.index,
-                leaving,
-                log.high_watermark,
-                end,
-            )
-            self._propose(reduction(self.isr, leaving, self._broker_epochs(), at=self._epochs))
-
-    @property
-    def _epochs(self) -> tuple[int, int]:
-        return self.leader_epoch, self.partition_epoch
-
-    def _broker_epochs(self) -> dict[int, int]:
-        epochs = {
-            node: follower.broker_epoch
-            for node, follower in self.followers.items()
-            if follower.broker_epoch is not None
-        }
-        epochs[self.node_id] = self.surroundings.broker_epoch()
-        return epochs
-
-    def _propose(self, change: IsrChange) -> None:
-        self.pending = change
-        self.surroundings.propose(self, change)
 
     def isr_changed(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
         """Take over what the controller made of the pending proposal, unless it is old news."""
@@ -421,7 +356,7 @@ class Partition:
     def isr_refused(self) -> None:
         """Count the committed in-sync set again: the controller has not done the proposal."""
         self.pending = None
-        self._quiet_until_ms = self.surroundings.monotonic_ms() + REFUSED_PAUSE_MS
+        self.quiet_until_ms = self.surroundings.monotonic_ms() + REFUSED_PAUSE_MS
 
     # -- Reading --
 

@@ -22,6 +22,7 @@ from ottla.broker.appends import AppendResult, Wait, park_append, refused
 from ottla.broker.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetcher import Fetcher
 from ottla.broker.isr import Surroundings
+from ottla.broker.isr_proposals import propose_expansion, propose_reduction
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
@@ -242,7 +243,7 @@ class ReplicaManager:
     def isr_changed(self, partition: Partition) -> None:
         """Follow the answer to a proposal: fewer or more replicas count now."""
         self._commit(partition)
-        partition.propose_expansion()
+        propose_expansion(partition)
 
     def recheck(self, *, shrink: bool = False) -> None:
         """Look at all led partitions: time or a broker's state may have moved what is committed.
@@ -253,7 +254,7 @@ class ReplicaManager:
             if partition.alone or not partition.is_leader or partition.log is None:
                 continue
             if shrink:
-                partition.propose_reduction()
+                propose_reduction(partition)
             self._commit(partition)
 
     def _commit(self, partition: Partition) -> None:

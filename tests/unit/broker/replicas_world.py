@@ -50,10 +50,10 @@ from ottla.wire.frames import RequestHeader
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.schema import spec_of
 
+from .replicas_network import HOP_MS, Forwarder, Peers, Time
 from .world import (
     CLUSTER_ID,
     LOG_DIR,
-    START_MS,
     TOPIC_ID,
     FakeDice,
     FakeGroups,
@@ -61,42 +61,9 @@ from .world import (
     batch,
     config_record,
     node_config,
-    received,
 )
 
-HOP_MS = 1
-"""How long a message, or a metadata record, takes to get anywhere."""
-
 HANDLERS = {0: "k00_produce", 1: "k01_fetch", 2: "k02_list_offsets", 56: "k56_alter_partition"}
-
-
-class Time:
-    """One clock for all; the timers of a dead node never run again."""
-
-    def __init__(self) -> None:
-        self.elapsed_ms = 0
-        self.heaps: list[Timers] = []
-
-    def now_ms(self) -> int:
-        return START_MS + self.elapsed_ms
-
-    def monotonic_ms(self) -> int:
-        return self.elapsed_ms
-
-    def advance(self, ms: int) -> None:
-        end = self.elapsed_ms + ms
-        while True:
-            due = [
-                (at, slot)
-                for slot, heap in enumerate(self.heaps)
-                if (at := heap.next_ms()) is not None
-            ]
-            if not due or min(due)[0] > end:
-                break
-            at, slot = min(due)
-            self.elapsed_ms = max(self.elapsed_ms, at)
-            self.heaps[slot].run_due(self.elapsed_ms)
-        self.elapsed_ms = end
 
 
 class Node:
@@ -193,85 +160,6 @@ class Node:
         frame = bytearray(encode(request, version))
         answer = handler.handle(ctx, decode(type(request), memoryview(frame), version))
         return answer if isinstance(answer, Pending) else completed(answer)
-
-
-@dataclass(slots=True)
-class Peers:
-    """The ways of one process to the other brokers."""
-
-    node: Node
-    life: int
-
-    def to(self, broker_id: int, lane: int = 0) -> "Link":
-        return Link(self, broker_id)
-
-
-@dataclass(slots=True)
-class Link:
-    """The way to one broker: both directions are cut, or neither."""
-
-    peers: Peers
-    to: int
-
-    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any]:
-        answer: Pending[Any] = Pending()
-        source, life, world = self.peers.node, self.peers.life, self.peers.node.world
-
-        def alive() -> bool:
-            return source.up and source.life == life
-
-        def fail() -> None:
-            if alive():
-                answer.complete(ApiError(Error.NETWORK_EXCEPTION))
-
-        def arrive() -> None:
-            target = world.nodes[self.to]
-            if not target.up or not world.linked(source.id, self.to):
-                world.after(HOP_MS, fail)
-                return
-            served = target.life
-            target.handle(request, version, Listener.CLIENT).then(
-                lambda response: give_back(response, target, served)
-            )
-
-        def give_back(response: Any, target: Node, served: int) -> None:
-            # Encoded now: what the slices point at may change on the way.
-            message = received(response, version)
-
-            def come() -> None:
-                if not world.linked(source.id, self.to) or target.life != served or not target.up:
-                    fail()
-                elif alive():
-                    answer.complete(message)
-
-            world.after(HOP_MS, come)
-
-        world.after(HOP_MS, arrive)
-        return answer
-
-
-@dataclass(slots=True)
-class Forwarder:
-    """The way of one process to the controller, asked again as long as it cannot be reached."""
-
-    node: Node
-    life: int
-
-    def call(self, request: Any, *, timeout_ms: int) -> Pending[Any]:
-        answer: Pending[Any] = Pending()
-        world = self.node.world
-
-        def arrive() -> None:
-            if not self.node.up or self.node.life != self.life:
-                return
-            if self.node.id in world.out_of_reach:
-                world.after(50, arrive)
-                return
-            response = world.decide(request)
-            world.after(HOP_MS, lambda: self.node.life == self.life and answer.complete(response))
-
-        world.after(HOP_MS, arrive)
-        return answer
 
 
 @dataclass(slots=True)

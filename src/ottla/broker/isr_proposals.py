@@ -1,0 +1,87 @@
+"""When a leader asks for another in-sync set: who is to join it, who is to leave.
+
+Source: Kafka's Partition.{maybeExpandIsr, maybeShrinkIsr, getOutOfSyncReplicas}; KIP-903.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker.followers import FollowerState, may_join
+from ottla.broker.isr import IsrChange, expansion, reduction
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+def propose_expansion(partition: "Partition", fetching: FollowerState | None = None) -> None:
+    """Ask the controller to take in the followers that are in sync again.
+
+    Those that are at the high watermark or beyond, and where this leader's epoch began or
+    beyond: what was committed before lies below that, also where the high watermark is not there
+    yet. Of them the one that is `fetching`, and whoever keeps up besides.
+    """
+    log, around = partition.log, partition.surroundings
+    if partition.pending is not None or log is None or not partition.is_leader:
+        return
+    reach, end = max(log.high_watermark, partition.epoch_start_offset), log.log_end_offset
+    joining = tuple(
+        node
+        for node, follower in partition.followers.items()
+        if follower.log_end_offset >= reach
+        and node not in partition.isr
+        and (follower is fetching or partition.is_joining(node, follower, end))
+        and may_join(around.brokers.get(node), follower.broker_epoch)
+    )
+    if joining and around.monotonic_ms() >= partition.quiet_until_ms:
+        logger.info("%s-%d: %s are in sync again", partition.topic, partition.index, joining)
+        _propose(
+            partition, expansion(partition.isr, joining, _epochs(partition), at=_at(partition))
+        )
+
+
+def propose_reduction(partition: "Partition") -> None:
+    """Ask the controller to leave out the followers that lag for too long."""
+    log, around = partition.log, partition.surroundings
+    if partition.pending is not None or log is None or not partition.is_leader:
+        return
+    now_ms, end = around.monotonic_ms(), log.log_end_offset
+    leaving = tuple(
+        node
+        for node, follower in partition.followers.items()
+        if node in partition.isr
+        and not follower.is_caught_up(end, now_ms=now_ms, lag_time_max_ms=around.lag_time_max_ms)
+    )
+    if leaving and now_ms >= partition.quiet_until_ms:
+        logger.info(
+            "%s-%d: %s are out of sync; high watermark %d, log end %d",
+            partition.topic,
+            partition.index,
+            leaving,
+            log.high_watermark,
+            end,
+        )
+        _propose(
+            partition, reduction(partition.isr, leaving, _epochs(partition), at=_at(partition))
+        )
+
+
+def _propose(partition: "Partition", change: IsrChange) -> None:
+    partition.pending = change
+    partition.surroundings.propose(partition, change)
+
+
+def _at(partition: "Partition") -> tuple[int, int]:
+    return partition.leader_epoch, partition.partition_epoch
+
+
+def _epochs(partition: "Partition") -> dict[int, int]:
+    """Return the broker epochs that are known, this broker's own included."""
+    epochs = {
+        node: follower.broker_epoch
+        for node, follower in partition.followers.items()
+        if follower.broker_epoch is not None
+    }
+    epochs[partition.node_id] = partition.surroundings.broker_epoch()
+    return epochs

@@ -29,10 +29,9 @@ from ottla.raft.node import RaftNode
 
 log = logging.getLogger(__name__)
 
-SHUTDOWN_TIMEOUT_MS = 20_000
-"""How long a broker waits for the controller to let it go: for the others to hear who leads now,
-or for the session of one that does not answer to end. Kafka's five minutes would only delay the
-stop: who leads is decided in one step, which waits for no replica."""
+SHUTDOWN_TIMEOUT_MS = 5 * 60_000
+"""How long a broker waits for the controller to let it go, which it does once all others that
+live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
 
 ELECTION_SLACK_MS = 1_000
 """How much longer than its timeouts an election of the quorum may take."""

@@ -5,47 +5,57 @@ were appended to, cut, added or given up since the last one. What goes wrong wit
 takes only that one out of the session, until its pause is over; what goes wrong with a request
 ends the session.
 
+A leader parks a request that finds nothing. Partitions that turn up meanwhile (a topic that was
+created, a leader that was elected) would wait for its end, and so would whoever writes to them
+with acks=all: they are asked for aside, over a connection of their own and without a session,
+until the session's request is back and takes them in.
+
 An answer is taken only where nothing changed since the question: a partition that got another
 leader epoch meanwhile is another `Followed`, and one whose log moved asked for another offset.
 
 Not done: throttling of replication (leader.replication.throttled.replicas).
-Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint and
-FetchSessionHandler; KIP-227, KIP-595 (truncation on fetch), KIP-903 (replica epoch).
+Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread; KIP-595 (truncation on fetch).
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker import following
-from ottla.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
-from ottla.broker.following import Position, Reaction, Relocation
+from ottla.broker.following import Reaction, Relocation
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Sender
+from ottla.broker.replica_asking import (
+    FETCH_VERSION,
+    FetchSettings,
+    Followed,
+    FollowedKey,
+    LeaderSession,
+    Questions,
+    ask_bounds,
+    fetch_request,
+)
 from ottla.log.partition_log import PartitionLog, UnexpectedOffset
 from ottla.wire.codec import records_view
 from ottla.wire.messages import fetch as wire
-from ottla.wire.messages import list_offsets as offsets_wire
 
 logger = logging.getLogger(__name__)
-
-FETCH_VERSION = 17
-LIST_OFFSETS_VERSION = 9
 
 FIRST_PAUSE_MS = 50
 """The first pause after a failure; each further one in a row is twice as long, up to
 replica.fetch.backoff.ms. A leader that is just being elected is ready much sooner than that."""
 
-LATEST, EARLIEST = -1, -2
-
-FollowedKey = tuple[Uuid, int]
-"""(topic id, partition number)."""
+ASIDE_AFTER_MS = 10
+"""How long the session's request must have been under way before others are asked for aside: of
+a busy leader it is back sooner, and takes them in."""
+ASIDE_MARGIN_MS = 20
+"""How much sooner than it a request aside ends, for the same reason."""
+ASIDE_WAIT_MS = 50
+"""How long one waits at most: whoever turns up after it was sent must wait for its end."""
 
 SESSION_ERRORS = frozenset(
     {
@@ -54,18 +64,6 @@ SESSION_ERRORS = frozenset(
         Error.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """What a fetcher asks for; see the properties replica.fetch.* and replica.socket.timeout.ms."""
-
-    max_wait_ms: int
-    min_bytes: int
-    partition_bytes_max: int
-    response_bytes_max: int
-    backoff_ms: int
-    timeout_ms: int
 
 
 class Hosts(Protocol):
@@ -80,24 +78,7 @@ class Hosts(Protocol):
         ...
 
 
-class Followed:
-    """One partition as one leader epoch's follower. `asked`: what the last request said of it."""
-
-    __slots__ = ("asked", "failures", "key", "leader_epoch", "partition", "resting")
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.key: FollowedKey = (partition.topic_id, partition.index)
-        self.leader_epoch = partition.leader_epoch
-        self.asked: Position | None = None
-        self.failures = 0
-        self.resting = False
-        """Whether it is left out of requests, after a failure or while the leader is asked."""
-
-    @property
-    def name(self) -> str:
-        """Return the partition as log lines name it."""
-        return f"{self.partition.topic}-{self.partition.index}"
+Flushes = list[Pending[OSError | None]]
 
 
 class ReplicaFetcher:
@@ -110,6 +91,7 @@ class ReplicaFetcher:
         node_id: int,
         broker_epoch: Callable[[], int],
         sender: Sender,
+        aside: Sender,
         hosts: Hosts,
         clock: Clock,
         timers: Timers,
@@ -119,17 +101,22 @@ class ReplicaFetcher:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._sender = sender
+        self._sender_aside = aside
         self._hosts = hosts
         self._clock = clock
         self._timers = timers
         self._settings = settings
         self._followed: dict[FollowedKey, Followed] = {}
         self._news: dict[FollowedKey, None] = {}
-        """What the session must hear of; of these some may rest, or be gone, by then."""
-        self._in_session: dict[FollowedKey, None] = {}
-        self._session_id = NO_SESSION
-        self._session_epoch = INITIAL_EPOCH
+        """What the leader must hear of; of these some may rest, or be gone, by then."""
+        self._session = LeaderSession()
         self._busy = False
+        self._sent_ms: int | None = None
+        """When the session's request was sent, while it is under way."""
+        self._aside: dict[FollowedKey, None] = {}
+        """What is asked for aside."""
+        self._aside_failed = False
+        self._look_again: Timer | None = None
         self._pause: Timer | None = None
         self._failures = 0
         self._closed = False
@@ -153,8 +140,9 @@ class ReplicaFetcher:
         """Follow nothing more."""
         self._closed = True
         self._followed.clear()
-        if self._pause is not None:
-            self._pause.cancel()
+        for timer in (self._pause, self._look_again):
+            if timer is not None:
+                timer.cancel()
 
     def _rest(self, followed: Followed) -> None:
         followed.resting = True
@@ -180,79 +168,89 @@ class ReplicaFetcher:
     # -- asking --------------------------------------------------------------------------------
 
     def kick(self) -> None:
-        """Send the next request, unless one is under way or there is nothing to ask for."""
-        if self._busy or self._closed or self._pause is not None:
+        """Send what there is to ask, as far as it need not wait for an answer."""
+        if self._closed or self._pause is not None:
             return
-        request = self._next_request()
-        if request is None:
+        if not self._busy:
+            self._ask()
+        elif self._sent_ms is not None:
+            self._ask_aside(self._sent_ms)
+
+    def _ask(self) -> None:
+        questions = self._questions()
+        if not self._session.members:
+            self._session.begin_anew()
             return
         self._busy = True
-        settings = self._settings
-        sent = self._sender.send(
-            request, FETCH_VERSION, timeout_ms=settings.timeout_ms + settings.max_wait_ms
+        self._sent_ms = self._clock.monotonic_ms()
+        self._send(self._sender, questions, self._settings.max_wait_ms, self._session).then(
+            self._answered
         )
-        sent.then(self._answered)
 
-    def _next_request(self) -> wire.FetchRequest | None:
-        is_new = self._session_epoch == INITIAL_EPOCH
-        forgotten: list[FollowedKey] = []
-        asked: list[wire.FetchPartition] = []
-        topics: list[tuple[Uuid, list[wire.FetchPartition]]] = []
-        if is_new:
-            self._in_session.clear()
-        for key in tuple(self._followed if is_new else self._news):
+    def _questions(self) -> Questions:
+        session = self._session
+        questions = Questions([], [])
+        if session.begins:
+            session.members.clear()
+        for key in tuple(self._followed if session.begins else self._news):
             followed = self._followed.get(key)
-            named = None if followed is None else self._ask_for(followed)
-            if named is not None:
-                if not topics or topics[-1][0] != key[0]:
-                    asked = []
-                    topics.append((key[0], asked))
-                asked.append(named)
-                self._in_session[key] = None
-            elif key in self._in_session:
-                del self._in_session[key]
-                forgotten.append(key)
+            if key in self._aside:
+                continue  # It is in the news again when its own answer is there.
+            if followed is not None and followed.can_be_asked:
+                questions.asked.append((key, followed.ask(self._settings.partition_bytes_max)))
+                session.members[key] = None
+            elif key in session.members:
+                del session.members[key]
+                questions.forgotten.append(key)
         self._news.clear()
-        if not self._in_session:
-            self._session_epoch = INITIAL_EPOCH  # The next request closes what is left of it.
-            return None
-        settings = self._settings
-        return wire.FetchRequest(
-            replica_state=wire.ReplicaState(
-                replica_id=self._node_id, replica_epoch=self._broker_epoch()
-            ),
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_bytes_max,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=tuple(
-                wire.FetchTopic(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in topics
-            ),
-            forgotten_topics_data=_forgotten(forgotten),
-        )
+        return questions
 
-    def _ask_for(self, followed: Followed) -> wire.FetchPartition | None:
-        """Return what to ask for a partition; None where it rests or its folder has failed."""
-        log = followed.partition.log
-        if followed.resting or log is None or log.failed:
-            followed.asked = None
-            return None
-        followed.asked = position = following.position_of(log)
-        return wire.FetchPartition(
-            partition=followed.key[1],
-            current_leader_epoch=followed.leader_epoch,
-            fetch_offset=position.fetch_offset,
-            last_fetched_epoch=position.last_fetched_epoch,
-            log_start_offset=log.log_start_offset,
-            partition_max_bytes=self._settings.partition_bytes_max,
+    def _send(
+        self, sender: Sender, questions: Questions, max_wait_ms: int, session: LeaderSession | None
+    ) -> Pending[wire.FetchResponse | ApiError]:
+        replica = wire.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch())
+        request = fetch_request(
+            questions, self._settings, replica=replica, max_wait_ms=max_wait_ms, session=session
         )
+        timeout_ms = self._settings.timeout_ms + max_wait_ms
+        return sender.send(request, FETCH_VERSION, timeout_ms=timeout_ms)
+
+    def _ask_aside(self, sent_ms: int) -> None:
+        """Ask for those that the session's request, which is parked, knows nothing of."""
+        if self._aside or self._aside_failed:
+            return
+        waiting = [key for key in self._news if key not in self._session.members]
+        new = [self._followed[key] for key in waiting if key in self._followed]
+        new = [followed for followed in new if followed.can_be_asked]
+        if not new:
+            return
+        since_ms = self._clock.monotonic_ms() - sent_ms
+        if since_ms < ASIDE_AFTER_MS:
+            if self._look_again is None:
+                self._look_again = self._timers.at(sent_ms + ASIDE_AFTER_MS, self._looked_again)
+            return
+        left_ms = self._settings.max_wait_ms - since_ms - ASIDE_MARGIN_MS
+        if left_ms <= 0:
+            return
+        max_wait_ms = min(left_ms, ASIDE_WAIT_MS)
+        questions = Questions([], [])
+        for followed in new:
+            self._aside[followed.key] = None
+            del self._news[followed.key]
+            named = followed.ask(self._settings.partition_bytes_max)
+            questions.asked.append((followed.key, named))
+        self._send(self._sender_aside, questions, max_wait_ms, None).then(self._answered_aside)
+
+    def _looked_again(self) -> None:
+        self._look_again = None
+        self.kick()
 
     # -- what comes back -----------------------------------------------------------------------
 
     def _answered(self, response: wire.FetchResponse | ApiError) -> None:
         self._busy = False
+        self._sent_ms = None
+        self._aside_failed = False
         if self._closed:
             return
         if isinstance(response, ApiError):
@@ -261,21 +259,13 @@ class ReplicaFetcher:
         if response.error_code:
             known = response.error_code in set(Error)
             error = Error(response.error_code) if known else Error.UNKNOWN_SERVER_ERROR
-            self._request_failed(error, None)
+            self._request_failed(error, error.name)
             return
         self._failures = 0
-        if self._session_epoch == INITIAL_EPOCH:
-            self._session_id = response.session_id
-        if self._session_id != NO_SESSION:
-            self._session_epoch = next_epoch(self._session_epoch)
-        flushes: list[Pending[OSError | None]] = []
-        for topic in response.responses:
-            for found in topic.partitions:
-                followed = self._followed.get((topic.topic_id, found.partition_index))
-                if followed is not None:
-                    self._take(followed, found, flushes)
+        self._session.answered(response.session_id)
+        flushes = self._take_all(response)
         if flushes:
-            # The next request tells the leader how far this log has come: it must be durable.
+            # The next request tells the leader how far these logs have come: it must be durable.
             self._busy = True
             gather(flushes).then(self._flushed)
         else:
@@ -285,19 +275,33 @@ class ReplicaFetcher:
         self._busy = False
         self.kick()
 
-    def _request_failed(self, error: Error, message: str | None) -> None:
+    def _answered_aside(self, response: wire.FetchResponse | ApiError) -> None:
+        if self._closed:
+            return
+        if isinstance(response, ApiError) or response.error_code:
+            self._aside_failed = True  # The session's request will say what is wrong.
+            self._take_in(None)
+        else:
+            gather(self._take_all(response)).then(self._take_in)
+
+    def _take_in(self, _flushed: object) -> None:
+        """Let those that were asked for aside be asked for again, in the session if it can be."""
+        self._news |= self._aside
+        self._aside.clear()
+        self.kick()
+
+    def _request_failed(self, error: Error, reason: str) -> None:
         """Pause, then begin a session anew; one that the leader has lost is begun at once."""
         self._failures += 1
-        if self._failures == 1 or error not in SESSION_ERRORS:
-            log = logger.info if error in SESSION_ERRORS else logger.warning
-            if self._failures == 1:
-                log("cannot fetch from broker %d: %s", self.leader_id, message or error.name)
-        if error is Error.FETCH_SESSION_ID_NOT_FOUND:
-            self._session_id = NO_SESSION
-        self._session_epoch = INITIAL_EPOCH
-        if self._failures == 1 and error in SESSION_ERRORS:
-            self.kick()
-            return
+        self._session.failed(error)
+        if self._failures == 1:
+            is_lost = error in SESSION_ERRORS
+            level = logging.INFO if is_lost else logging.WARNING
+            said = error.name if is_lost else reason
+            logger.log(level, "cannot fetch from broker %d: %s", self.leader_id, said)
+            if is_lost:
+                self.kick()
+                return
         due_ms = self._clock.monotonic_ms() + self._pause_ms(self._failures)
         self._pause = self._timers.at(due_ms, self._resume)
 
@@ -305,11 +309,21 @@ class ReplicaFetcher:
         self._pause = None
         self.kick()
 
+    def _take_all(self, response: wire.FetchResponse) -> Flushes:
+        """Act on all that was answered; return what must be durable before the next question."""
+        flushes: Flushes = []
+        for topic in response.responses:
+            for found in topic.partitions:
+                followed = self._followed.get((topic.topic_id, found.partition_index))
+                if followed is not None:
+                    self._take(followed, found, flushes)
+        return flushes
+
     def _take(
         self,
         followed: Followed,
         found: wire.PartitionData,
-        flushes: list[Pending[OSError | None]],
+        flushes: Flushes,
     ) -> None:
         """Act on the answer for one partition."""
         log, asked = followed.partition.log, followed.asked
@@ -346,7 +360,7 @@ class ReplicaFetcher:
         followed: Followed,
         log: PartitionLog,
         found: wire.PartitionData,
-        flushes: list[Pending[OSError | None]],
+        flushes: Flushes,
     ) -> None:
         followed.failures = 0
         records = records_view(found.records)
@@ -408,35 +422,24 @@ class ReplicaFetcher:
     def _locate(self, followed: Followed) -> None:
         """Ask where the leader's log begins and ends; the partition rests meanwhile."""
         self._rest(followed)
-        answers = [self._ask_offset(followed, which) for which in (EARLIEST, LATEST)]
-        gather(answers).then(lambda found: self._located(followed, found))
-
-    def _ask_offset(self, followed: Followed, which: int) -> Pending[int | None]:
-        wanted = offsets_wire.ListOffsetsPartition(
-            partition_index=followed.key[1],
-            current_leader_epoch=followed.leader_epoch,
-            timestamp=which,
+        bounds = ask_bounds(
+            self._sender, followed, node_id=self._node_id, timeout_ms=self._settings.timeout_ms
         )
-        topic = offsets_wire.ListOffsetsTopic(name=followed.partition.topic, partitions=(wanted,))
-        request = offsets_wire.ListOffsetsRequest(replica_id=self._node_id, topics=(topic,))
-        sent = self._sender.send(
-            request, LIST_OFFSETS_VERSION, timeout_ms=self._settings.timeout_ms
-        )
-        return sent.map(_listed_offset)
+        bounds.then(lambda found: self._located(followed, found))
 
-    def _located(self, followed: Followed, found: Iterable[int | None]) -> None:
+    def _located(self, followed: Followed, bounds: tuple[int, int] | None) -> None:
         if self._closed or self._followed.get(followed.key) is not followed:
             return
-        start, end = found
         log = followed.partition.log
-        if log is None or start is None or end is None:
+        if log is None or bounds is None:
             self._try_later(followed)
             return
-        relocation = following.relocate(log, start, end)
+        relocation = following.relocate(log, *bounds)
         logger.warning(
             "%s: offset %d is not in the log of broker %d, which is [%d, %d): %s",
-            *(followed.name, log.log_end_offset, self.leader_id, start, end, relocation.value),
+            *(followed.name, log.log_end_offset, self.leader_id, *bounds, relocation.value),
         )
+        start, end = bounds
         try:
             if relocation is Relocation.CUT:
                 log.truncate_to(end)
@@ -453,23 +456,3 @@ class ReplicaFetcher:
             self._try_later(followed)
         else:
             self._go_on(followed)
-
-
-def _listed_offset(response: offsets_wire.ListOffsetsResponse | ApiError) -> int | None:
-    """Return the one offset of an answer, or None where it tells none."""
-    if isinstance(response, ApiError) or len(response.topics) != 1:
-        return None
-    partitions = response.topics[0].partitions
-    if len(partitions) != 1 or partitions[0].error_code or partitions[0].offset < 0:
-        return None
-    return partitions[0].offset
-
-
-def _forgotten(keys: Iterable[FollowedKey]) -> tuple[wire.ForgottenTopic, ...]:
-    by_topic: dict[Uuid, list[int]] = {}
-    for topic_id, index in keys:
-        by_topic.setdefault(topic_id, []).append(index)
-    return tuple(
-        wire.ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
-        for topic_id, indexes in by_topic.items()
-    )

@@ -17,13 +17,8 @@ from ottla.base.timers import Timers
 from ottla.broker import following
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
-from ottla.broker.replica_fetcher import (
-    FetchSettings,
-    Followed,
-    FollowedKey,
-    Hosts,
-    ReplicaFetcher,
-)
+from ottla.broker.replica_asking import FetchSettings, Followed, FollowedKey
+from ottla.broker.replica_fetcher import Hosts, ReplicaFetcher
 from ottla.metadata.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
@@ -124,6 +119,7 @@ class ReplicaFetchers:
                 node_id=self._node_id,
                 broker_epoch=self._broker_epoch,
                 sender=self._peers.to(*place),
+                aside=self._peers.to(place[0], self._lanes + place[1]),
                 hosts=self._hosts,
                 clock=self._clock,
                 timers=self._timers,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ EPILOG = examples(
 SEED_MAX = 2**63 - 1
 COUNT_MAX = 1_000_000
 SECONDS_MAX = 24 * 3_600
+PROGRESS_EVERY = 100
 
 
 @app.command(epilog=EPILOG)
@@ -49,6 +51,9 @@ def sim(
     workers: Annotated[
         int, typer.Option("--workers", metavar="N", help="Processes that play at once.")
     ] = 1,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print broken promises and the summary only.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line a seed.")] = False,
 ) -> int:
     """Play clusters with simulated faults, and judge what their clients were told.
@@ -60,19 +65,22 @@ def sim(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected 1 at least")
     from ottla.testing.scenarios.runner import Order, play_all
+    from ottla.testing.scenarios.summary import Summary
 
     order = Order(file=None if scenario is None else str(scenario), seconds=length)
     check_scenario(order.file)
-    failed = 0
+    summary = Summary()
     for report in play_all(chosen, order, workers=workers):
+        summary.add(report)
         if as_json:
             print(json.dumps(report.as_json()), flush=True)
-        else:
+        elif not quiet or not report.is_kept:
             print("\n".join(report.lines(full=len(chosen) == 1)), flush=True)
-        failed += not report.is_kept
+        elif summary.seeds % PROGRESS_EVERY == 0:
+            print(f"{summary.seeds} of {len(chosen)} seeds", file=sys.stderr, flush=True)
     if len(chosen) > 1 and not as_json:
-        print(f"{len(chosen)} seeds, {failed} of them broke a promise")
-    return 1 if failed else 0
+        print("\n".join(summary.lines()))
+    return 1 if summary.broken else 0
 
 
 def chosen_seeds(seed: int | None, seeds: str | None, count: int | None) -> range:

@@ -50,8 +50,8 @@ class Report:
         return self.judgement.verdict is not Verdict.FALSE
 
     @property
-    def counts(self) -> bool:
-        """Tell whether the run proves something: verdict true, long enough, enough written."""
+    def is_proof(self) -> bool:
+        """Tell whether the run shows that its promises were kept."""
         return self.judgement.verdict is Verdict.TRUE
 
     @property

@@ -79,10 +79,15 @@ class Admin:
         )
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=CONTROLLER_TIMEOUT_MS)
         self.station.follow(spec.name)
-        error = yield from self._ask(
-            f"create {spec.name}", request, CREATE_VERSION, lambda told: told.topics[0].error_code
+        return (
+            yield from self._ask(
+                f"create {spec.name}",
+                request,
+                CREATE_VERSION,
+                lambda told: told.topics[0].error_code,
+                frozenset({Error.TOPIC_ALREADY_EXISTS}),
+            )
         )
-        return Error.NONE if error is Error.TOPIC_ALREADY_EXISTS else error
 
     def delete(self, name: str) -> Dialogue[Error]:
         """Delete a topic; one that is unknown is gone already."""
@@ -95,10 +100,14 @@ class Admin:
             timeout_ms=CONTROLLER_TIMEOUT_MS,
         )
         error = yield from self._ask(
-            f"delete {name}", request, DELETE_VERSION, lambda told: told.responses[0].error_code
+            f"delete {name}",
+            request,
+            DELETE_VERSION,
+            lambda told: told.responses[0].error_code,
+            frozenset({Error.UNKNOWN_TOPIC_ID}),
         )
         self.station.forget(name)
-        return Error.NONE if error is Error.UNKNOWN_TOPIC_ID else error
+        return error
 
     def grow(self, name: str, count: int) -> Dialogue[Error]:
         """Give a topic `count` partitions in all."""
@@ -138,15 +147,18 @@ class Admin:
         request = elect_wire.ElectLeadersRequest(
             election_type=kind, topic_partitions=(wish,), timeout_ms=CONTROLLER_TIMEOUT_MS
         )
-        error = yield from self._ask(
-            f"elect {name}-{partition}",
-            request,
-            ELECT_VERSION,
-            lambda told: (
-                told.error_code or told.replica_election_results[0].partition_result[0].error_code
-            ),
+        return (
+            yield from self._ask(
+                f"elect {name}-{partition}",
+                request,
+                ELECT_VERSION,
+                lambda told: (
+                    told.error_code
+                    or told.replica_election_results[0].partition_result[0].error_code
+                ),
+                frozenset({Error.ELECTION_NOT_NEEDED}),
+            )
         )
-        return Error.NONE if error is Error.ELECTION_NOT_NEEDED else error
 
     def configure(self, name: str, values: dict[str, str]) -> Dialogue[Error]:
         """Set a topic's configuration."""
@@ -170,9 +182,17 @@ class Admin:
         )
 
     def _ask(
-        self, what: str, request: object, version: int, error_of: Callable[[Any], int]
+        self,
+        what: str,
+        request: object,
+        version: int,
+        error_of: Callable[[Any], int],
+        as_wanted: frozenset[Error] = frozenset(),
     ) -> Dialogue[Error]:
-        """Ask until there is an answer that asking again would not change."""
+        """Ask until there is an answer that asking again would not change.
+
+        `as_wanted`: refusals that say that all is as it should be.
+        """
         station = self.station
         error = Error.REQUEST_TIMED_OUT
         for _try in range(TRIES_MAX):
@@ -181,6 +201,8 @@ class Admin:
                 error = answer.error
             else:
                 error = Error(error_of(answer))
+            if error in as_wanted:
+                error = Error.NONE
             if error not in AGAIN:
                 break
             yield PAUSE_MS

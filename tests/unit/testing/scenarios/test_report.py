@@ -65,10 +65,10 @@ def test_a_replay_names_what_was_not_the_default() -> None:
     assert other.replay == "ottla sim --seed 7 --seconds 30 --scenario 'my story.py'"
 
 
-def test_a_run_that_proves_nothing_breaks_no_promise_and_does_not_count() -> None:
+def test_a_run_that_proves_nothing_breaks_no_promise() -> None:
     doubtful = replace(KEPT, judgement=Judgement(Verdict.UNKNOWN, (), ("too little",)))
     assert doubtful.is_kept
-    assert not doubtful.counts
+    assert not doubtful.is_proof
     assert "  unknown   too little" in doubtful.lines(full=True)
 
 

@@ -27,6 +27,7 @@ from ottla.log.cleaner_rewrite import clean
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.link import links_from
+from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, Door
 from ottla.testing.sim.observations import Acknowledged, NodeChanged, Watch
 from ottla.testing.sim.world import DiskPace, Process, SimClock, SimDice, SimTimers, SimWorkers
@@ -150,8 +151,14 @@ class SimNode:
             self.config, ports, on_failure=lambda reason: self._failed(process, reason)
         )
         watch = self._watch = Watch(
-            core, life=self.life, now_ms=lambda: sim.world.now_ms, tell=sim.tell, on_delta=sim.delta
+            core,
+            life=self.life,
+            now_ms=lambda: sim.world.now_ms,
+            tell=sim.tell,
+            on_delta=sim.delta,
+            mark=sim.mark,
         )
+        self._errors = ErrorMarks(core)
         self._watch_produce(core)
         self._tell("started")
         sim.world.after(0, lambda: self._boot(process, core, watch), process)
@@ -238,6 +245,7 @@ class SimNode:
     def _end(self, *, silently: bool) -> None:
         process = self._process
         assert process is not None
+        self.mark_errors()
         process.alive = False
         process.waiting.clear()
         self._process = None
@@ -257,6 +265,11 @@ class SimNode:
         if self._process is not None and self._process.paused:
             self._sim.world.resume(self._process)
             self._tell("resumed")
+
+    def mark_errors(self) -> None:
+        """Mark which error codes this life told since the last time."""
+        if self._process is not None:
+            self._sim.marks.update(self._errors.take())
 
     def _tell(self, what: str) -> None:
         self._sim.tell(NodeChanged(self._sim.world.now_ms, self.id, self.life, what))

@@ -109,7 +109,12 @@ Observer = Callable[[Any], None]
 class MetadataWitness:
     """Which batches one life of a node holds of the metadata log, and how far it commits them."""
 
-    def __init__(self, storage: QuorumStorage, tell: Callable[[LogBatch], None]) -> None:
+    def __init__(
+        self,
+        storage: QuorumStorage,
+        tell: Callable[[LogBatch], None],
+        mark: Callable[[str], None],
+    ) -> None:
         self._tell = tell
         log = storage.log
         self._batches: deque[LogBatch] = deque(
@@ -123,11 +128,13 @@ class MetadataWitness:
 
         def truncated(offset: int) -> None:
             truncate_to(offset)
+            mark("metadata-truncated")
             while self._batches and self._batches[-1].next_offset > offset:
                 self._batches.pop()
 
         def restarted(offset: int) -> None:
             restart_at(offset)
+            mark("snapshot-adopted")
             self._batches.clear()
 
         # The log is watched where it is written: nothing of the product knows of it.
@@ -151,6 +158,7 @@ class Watch:
         now_ms: Callable[[], int],
         tell: Observer,
         on_delta: Callable[[ClusterDelta], None],
+        mark: Callable[[str], None],
     ) -> None:
         self._core = core
         self._node = core.node_id
@@ -158,17 +166,19 @@ class Watch:
         self._now_ms = now_ms
         self._tell = tell
         self._on_delta = on_delta
+        self._mark = mark
         self._image: ClusterImage | None = None
         self._epoch_led = -1
         self._metadata: MetadataWitness | None = None
         self._subscribed = False
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
+        self._ends: dict[tuple[Uuid, int], int] = {}
         self.touched = False
         """Whether requests or answers came that may have moved a high watermark."""
 
     def opened(self, storage: QuorumStorage) -> None:
         """Look at the metadata log from its first write on."""
-        self._metadata = MetadataWitness(storage, self._batch_committed)
+        self._metadata = MetadataWitness(storage, self._batch_committed, self._mark)
 
     def _batch_committed(self, batch: LogBatch) -> None:
         self._tell(MetadataCommitted(self._now_ms(), self._node, self._life, batch))
@@ -206,6 +216,10 @@ class Watch:
             if log is None:
                 continue
             key = partition.topic_id, partition.index
+            end = log.log_end_offset
+            if end < self._ends.get(key, 0):
+                self._mark("log-truncated")
+            self._ends[key] = end
             now = log.high_watermark, partition.leader_epoch
             if seen.get(key) != now:
                 seen[key] = now

@@ -27,6 +27,7 @@ from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.faults import Faults, Mischief
 from ottla.testing.sim.layout import layout, tuning
 from ottla.testing.sim.link import SimLink, links_from
+from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.observations import (
@@ -139,6 +140,7 @@ class Sim:
         """Let so much time pass."""
         with self._handler:
             self.world.run_until(self.world.now_us + ms * MS)
+        self._mark_errors()
         return self
 
     def run_until(self, predicate: Callable[[], bool], limit_ms: int) -> None:
@@ -149,6 +151,11 @@ class Sim:
                 if self.world.now_us >= end_us:
                     raise NoProgress(f"seed {self.seed}: not within {limit_ms} ms")
                 self.world.run_until(min(self.world.now_us + CHECK_US, end_us))
+        self._mark_errors()
+
+    def _mark_errors(self) -> None:
+        for node in self.nodes.values():
+            node.mark_errors()
 
     def _begin_mischief(self) -> None:
         if not self._is_healed:
@@ -239,20 +246,12 @@ class Sim:
             self.partition_leaders[new.leader] += 1
             if old is not None:
                 self.partition_leaders[old.leader] -= 1
-                self.mark("leader-lost" if new.leader == NO_LEADER else "leader-changed")
                 if new.leader != NO_LEADER:
                     self._elected(new.leader)
         if old is not None:
-            self.mark_isr(old, new)
+            self.marks.update(marks_of_change(old, new))
         offset = self.image.position[0]
         self.tell(PartitionSet(self.now_ms, offset, topic, topic_id, number, new))
-
-    def mark_isr(self, old: PartitionImage, new: PartitionImage) -> None:
-        """Mark what happened to the in-sync replicas."""
-        if len(new.isr) < len(old.isr):
-            self.mark("isr-shrunk")
-        elif len(new.isr) > len(old.isr):
-            self.mark("isr-expanded")
 
     def is_whole(self, node_id: int, *, since_life: int) -> bool:
         """Tell whether a broker that lost data has all again: it is in every ISR it belongs to."""

@@ -10,6 +10,7 @@ import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import ottla.broker.api
@@ -42,7 +43,13 @@ class Endpoint:
 
 
 def load_apis() -> dict[int, Endpoint]:
-    """Import every API file and return its endpoint by key."""
+    """Return the endpoint of every API file by its key, in a table of the caller's own."""
+    return dict(_loaded())
+
+
+@cache
+def _loaded() -> dict[int, Endpoint]:
+    """Import every API file, once."""
     endpoints: dict[int, Endpoint] = {}
     for module_info in pkgutil.iter_modules(ottla.broker.api.__path__):
         if not (module_info.name[0] == "k" and module_info.name[1].isdigit()):

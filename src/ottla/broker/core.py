@@ -72,6 +72,8 @@ class Broker:
         self.forwarder = forwarder
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
+        self.controller_epoch = NO_EPOCH
+        """The newest controller that has told this broker to do something."""
         self.replicas = self._replica_manager()
         self.isr = IsrManager(
             node_id=self.node_id,

@@ -64,11 +64,12 @@ def _loaded() -> dict[int, Endpoint]:
 
 def advertised(endpoints: Mapping[int, Endpoint], listener: Listener) -> dict[int, range]:
     """Return what ApiVersions tells on a listener: versions by key."""
-    return {
-        key: endpoint.api.advertised or endpoint.api.versions
+    told = {
+        key: endpoint.api.versions if endpoint.api.advertised is None else endpoint.api.advertised
         for key, endpoint in endpoints.items()
         if listener in endpoint.api.listeners
     }
+    return {key: versions for key, versions in told.items() if versions}
 
 
 def _errors_of(key: int) -> Find | None:

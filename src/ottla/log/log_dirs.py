@@ -271,6 +271,11 @@ class LogDirs:
         self._retire(log, FolderKind.DELETE)
         return True
 
+    def discard(self, directory: LogDir, folder: FoundFolder) -> None:
+        """Let a folder that no open log uses go, as a deleted log's does. Raises: OSError."""
+        if folder.kind is not FolderKind.DELETE:  # Else it goes already.
+            self._set_aside(directory, folder, FolderKind.DELETE)
+
     def _retire(self, log: PartitionLog, kind: FolderKind) -> None:
         directory = self.directory_of(log)
         assert directory is not None

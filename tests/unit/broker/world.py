@@ -384,6 +384,7 @@ HANDLERS = {
     60: "k60_describe_cluster",
     61: "k61_describe_producers",
     75: "k75_describe_topic_partitions",
+    1002: "k1002_delete_replicas",
 }
 
 

@@ -52,6 +52,10 @@ class RunsOn(Enum):
 
 
 CLIENTS = frozenset({Listener.CLIENT})
+BROKERS = frozenset({Listener.CLIENT, Listener.INTER_BROKER})
+"""Between nodes: the inter-broker listener is often the clients', so such an API is advertised
+to nobody and checks the listener's name itself."""
+NOBODY = range(0)
 CONTROLLERS = frozenset({Listener.CONTROLLER})
 EVERYWHERE = frozenset(Listener)
 
@@ -60,8 +64,9 @@ EVERYWHERE = frozenset(Listener)
 class Api:
     """One API key as this server offers it.
 
-    Fields: `versions`: served. `advertised`: what ApiVersions says, where Kafka must differ
-            from `versions`. `listeners`: the kinds it answers on; only those of the kind
+    Fields: `versions`: served. `advertised`: what ApiVersions says, where it must differ from
+            `versions`; an empty range = nothing: nodes say it to each other on a port that
+            clients may use, too. `listeners`: the kinds it answers on; only those of the kind
             CLIENT are told to clients. `acl`: operation and resource, for later enforcement.
     """
 

@@ -1,0 +1,186 @@
+"""A replica that is said to be removed never comes back, wherever it lay.
+
+Method: two directories on a disk in memory, with workers that act at once and workers that wait;
+after each removal the power goes and the node starts again, keeping every folder it still finds.
+"""
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.log.dir_loading import Verdict
+from ottla.log.log_dirs import LogDirs
+from ottla.log.removal import Removed, remove_replicas
+from ottla.testing.disk import Fault
+from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
+from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
+
+T0 = (TOPIC_ID, 0)
+
+
+@pytest.fixture(params=[InlineWorkers, QueuedWorkers])
+def node(request: pytest.FixtureRequest) -> Node:
+    return Node(request.param())
+
+
+def remove(node: Node, dirs: LogDirs, *replicas: tuple[Uuid, int]) -> Removed:
+    pending: Pending[Removed] = remove_replicas(dirs, replicas or (T0,))
+    node.run()
+    assert pending.done
+    return pending.value
+
+
+def filled(node: Node, dirs: LogDirs, partition: int = 0) -> None:
+    log = create(dirs, partition=partition)
+    append(log, batch(3))
+    log.flush()
+    node.run()
+
+
+def restarted(node: Node) -> tuple[LogDirs, list[str]]:
+    """Lose power and start; return the logs that come up and all other folders of partitions."""
+    node.disk.crash()
+    dirs, _ = node.start()
+    found = [*node.disk.listdir("/d1"), *node.disk.listdir("/d2")]
+    names = [name for name in found if name.startswith("t-")]
+    return dirs, names
+
+
+def test_an_open_log_is_removed_for_good(node: Node) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    assert remove(node, dirs) == {T0: None}
+    assert dirs.get("t", 0) is None
+    dirs, names = restarted(node)
+    assert list(dirs.logs()) == []
+    assert names == [f"t-0.{TOKEN}-delete"]
+    node.pass_ms(1_000)
+    assert not node.disk.exists(f"/d1/{names[0]}")
+
+
+def test_a_stray_is_removed_by_its_id(node: Node) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    node.stop(dirs)
+    dirs, found = node.start(lambda *_: Verdict.STRAY)
+    assert found.strays == (f"t-0.{TOKEN}-stray",)
+    assert remove(node, dirs) == {T0: None}
+    _, names = restarted(node)
+    assert names == [f"t-0.{TOKEN}-delete"]
+
+
+def test_what_is_deleted_already_is_removed_durably(node: Node) -> None:
+    """The rename of an ordinary deletion may not have reached the disk when it is asked about."""
+    dirs, _ = node.start()
+    filled(node, dirs)
+    node.disk.sync_dir("/d1")
+    dirs.delete("t", 0)
+    assert remove(node, dirs) == {T0: None}
+    dirs, names = restarted(node)
+    assert list(dirs.logs()) == []
+    assert names == [f"t-0.{TOKEN}-delete"]
+
+
+def test_kafka_1397_what_is_not_here_counts_as_removed_and_so_does_a_second_request(
+    node: Node,
+) -> None:
+    dirs, _ = node.start()
+    assert remove(node, dirs) == {T0: None}
+    filled(node, dirs)
+    assert remove(node, dirs) == remove(node, dirs) == {T0: None}
+    node.pass_ms(1_000)
+    assert remove(node, dirs) == {T0: None}
+
+
+def test_another_incarnation_and_another_partition_are_left_alone(node: Node) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    filled(node, dirs, partition=1)
+    asked = ((OTHER_ID, 0), (TOPIC_ID, 7))
+    assert remove(node, dirs, *asked) == dict.fromkeys(asked)
+    assert [dirs.get("t", number) is not None for number in (0, 1)] == [True, True]
+
+
+def test_a_new_topic_of_the_old_name_stays_while_the_old_one_s_stray_goes(node: Node) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
+    assert remove(node, dirs) == {T0: None}
+    log = dirs.get("t", 0)
+    assert log is not None
+    assert log.topic_id == OTHER_ID
+    _, names = restarted(node)
+    assert [name for name in names if TOKEN in name] == [f"t-0.{TOKEN}-delete"]
+
+
+def test_a_folder_without_an_id_is_nobody_s(node: Node) -> None:
+    dirs, _ = node.start()
+    node.disk.mkdir(f"/d1/t-0.{TOKEN}-stray")
+    assert remove(node, dirs) == {T0: None}
+    assert node.disk.exists(f"/d1/t-0.{TOKEN}-stray")
+
+
+def test_files_that_are_no_folders_of_partitions_do_not_matter(node: Node) -> None:
+    dirs, _ = node.start()
+    node.disk.mkdir("/d1/lost+found")
+    assert remove(node, dirs) == {T0: None}
+
+
+def test_kafka_7313_what_may_lie_on_an_offline_directory_is_not_claimed(node: Node) -> None:
+    """The same answer every time: after the first the marker of the lost log was gone, there."""
+    dirs, _ = node.start()
+    filled(node, dirs)
+    log = create(dirs)
+    filled(node, dirs, partition=1)  # On the other directory.
+    dirs.fail(log, OSError(5, "broken"))
+    dirs.delete("t", 0)
+    for _ in range(2):
+        assert isinstance(remove(node, dirs)[T0], OSError)
+    assert remove(node, dirs, (TOPIC_ID, 1)) == {(TOPIC_ID, 1): None}
+
+
+def test_a_node_without_a_working_directory_claims_nothing(node: Node) -> None:
+    dirs, _ = node.start()
+    for partition in (0, 1):
+        dirs.fail(create(dirs, partition=partition), OSError(5, "broken"))
+    assert isinstance(remove(node, dirs)[T0], OSError)
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("rename", "/d1/t-0"), ("sync_dir", "/d1"), ("listdir", "/d2")],
+)
+def test_a_disk_that_fails_meanwhile_is_told(node: Node, operation: str, path: str) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    node.disk.faults.append(Fault(operation=operation, path=path, times=None))
+    found = remove(node, dirs, T0, (TOPIC_ID, 9))
+    elsewhere = operation == "listdir"
+    assert (found[T0] is None) == elsewhere
+    if operation != "rename":
+        assert isinstance(found[TOPIC_ID, 9], OSError)
+
+
+def test_a_log_that_is_made_while_the_directories_are_searched_stays() -> None:
+    """The partition came back to this node, by the metadata, between the search and its end."""
+    workers = QueuedWorkers()
+    node = Node(workers)
+    dirs, _ = node.start()
+    pending = remove_replicas(dirs, [T0])
+    log = create(dirs)
+    node.run()
+    assert pending.value == {T0: None}
+    assert dirs.get("t", 0) is log
+    append(log, batch(1))
+
+
+def test_mistakes_are_not_taken_for_broken_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(InlineWorkers())
+    dirs, _ = node.start()
+
+    def mistake(path: str) -> None:
+        raise ZeroDivisionError(path)
+
+    monkeypatch.setattr(node.disk, "sync_dir", mistake)
+    with pytest.raises(ZeroDivisionError):
+        remove(node, dirs)

@@ -36,7 +36,7 @@ def draw_scenario(seed: int) -> Scenario:
         name="passing",
         partitions=dice.randrange(1, 3),
         replication_factor=dice.choice((2, 3)),
-        configs={"min.insync.replicas": "1"},
+        configs={"min.insync.replicas": "2"},
     )
     clients = dice.randrange(1, 3)
     in_flight_max = dice.choice((1, 2, 5))

@@ -67,8 +67,10 @@ class Consumer:
         station = self.station
         rounds = 0
         while not self._stopped:
-            fine = bool(station.partitions_of(self.topic))
-            for node, asked in self._by_leader().items():
+            leaders = self._by_leader()
+            fine = bool(leaders) and NO_LEADER not in leaders
+            leaders.pop(NO_LEADER, None)
+            for node, asked in leaders.items():
                 if rounds % 4 == 3:
                     fine &= yield from self._list_offsets(node, asked)
                 fine &= yield from self._fetch(node, asked)
@@ -80,9 +82,7 @@ class Consumer:
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in self.station.partitions_of(self.topic):
-            node = self.station.leaders[partition].node
-            if node != NO_LEADER:
-                found[node].append(partition)
+            found[self.station.leaders[partition].node].append(partition)
         return dict(sorted(found.items()))
 
     # -- records -------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ class FakeCluster:
         self.asked: list[object] = []
         self.delay_ms = 5
         self.epoch = 0
+        self.leader = NODE
         self.high_watermark_lag = 0
         self.next_producer_id = 100
         self.handlers: dict[int, Callable[[Any], Any]] = {
@@ -201,7 +202,7 @@ class FakeCluster:
         partition = metadata_wire.MetadataResponsePartition(
             error_code=0,
             partition_index=0,
-            leader_id=NODE,
+            leader_id=self.leader,
             leader_epoch=self.epoch,
             replica_nodes=(NODE,),
             isr_nodes=(NODE,),

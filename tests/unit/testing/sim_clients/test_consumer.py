@@ -7,7 +7,7 @@ from ottla.base.errors import Error
 from ottla.testing.checkers import reads_lost, watermarks_that_fell
 from ottla.testing.sim_clients.consumer import Consumer
 
-from .fake import FETCH, LOST_BEFORE, TOPIC, FakeCluster
+from .fake import FETCH, LOST_BEFORE, NODE, TOPIC, FakeCluster
 
 
 def consumer_of(cluster: FakeCluster) -> Consumer:
@@ -39,6 +39,18 @@ def test_failures_are_asked_again() -> None:
     cluster.log = [b"a"]
     cluster.script[FETCH] = [LOST_BEFORE, Error.NOT_LEADER_OR_FOLLOWER]
     consumer_of(cluster)
+    cluster.steps.run(2_000)
+    assert [read.value for read in cluster.history.reads] == [b"a"]
+
+
+def test_a_partition_without_a_leader_is_looked_for_again() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"a"]
+    cluster.leader = -1
+    consumer_of(cluster)
+    cluster.steps.run(2_000)
+    assert cluster.history.reads == []
+    cluster.leader = NODE
     cluster.steps.run(2_000)
     assert [read.value for read in cluster.history.reads] == [b"a"]
 

@@ -1,0 +1,266 @@
+"""Proposals of in-sync sets reach the controller one request at a time, until they are answered.
+
+Method: a broker whose controller channel the test answers by hand; followers fetch by hand, too.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.fetch_sessions import FetchPartition
+from ottla.broker.isr import IsrChange
+from ottla.broker.isr_manager import RETRY_MS
+from ottla.broker.partition import Partition
+from ottla.metadata.records import PartitionChangeRecord
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionResponse,
+    BrokerState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+from .world import TOPIC_ID, World, batch
+
+OTHER_ID = Uuid(b"o" * 16)
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a broker 1 that leads three partitions, alone in sync of three replicas."""
+    world = World()
+    for node_id in (1, 2, 3):
+        world.add_broker(node_id)
+    world.broker.epoch = 1
+    world.add_topic(partitions=3, replicas=(1, 2, 3), isr=(1,))
+    return world
+
+
+def partition(world: World, index: int = 0) -> Partition:
+    return world.broker.replicas.partition("t", index)
+
+
+def fetch(world: World, node: int, index: int = 0, *, offset: int = 0) -> None:
+    """Let a follower fetch; its broker epoch is its id, as the world registers it."""
+    asked = FetchPartition("t", NO_UUID, index, offset, 1_000, 0, -1, 0)
+    found = partition(world, index)
+    if found.note_fetch(found.follower(asked, node, node), asked, node):
+        world.broker.replicas.follower_moved(found)
+    world.clock.advance(0)
+
+
+def proposed(world: World) -> list[tuple[int, tuple[int, ...]]]:
+    """Return (partition, members) of the oldest request that is out."""
+    request, _ = world.controller.calls[0]
+    return [
+        (each.partition_index, tuple(one.broker_id for one in each.new_isr_with_epochs))
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def answered(index: int, *isr: int, error: Error = Error.NONE, epoch: int = 1) -> Any:
+    return AlterPartitionResponse(
+        error_code=0,
+        topics=(
+            ResponseTopicData(
+                topic_id=TOPIC_ID,
+                partitions=(
+                    ResponsePartitionData(
+                        partition_index=index,
+                        error_code=error,
+                        leader_id=1,
+                        leader_epoch=0,
+                        isr=isr,
+                        partition_epoch=epoch,
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class TestAsking:
+    """One request out at a time, with all that waits."""
+
+    def test_a_follower_at_the_high_watermark_is_proposed(self, world: World) -> None:
+        fetch(world, 2)
+        ((request, _),) = world.controller.calls
+        assert (request.broker_id, request.broker_epoch) == (1, 1)
+        ((each,),) = (topic.partitions for topic in request.topics)
+        assert (each.partition_index, each.leader_epoch, each.partition_epoch) == (0, 0, 0)
+        assert each.new_isr_with_epochs == (
+            BrokerState(broker_id=1, broker_epoch=1),
+            BrokerState(broker_id=2, broker_epoch=2),
+        )
+        assert partition(world).maximal_isr == (1, 2)
+
+    def test_one_behind_it_is_not(self, world: World) -> None:
+        world.broker.replicas.append("t", 0, batch("a"), acks=1)
+        fetch(world, 2, offset=0)
+        assert world.controller.calls == []
+
+    def test_what_waits_meanwhile_goes_together(self, world: World) -> None:
+        fetch(world, 2, 0)
+        fetch(world, 2, 1)
+        fetch(world, 3, 2)
+        assert len(world.controller.calls) == 1
+        world.controller.answer(answered(0, 1, 2))
+        world.clock.advance(0)
+        assert proposed(world) == [(1, (1, 2)), (2, (1, 3))]
+
+    def test_a_partition_proposes_one_change_at_a_time(self, world: World) -> None:
+        fetch(world, 2)
+        fetch(world, 3)
+        world.controller.answer(answered(0, 1, 2))
+        world.clock.advance(0)
+        assert proposed(world) == [(0, (1, 2, 3))]
+
+    def test_what_the_metadata_overtook_is_left_out(self, world: World) -> None:
+        fetch(world, 2, 0)
+        fetch(world, 2, 1)
+        world.commit(PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=2))
+        world.controller.answer(answered(0, 1, 2))
+        world.clock.advance(0)
+        assert world.controller.calls == []
+
+    def test_nothing_is_sent_after_the_end(self, world: World) -> None:
+        world.broker.isr.close()
+        fetch(world, 2)
+        assert world.controller.calls == []
+
+
+class TestAnswers:
+    """What each answer makes of the proposal."""
+
+    @pytest.fixture
+    def asking(self, world: World) -> World:
+        fetch(world, 2)
+        return world
+
+    def change(self, world: World) -> IsrChange | None:
+        return partition(world).pending
+
+    def test_done(self, asking: World) -> None:
+        asking.controller.answer(answered(0, 1, 2))
+        found = partition(asking)
+        assert (found.isr, found.pending, found.partition_epoch) == ((1, 2), None, 1)
+        isr = asking.broker.isr
+        assert (isr.expands, isr.shrinks, isr.failures) == (1, 0, 0)
+
+    def test_done_and_known_from_the_metadata_already(self, asking: World) -> None:
+        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert self.change(asking) is None
+        asking.controller.answer(answered(0, 1, 2))
+        assert partition(asking).isr == (1, 2)
+        assert asking.broker.isr.expands == 1
+
+    def test_the_metadata_does_not_undo_a_newer_proposal(self, asking: World) -> None:
+        """The answer came first; then another proposal is out when the metadata says the same."""
+        asking.controller.answer(answered(0, 1, 2))
+        fetch(asking, 3)
+        newer = self.change(asking)
+        assert newer is not None
+        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert self.change(asking) is newer
+        assert partition(asking).maximal_isr == (1, 2, 3)
+
+    @pytest.mark.parametrize("error", [Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED])
+    def test_not_done(self, asking: World, error: Error) -> None:
+        asking.controller.answer(answered(0, error=error))
+        assert partition(asking).maximal_isr == (1,)
+        fetch(asking, 2)
+        assert asking.controller.calls == []  # Not at once, or refusals would chase each other.
+        asking.clock.advance(100)
+        fetch(asking, 2)
+        assert proposed(asking) == [(0, (1, 2))]
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            Error.FENCED_LEADER_EPOCH,
+            Error.INVALID_UPDATE_VERSION,
+            Error.INVALID_REQUEST,
+            Error.NEW_LEADER_ELECTED,
+            Error.UNKNOWN_TOPIC_ID,
+            Error.UNKNOWN_TOPIC_OR_PARTITION,
+        ],
+    )
+    def test_perhaps_done_so_it_counts_until_the_metadata_says(
+        self, asking: World, error: Error
+    ) -> None:
+        asking.controller.answer(answered(0, error=error))
+        asking.clock.advance(1_000)
+        assert asking.controller.calls == []
+        assert partition(asking).maximal_isr == (1, 2)
+        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert self.change(asking) is None
+        assert asking.broker.isr.failures == 1
+
+    @pytest.mark.parametrize(
+        "response",
+        [
+            ApiError(Error.REQUEST_TIMED_OUT),
+            AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH, topics=()),
+            AlterPartitionResponse(error_code=0, topics=()),
+            answered(0, error=Error.NOT_CONTROLLER),
+            answered(0, error=Error.UNKNOWN_SERVER_ERROR),
+        ],
+    )
+    def test_asked_again(self, asking: World, response: Any) -> None:
+        asking.controller.answer(response)
+        asking.clock.advance(RETRY_MS - 1)
+        assert asking.controller.calls == []
+        asking.broker.epoch = 9
+        asking.clock.advance(1)
+        ((request, _),) = asking.controller.calls
+        assert request.broker_epoch == 9
+        assert proposed(asking) == [(0, (1, 2))]
+
+    def test_an_answer_of_another_epoch_is_old_news(self, asking: World) -> None:
+        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        asking.controller.answer(answered(0, 1, 2))
+        assert partition(asking).isr == (1,)
+
+
+class TestWhatIsCommittedMeanwhile:
+    """The high watermark rests on every replica that the controller may take for in sync."""
+
+    def test_a_newcomer_counts_before_the_answer(self, world: World) -> None:
+        fetch(world, 2)
+        world.broker.replicas.append("t", 0, batch("a"), acks=1)
+        assert partition(world).high_watermark == 0
+        fetch(world, 2, offset=1)
+        assert partition(world).high_watermark == 1
+
+    def test_a_laggard_counts_until_the_answer(self, world: World) -> None:
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        fetch(world, 2)
+        waiting = world.broker.replicas.append("t", 0, batch("a"))
+        world.clock.advance(30_001)
+        world.broker.replicas.recheck(shrink=True)
+        world.clock.advance(0)
+        assert proposed(world) == [(0, (1,))]
+        assert partition(world).high_watermark == 0
+        world.controller.answer(answered(0, 1, epoch=2))
+        assert partition(world).high_watermark == 1
+        assert waiting.done  # type: ignore[union-attr]
+
+    def test_one_that_keeps_up_is_waited_for_though_it_is_not_in_sync(self, world: World) -> None:
+        """Else the high watermark would run before it, and it could never join."""
+        world.broker.replicas.append("t", 0, batch("a"), acks=1)
+        fetch(world, 2, offset=0)
+        fetch(world, 2, offset=1)
+        world.controller.answer(ApiError(Error.REQUEST_TIMED_OUT))
+        world.broker.replicas.append("t", 0, batch("b"), acks=1)
+        assert partition(world).high_watermark == 1
+
+    def test_one_that_was_waited_for_and_died_is_not_for_ever(self, world: World) -> None:
+        fetch(world, 2)
+        world.controller.answer(answered(0, error=Error.INELIGIBLE_REPLICA))
+        world.broker.replicas.append("t", 0, batch("a"), acks=1)
+        assert partition(world).high_watermark == 0
+        world.clock.advance(30_001)
+        world.broker.replicas.recheck()
+        assert partition(world).high_watermark == 1

@@ -122,6 +122,15 @@ class GroupLoad:
             lambda: self._decode(read.slices), lambda outcome: self._decoded(read.slices, outcome)
         )
 
+    def replicated(self) -> Pending[Error]:
+        """Return the promise that all that was loaded is committed, or why it never will be."""
+        try:
+            return self._replicas.replicated(
+                OFFSETS_TOPIC, self._partition, timeout_ms=UNTIL_LEADERSHIP_ENDS_MS
+            )
+        except ApiError as refusal:
+            return completed(refusal.error)
+
     def _decode(self, slices: Sequence[FileSlice]) -> list[loading.Step]:
         data = b"".join([piece.read() for piece in slices])
         before = self.loader.position

@@ -124,6 +124,9 @@ class GroupService:
                 load.loader.record_count,
                 elapsed_ms,
             )
+        # What is above the high watermark may be an acknowledged commit, or be lost with this
+        # broker: it counts from now on, but nobody reads it before it is committed.
+        load.shard.wait_for(load.replicated())
         self._shards[partition] = load.shard
         groups.start(load.shard)
         self._arm_expiry()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
 from ottla.broker.appends import AppendResult, Wait, park_append, refused
@@ -160,6 +160,20 @@ class ReplicaManager:
         if isinstance(results, Pending):
             return results.map(_first)
         return results[0]
+
+    def replicated(self, topic: str, index: int, *, timeout_ms: int) -> Pending[Error]:
+        """Return the promise that all that a led partition has now is committed, or why not.
+
+        Raises ApiError where this broker does not lead it.
+        """
+        partition = self.partition(topic, index)
+        end = partition.leader_log().log_end_offset
+        outcome = partition.committed(end)
+        if outcome is not None:
+            return completed(outcome)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        results, waits = [AppendResult(Error.NONE)], [Wait(0, partition, end, None)]
+        return park_append(self.produces, results, waits, ACKS_ALL, deadline_ms).map(_first_error)
 
     def append_all(
         self,
@@ -412,6 +426,10 @@ class ReplicaManager:
         told = self.on_folder_lost if self.log_dirs.online_dirs else self.on_no_storage
         if told is not None:
             told()
+
+
+def _first_error(results: list[AppendResult]) -> Error:
+    return results[0].error
 
 
 def _first(results: list[AppendResult]) -> AppendResult:

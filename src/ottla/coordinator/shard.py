@@ -109,8 +109,16 @@ class Shard:
                 self.offsets.replay(fact, record_offset=written.first_offset + index)
             elif fact.value is None:
                 self.groups.pop(fact.group_id).end(Event.EXPIRE, self.clock.now_ms())
-        self._last_write = written.committed
+        self.wait_for(written.committed)
         return self._with_deadline(written.committed)
+
+    def wait_for(self, committed: Pending[Error]) -> None:
+        """Let reads wait for a write, or for what was loaded: a client may only see what stays.
+
+        A write that was committed while too few replicas were in sync is there, whatever its
+        writer was told.
+        """
+        self._last_write = committed.map(_for_readers)
 
     def settled(self) -> Pending[Error]:
         """Return the promise that all writes made so far are replicated."""
@@ -157,6 +165,10 @@ _NOT_COORDINATOR = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.KAFKA_STORAGE_
 _TOO_LARGE = frozenset(
     {Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE}
 )
+
+
+def _for_readers(error: Error) -> Error:
+    return Error.NONE if error is Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error
 
 
 def client_error(error: Error) -> Error:

@@ -1,11 +1,13 @@
 """What must hold for the metadata in any history: each anomaly is a function to its witnesses.
 
 - metadata lost or reordered: nodes disagree about a committed offset, or one went back.
+- acknowledged topic lost: a topic that was created is gone, or one that was deleted is there.
 - images that differ: two nodes made different things of the same metadata.
 - partition rules broken: a leader from outside the in-sync replicas, a partition without anybody
   that surely has every record, an epoch that went back (KIP-966, KAFKA-708).
 """
 
+from ottla.base.ids import uuid_text
 from ottla.testing.checkers import Witness, name_of
 from ottla.testing.history import History, PartitionSeen, TopicPartition
 
@@ -32,6 +34,21 @@ def metadata_lost_or_reordered(history: History) -> list[Witness]:
             )
             found.append(Witness(text, entry.at_ms))
         last[life] = (entry.offset, entry.epoch)
+    return found
+
+
+def acknowledged_topics_lost(history: History) -> list[Witness]:
+    """Return the creations and deletions that clients were told of and the end knows nothing of."""
+    if history.topics is None:
+        return []
+    found = []
+    for told in history.topics_acknowledged:
+        is_there = told.topic_id in history.topics
+        name = f"{told.name} ({uuid_text(told.topic_id)})"
+        if told.is_deletion and is_there:
+            found.append(Witness(f"topic {name} was deleted and is there", told.at_ms))
+        elif not told.is_deletion and not is_there and told.topic_id not in history.deleted:
+            found.append(Witness(f"topic {name} was created and is gone", told.at_ms))
     return found
 
 

@@ -23,6 +23,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "idempotent write twice": checkers.idempotent_writes_twice,
         "producer reordered": checkers.producers_reordered,
         "metadata lost or reordered": checkers_metadata.metadata_lost_or_reordered,
+        "acknowledged topic lost": checkers_metadata.acknowledged_topics_lost,
         "images differ": checkers_metadata.images_that_differ,
         "partition rules broken": checkers_metadata.partition_rules_broken,
         "assertion failed": checkers.assertions_that_failed,

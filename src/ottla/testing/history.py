@@ -156,6 +156,15 @@ class LogSeen(NamedTuple):
     """By offset, up to the log's end."""
 
 
+class TopicAcknowledged(NamedTuple):
+    """An administrator was told that a topic is created, or deleted."""
+
+    topic_id: Uuid
+    name: str
+    is_deletion: bool = False
+    at_ms: int = 0
+
+
 class Life(NamedTuple):
     """A write, or a change of metadata, that succeeded after healing."""
 
@@ -168,7 +177,8 @@ class History:
     """All of one run. What a kind of witness did not say is empty.
 
     Fields: `deleted`: topics whose deletion was asked for: their records may go at any time.
-            `expected`: what must show life again after `healed_ms`.
+            `expected`: what must show life again after `healed_ms`. `topics`: those that the
+            cluster has in the end, None = nobody looked.
     """
 
     writes: list[Write] = field(default_factory=list)
@@ -181,6 +191,8 @@ class History:
     images: list[ImageSeen] = field(default_factory=list)
     partitions: list[PartitionSeen] = field(default_factory=list)
     logs: list[LogSeen] = field(default_factory=list)
+    topics_acknowledged: list[TopicAcknowledged] = field(default_factory=list)
+    topics: set[Uuid] | None = None
     deleted: set[Uuid] = field(default_factory=set)
     expected: list[str] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)

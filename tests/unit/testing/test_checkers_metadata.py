@@ -9,7 +9,13 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.testing import checkers_metadata as checkers
-from ottla.testing.history import Committed, History, ImageSeen, PartitionSeen
+from ottla.testing.history import (
+    Committed,
+    History,
+    ImageSeen,
+    PartitionSeen,
+    TopicAcknowledged,
+)
 
 PARTITION = (Uuid(bytes(15) + b"\x09"), 0)
 
@@ -41,6 +47,36 @@ def test_a_life_that_goes_back_is_found() -> None:
 def test_an_epoch_that_goes_back_is_found() -> None:
     entries = [Committed(1, 1, 5, 2, "a"), Committed(1, 1, 6, 1, "b")]
     assert len(checkers.metadata_lost_or_reordered(History(metadata=entries))) == 1
+
+
+# -- acknowledged topic lost -------------------------------------------------------------------
+
+CREATED = TopicAcknowledged(PARTITION[0], "t", at_ms=5)
+DELETED = TopicAcknowledged(PARTITION[0], "t", is_deletion=True, at_ms=6)
+
+
+def topics_lost(told: list[TopicAcknowledged], *, there: bool, deleted: bool = False) -> list[int]:
+    history = History(topics_acknowledged=told, topics={PARTITION[0]} if there else set())
+    history.deleted = {PARTITION[0]} if deleted else set()
+    return [witness.at_ms for witness in checkers.acknowledged_topics_lost(history)]
+
+
+def test_a_created_topic_is_there_and_a_deleted_one_is_not() -> None:
+    assert topics_lost([CREATED], there=True) == []
+    assert topics_lost([CREATED, DELETED], there=False, deleted=True) == []
+    assert topics_lost([CREATED], there=False, deleted=True) == [], "the deletion may be done"
+
+
+def test_a_created_topic_that_is_gone_is_found() -> None:
+    assert topics_lost([CREATED], there=False) == [5]
+
+
+def test_a_deleted_topic_that_is_there_is_found() -> None:
+    assert topics_lost([CREATED, DELETED], there=True, deleted=True) == [6]
+
+
+def test_topics_that_nobody_looked_for_are_no_witnesses() -> None:
+    assert checkers.acknowledged_topics_lost(History(topics_acknowledged=[CREATED])) == []
 
 
 # -- images that differ ------------------------------------------------------------------------

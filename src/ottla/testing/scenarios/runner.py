@@ -116,6 +116,7 @@ class Run:
             history.lives.append(Life(REST, story.now_ms))
         history.ended_ms = story.now_ms
         history.logs = list(read_logs(sim))
+        history.topics = {topic.id for topic in sim.image.topics}
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
 
     def _missing(self) -> set[str]:

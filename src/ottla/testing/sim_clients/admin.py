@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import ApiError, Error
-from ottla.testing.history import Life
+from ottla.base.ids import Uuid
+from ottla.testing.history import Life, TopicAcknowledged
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.station import Station
 from ottla.testing.sim_clients.topic import TopicSpec
@@ -86,6 +87,7 @@ class Admin:
                 CREATE_VERSION,
                 lambda told: told.topics[0].error_code,
                 frozenset({Error.TOPIC_ALREADY_EXISTS}),
+                lambda told: self._told(told.topics[0].topic_id, spec.name),
             )
         )
 
@@ -105,9 +107,14 @@ class Admin:
             DELETE_VERSION,
             lambda told: told.responses[0].error_code,
             frozenset({Error.UNKNOWN_TOPIC_ID}),
+            lambda _: self._told(topic_id, name, is_deletion=True),
         )
         self.station.forget(name)
         return error
+
+    def _told(self, topic_id: Uuid, name: str, *, is_deletion: bool = False) -> None:
+        told = TopicAcknowledged(topic_id, name, is_deletion, self.station.now_ms)
+        self.station.history.topics_acknowledged.append(told)
 
     def grow(self, name: str, count: int) -> Dialogue[Error]:
         """Give a topic `count` partitions in all."""
@@ -188,10 +195,12 @@ class Admin:
         version: int,
         error_of: Callable[[Any], int],
         as_wanted: frozenset[Error] = frozenset(),
+        on_done: Callable[[Any], None] = lambda told: None,
     ) -> Dialogue[Error]:
         """Ask until there is an answer that asking again would not change.
 
-        `as_wanted`: refusals that say that all is as it should be.
+        `as_wanted`: refusals that say that all is as it should be. `on_done`: called with the
+        answer of what was done.
         """
         station = self.station
         error = Error.REQUEST_TIMED_OUT
@@ -201,6 +210,8 @@ class Admin:
                 error = answer.error
             else:
                 error = Error(error_of(answer))
+                if error is Error.NONE:
+                    on_done(answer)
             if error in as_wanted:
                 error = Error.NONE
             if error not in AGAIN:

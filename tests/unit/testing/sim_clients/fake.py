@@ -214,7 +214,7 @@ class FakeCluster:
 
     @staticmethod
     def _create(_: create_topics.CreateTopicsRequest) -> create_topics.CreateTopicsResponse:
-        result = create_topics.CreatableTopicResult(name=TOPIC, error_code=0)
+        result = create_topics.CreatableTopicResult(name=TOPIC, topic_id=TOPIC_ID, error_code=0)
         return create_topics.CreateTopicsResponse(topics=(result,))
 
     @staticmethod

@@ -56,6 +56,20 @@ def test_a_deletion_is_written_down_before_it_is_sent() -> None:
     assert admin.station.partitions_of(TOPIC) == []
 
 
+def test_what_was_acknowledged_is_told() -> None:
+    cluster = FakeCluster()
+    admin, _error = create(cluster)
+    admin.station.refresh()
+    cluster.steps.run(1_000)
+    admin.station.run(admin.delete(TOPIC))
+    cluster.steps.run(1_000)
+    told = cluster.history.topics_acknowledged
+    assert [(each.topic_id, each.is_deletion) for each in told] == [
+        (TOPIC_ID, False),
+        (TOPIC_ID, True),
+    ]
+
+
 def test_what_succeeds_is_a_sign_of_life() -> None:
     cluster = FakeCluster()
     create(cluster)

@@ -1,0 +1,70 @@
+"""A busy cluster: producers of both kinds, a consumer, and an administrator that changes things.
+
+Two topics: one that stays, whose records must all be there in the end, and one that is grown,
+deleted and made anew. Both need two copies of each write: with one, a loss of power may take
+what was acknowledged, and no promise is broken.
+"""
+
+from dataclasses import dataclass
+
+from ottla.testing.scenarios.scenario import Story
+from ottla.testing.sim_clients import Dialogue, TopicSpec
+
+TWO_COPIES = {"min.insync.replicas": "2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """How busy the clients are.
+
+    Fields: `interval_ms`: about how often the idempotent producers begin a batch, all together;
+            the others are slower. `change_ms`: about how often the administrator acts.
+    """
+
+    partitions: int = 3
+    replication_factor: int = 3
+    passing_partitions: int = 1
+    passing_replication_factor: int = 3
+    producers: int = 1
+    in_flight_max: int = 5
+    interval_ms: int = 120
+    read_ms: int = 600
+    change_ms: int = 8_000
+
+    @property
+    def steady(self) -> TopicSpec:
+        """The topic that stays."""
+        return TopicSpec(
+            name="steady",
+            partitions=self.partitions,
+            replication_factor=self.replication_factor,
+            configs=TWO_COPIES,
+        )
+
+    @property
+    def passing(self) -> TopicSpec:
+        """The topic that comes and goes."""
+        return TopicSpec(
+            name="passing",
+            partitions=self.passing_partitions,
+            replication_factor=self.passing_replication_factor,
+            configs=TWO_COPIES,
+        )
+
+    def story(self, story: Story) -> Dialogue[None]:
+        """Begin everything, then change things until the end."""
+        steady, passing = self.steady, self.passing
+        yield from story.create(steady)
+        story.produce(
+            steady,
+            clients=self.producers,
+            interval_ms=self.interval_ms * self.producers,
+            in_flight_max=self.in_flight_max,
+        )
+        story.produce(steady, interval_ms=6 * self.interval_ms, idempotent=False)
+        story.consume(steady, interval_ms=self.read_ms)
+        yield from story.create(passing)
+        story.produce(passing, interval_ms=10 * self.interval_ms, steady=False)
+        yield from story.admin.keep_changing(
+            steady, passing, brokers=story.broker_ids, interval_ms=self.change_ms
+        )

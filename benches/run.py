@@ -4,7 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("startup", "latency", "throughput", "codec", "decode", "spark_scan", "controller")
+BENCHES = (
+    "startup",
+    "latency",
+    "throughput",
+    "codec",
+    "decode",
+    "spark_scan",
+    "controller",
+    "failover",
+)
 
 
 def main(names: list[str]) -> int:

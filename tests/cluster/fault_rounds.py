@@ -64,6 +64,12 @@ class Scene:
             what=f"a leader of {partition} besides {besides}",
         )
 
+    def other_leader(self, node: int) -> int:
+        """Return a broker besides `node`: one that leads, where there is any."""
+        leaders = [self.leader(each) for each in range(self.load.partitions)]
+        brokers = [plan.id for plan in self.cluster.brokers]
+        return next(each for each in (*leaders, *brokers) if each != node)
+
     @property
     def controller(self) -> int:
         """Return the active controller; wait for one."""
@@ -232,14 +238,14 @@ def all_but_one_paused(scene: Scene) -> None:
 def leader_killed_while_the_controller_is_paused(scene: Scene) -> None:
     old = scene.controller
     scene.pause(old)
-    scene.kill(next(each for each in _leaders(scene) if each != old))
+    scene.kill(scene.other_leader(old))
     scene.wait(LONGER_THAN_A_FETCH)
 
 
 def controller_killed_and_leader_paused(scene: Scene) -> None:
     old = scene.controller
     scene.kill(old)
-    scene.pause(next(each for each in _leaders(scene) if each != old))
+    scene.pause(scene.other_leader(old))
     scene.start(old)
     scene.wait(1.0)
 
@@ -247,7 +253,7 @@ def controller_killed_and_leader_paused(scene: Scene) -> None:
 def leader_stopped_while_the_controller_is_killed(scene: Scene) -> None:
     old = scene.controller
     scene.kill(old)
-    scene.stop(next(each for each in _leaders(scene) if each != old))
+    scene.stop(scene.other_leader(old))
 
 
 def all_killed(scene: Scene) -> None:
@@ -293,13 +299,8 @@ def leader_paused_resumed_and_killed(scene: Scene) -> None:
 
 def leader_and_controller_killed(scene: Scene) -> None:
     old = scene.controller
-    scene.kill(old, next(each for each in _leaders(scene) if each != old))
+    scene.kill(old, scene.other_leader(old))
     scene.wait(1.0)
-
-
-def _leaders(scene: Scene) -> Iterator[int]:
-    for partition in range(scene.load.partitions):
-        yield scene.leader(partition)
 
 
 ROUNDS: tuple[Act, ...] = (

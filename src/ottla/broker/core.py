@@ -47,6 +47,9 @@ LOG_PROPERTIES = ("producer.id.expiration.ms", "transaction.max.timeout.ms")
 class Broker:
     """One broker. `epoch` is set by whoever registers it; -1 before."""
 
+    controller_epoch = NO_EPOCH
+    """The newest controller that has told this broker to do something."""
+
     def __init__(
         self,
         *,
@@ -72,8 +75,6 @@ class Broker:
         self.forwarder = forwarder
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
-        self.controller_epoch = NO_EPOCH
-        """The newest controller that has told this broker to do something."""
         self.replicas = self._replica_manager()
         self.isr = IsrManager(
             node_id=self.node_id,

@@ -279,7 +279,8 @@ def test_kafka_6082_a_deposed_controller_shrinks_nothing() -> None:
     before = in_state(S.ONLINE)
     stored = Stored(led_by(1, [1, 0, 2], [0, 1, 2]), CONTROLLER_EPOCH + 1)
     resumed = resume(before, [ReplicaWish((R0,), S.OFFLINE)], {KEY: stored})
-    assert resumed.again.records == resumed.again.batches == ()
+    assert resumed.again.records == ()
+    assert resumed.again.batches == ()
     assert resumed.again.context.replica_state(R0) is S.ONLINE
     assert "controller epoch 51" in resumed.again.refused[0].reason
 

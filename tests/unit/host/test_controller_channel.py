@@ -7,7 +7,7 @@ exactly one event and reach a broker in the order in which it was queued.
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -373,7 +373,10 @@ def test_links_lead_to_the_registration_that_was_meant() -> None:
         return Link(1, 10)
 
     open_link = links_of_image(
-        connect, lambda: image[0], listener_name="INTERNAL", client_id="controller-7"
+        cast(Any, connect),
+        lambda: image[0],
+        listener_name="INTERNAL",
+        client_id="controller-7",
     )
     open_link(1, 10)
     [choose] = chosen

@@ -107,12 +107,15 @@ class Controller:
         self.image: ClusterImage = EMPTY
         self.broker = broker
 
-        def connect(choose: Any, *, client_id: str, **_: Any) -> Channel:
-            return Channel(loop, choose, client_id=client_id, backoff_ms=5, backoff_max_ms=20)
+        def connect(choose: Any, **how: Any) -> Channel:
+            return Channel(loop, choose, backoff_ms=5, backoff_max_ms=20, **how)
 
         self.channels = ControllerChannels(
             links_of_image(
-                connect, lambda: self.image, listener_name="PLAINTEXT", client_id="controller-9"
+                cast(Any, connect),
+                lambda: self.image,
+                listener_name="PLAINTEXT",
+                client_id="controller-9",
             ),
             clock=clock,
             timers=self.timers.timers,

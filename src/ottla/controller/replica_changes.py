@@ -135,5 +135,6 @@ class ReplicaRound(Round):
     def _tell(
         self, recipients: Iterable[int], key: PartitionKey, led: PartitionImage, *, is_new: bool
     ) -> None:
-        written_by = max(self.draft.written_by(key), 0)
-        self.batch.add_leader_and_isr(recipients, key, led, written_by=written_by, is_new=is_new)
+        self.batch.add_leader_and_isr(
+            recipients, key, led, written_by=self.draft.written_by(key), is_new=is_new
+        )

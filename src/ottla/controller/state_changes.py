@@ -108,10 +108,13 @@ class Resumed:
     """What is left to do after some writes met others'.
 
     Fields: `written`: the part whose records are written, with its batches; `again`: the rest,
-            decided on what is stored; its records are to be written yet.
+            decided on what is stored; its records are to be written yet. `before`, `wishes`:
+            what that rest was decided on and from, to resume it if it meets others, too.
     """
 
     written: Outcome
+    before: StateContext
+    wishes: tuple[Wish, ...]
     again: Outcome
 
 
@@ -127,8 +130,8 @@ def resume(
     wishes = tuple(wishes)
     written = transition(before, *(_part(wish, stored, met=False) for wish in wishes))
     found = written.context.observed(stored)
-    again = transition(found, *(_part(wish, stored, met=True) for wish in wishes))
-    return Resumed(written=written, again=again)
+    rest = tuple(_part(wish, stored, met=True) for wish in wishes)
+    return Resumed(written=written, before=found, wishes=rest, again=transition(found, *rest))
 
 
 def _part(wish: Wish, stored: Mapping[PartitionKey, Stored | None], *, met: bool) -> Wish:

@@ -17,6 +17,7 @@ from ottla.controller.leader_strategies import (
     Strategy,
 )
 from ottla.controller.partition_states import PREVIOUS, PartitionState
+from ottla.controller.replica_states import ReplicaState
 from ottla.controller.state_changes import Outcome, PartitionWish, resume, transition
 from ottla.controller.state_context import (
     PartitionKey,
@@ -254,6 +255,26 @@ def test_an_election_that_met_the_leader_s_own_change_is_decided_on_that() -> No
     assert states[1][other].leader == 1
 
 
+def test_a_write_may_meet_others_any_number_of_times() -> None:
+    """Each time only what is left is decided; Kafka loops over its reads and writes here."""
+    keys = [PartitionKey("t", number) for number in range(3)]
+    context = a_context(1, 2)
+    for key in keys:
+        context = with_partition(context, led_by(0, [0, 1, 2], [0, 1, 2]), key=key, state=S.ONLINE)
+    stored = Stored(led_by(0, [0, 1, 2], [0, 1, 2], leader_epoch=5), CONTROLLER_EPOCH)
+    wishes = (PartitionWish(tuple(keys), S.ONLINE),)
+    first = resume(context, wishes, {keys[1]: stored, keys[2]: stored})
+    second = resume(first.before, first.wishes, {keys[2]: stored})
+    third = resume(second.before, second.wishes, {})
+    written = [*first.written.records, *second.written.records, *third.written.records]
+    assert [record.partition_id for record in written] == [0, 1, 2]
+    assert third.again.records == ()
+    after = third.again.context.partitions
+    assert [after[key].leader_epoch for key in keys] == [4, 6, 6]
+    batches = [*first.written.batches, *second.written.batches, *third.written.batches]
+    assert set(leader_and_isrs(sent(batches, third.again.context))[1]) == set(keys)
+
+
 def test_kafka_6082_a_deposed_controller_leaves_what_its_successor_wrote() -> None:
     other = PartitionKey("u", 0)
     before = with_partition(a_context(1), led_by(0, [0, 1], [0, 1]), state=S.ONLINE)
@@ -346,6 +367,26 @@ def test_kafka_13572_queueing_a_topic_twice_counts_its_imbalance_once() -> None:
     for _ in range(2):
         context = replace(context, to_delete=context.to_delete | {"t"})
         assert context.preferred_replica_imbalance_count() == 0
+
+
+def test_kafka_1742_forgetting_a_topic_leaves_the_others_whole() -> None:
+    """There, topics that came later in an unordered collection lost their state with it."""
+    context, names = a_context(0, 1), "abcdefgh"
+    for name in names:
+        for number in range(3):
+            key = PartitionKey(name, number)
+            context = with_partition(
+                context,
+                led_by(0, [0, 1], [0, 1]),
+                key=key,
+                state=S.ONLINE,
+                replica_states=ReplicaState.ONLINE,
+            )
+    after = context.without_topic("d")
+    left = [key for key in sorted(context.partitions) if key.topic != "d"]
+    assert sorted(after.partitions) == sorted(after.partition_states) == left
+    assert len(after.replica_states) == 2 * len(left)
+    assert "d" not in after.topic_ids
 
 
 def test_a_forgotten_topic_leaves_nothing_for_the_next_of_its_name() -> None:

@@ -283,7 +283,9 @@ def test_stop_replica_request_with_already_defined_deleted_partition() -> None:
     assert requests[0].deleted == {FOO0}
 
 
-def test_stop_replica_epochs() -> None:
+def test_kafka_9539_13972_stop_replica_bears_the_leader_epoch_or_says_that_none_may_refuse() -> (
+    None
+):
     """A known leadership's epoch; -1 where nobody led; -2 where the topic is to go."""
     context = replace(three_partitions(), to_delete=frozenset({"bar"}))
     batch = new_batch(context)

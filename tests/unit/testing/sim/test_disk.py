@@ -1,0 +1,109 @@
+"""A loss of power keeps all that was synced, and any part of what was not.
+
+Method: many seeds over one small story; what must never happen is asserted for each, what may
+happen must happen for some.
+"""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.testing.sim.disk import SimDisk, _torn
+
+SEEDS = range(200)
+
+
+def disk() -> SimDisk:
+    made = SimDisk()
+    made.mkdir("/d")
+    made.settle()
+    return made
+
+
+def content(place: SimDisk, path: str) -> bytes | None:
+    return place.read_bytes(path) if place.exists(path) else None
+
+
+def test_what_was_synced_stays_and_what_follows_may() -> None:
+    found = set()
+    for seed in SEEDS:
+        place = disk()
+        file = place.open("/d/log", create=True)
+        file.append([b"a" * 1000])
+        file.sync()
+        place.sync_dir("/d")
+        file.append([b"b" * 3000])
+        place.lose_power(Random(seed))
+        data = place.read_bytes("/d/log")
+        assert data[:1000] == b"a" * 1000
+        assert set(data[1000:]) <= {0, ord("b")}
+        found.add((len(data), data.count(b"b")))
+    lengths = {length for length, _ in found}
+    assert {1000, 4000} < lengths
+    assert any(length == 4000 and 0 < kept < 3000 for length, kept in found), "holes of zeros"
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 2**32))
+def test_the_part_that_both_share_is_never_lost(data: bytes, synced: bytes, seed: int) -> None:
+    same = 0
+    while same < min(len(data), len(synced)) and data[same] == synced[same]:
+        same += 1
+    assert _torn(data, synced, Random(seed))[:same] == data[:same]
+
+
+def test_names_that_were_not_synced_are_as_before_or_as_after() -> None:
+    found = set()
+    for seed in SEEDS:
+        place = disk()
+        for name in ("old", "gone"):
+            place.write_atomic(f"/d/{name}", name.encode())
+        place.rename("/d/old", "/d/new")
+        place.remove("/d/gone")
+        place.open("/d/made", create=True).append([b"made"])
+        assert place.lose_power(Random(seed)) > 0
+        names = set(place.listdir("/d"))
+        assert len(names & {"old", "new"}) == 1, "a rename is one change"
+        found.add(frozenset(names))
+    assert len(found) == 8, "each change for itself"
+
+
+def test_a_replaced_file_is_the_old_or_the_new_one() -> None:
+    found = set()
+    for seed in SEEDS:
+        place = disk()
+        place.write_atomic("/d/a", b"old")
+        file = place.open("/d/b", create=True)
+        file.append([b"new"])
+        file.sync()
+        place.sync_dir("/d")
+        place.rename("/d/b", "/d/a")
+        place.lose_power(Random(seed))
+        found.add((content(place, "/d/a"), content(place, "/d/b")))
+    assert found == {(b"new", None), (b"old", b"new")}
+
+
+def test_what_was_written_over_or_cut_may_be_back() -> None:
+    found = set()
+    for seed in SEEDS:
+        place = disk()
+        file = place.open("/d/log", create=True)
+        file.append([b"abcd"])
+        file.sync()
+        place.sync_dir("/d")
+        file.truncate(2)
+        file.append([b"xy"])
+        place.lose_power(Random(seed))
+        found.add(place.read_bytes("/d/log"))
+    assert {b"abcd", b"abxy"} <= found
+    assert all(data[:2] == b"ab" for data in found)
+
+
+def test_settled_and_after_a_loss_all_is_durable() -> None:
+    place = disk()
+    place.mkdir("/d/e")
+    place.open("/d/e/f", create=True).append([b"x"])
+    place.settle()
+    assert place.lose_power(Random(1)) == 0
+    assert place.read_bytes("/d/e/f") == b"x"
+    assert place.used_bytes() == 1

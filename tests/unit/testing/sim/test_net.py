@@ -1,0 +1,310 @@
+"""Links behave as a process's channels do; each fault of the network does what it says.
+
+Method: one server of a made-up node that answers ApiVersions, or parks it; no other part of the
+product.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
+from ottla.broker.api.base import CloseConnection, Connection, Listener
+from ottla.broker.dispatch import Outcome, read_header
+from ottla.testing.sim.link import SimLink, links_from
+from ottla.testing.sim.net import MS, Door, NetFaults, Network
+from ottla.testing.sim.world import Process, World
+from ottla.wire.frames import encode_response
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+ADDRESS = ("10.0.0.1", 9092)
+OTHER = ("10.0.0.2", 9092)
+CLIENT, NODE = -1, 1
+
+
+class Server:
+    """A node's request handler: `frames` came; those behind `parked` are not answered yet."""
+
+    def __init__(self, net: Network, place: int = NODE) -> None:
+        self.process = Process(f"node {place}")
+        self.correlations: list[int] = []
+        self.parks = False
+        self.refuses = False
+        self.parked: list[Callable[[], None]] = []
+        self.connections: list[Connection] = []
+        self.door = Door(self.process, place, Listener.CLIENT, "PLAINTEXT", self.handle)
+        self.door.is_open = True
+        net.listen((f"10.0.0.{place}", 9092), self.door)
+
+    def handle(self, connection: Connection, frame: memoryview) -> Outcome:
+        header, _ = read_header(frame)
+        self.correlations.append(header.correlation_id)
+        if connection not in self.connections:
+            self.connections.append(connection)
+        if self.refuses:
+            raise CloseConnection("garbage")
+        answer = encode_response(
+            ApiVersionsResponse(error_code=0, api_keys=()), 0, header.correlation_id
+        )
+        if not self.parks:
+            return answer
+        late: Pending[list[Any] | None] = Pending()
+        self.parked.append(lambda: late.complete(answer) and None)
+        return late
+
+
+class Story:
+    """A network, a server and a client's link to it."""
+
+    def __init__(self, **faults: Any) -> None:
+        self.problems: list[str] = []
+        self.world = World(lambda where, error: self.problems.append(f"{where}: {error}"))
+        self.told: Counter[str] = Counter()
+        self.net = Network(
+            self.world, Random(7), lambda what, source, target, frame: self.told.update([what])
+        )
+        self.net.faults = NetFaults(**faults)
+        self.server = Server(self.net)
+        self.answers: list[Any] = []
+
+    def link(self, address: tuple[str, int] | None = ADDRESS, **timing: Any) -> SimLink:
+        return links_from(self.net, CLIENT, None)(lambda: address, client_id="c", **timing)
+
+    def ask(self, link: SimLink, timeout_ms: int = 1_000) -> Pending[Any | ApiError]:
+        answer = link.send(ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
+        answer.then(self.answers.append)
+        return answer
+
+    def run(self, ms: int) -> None:
+        self.world.run_until(self.world.now_us + ms * MS)
+
+    @property
+    def errors(self) -> list[Error | None]:
+        return [each.error if isinstance(each, ApiError) else None for each in self.answers]
+
+
+def test_requests_are_answered_in_their_order() -> None:
+    story = Story()
+    link = story.link()
+    for _ in range(5):
+        story.ask(link)
+    assert not link.connected
+    story.run(20)
+    assert story.errors == [None] * 5
+    assert story.server.correlations == [1, 2, 3, 4, 5]
+    assert link.connected
+    assert len(story.server.connections) == 1
+    assert story.told == {"request": 5, "response": 5}
+
+
+def test_the_next_request_of_a_connection_waits_for_the_one_before() -> None:
+    story = Story()
+    story.server.parks = True
+    link = story.link()
+    for _ in range(3):
+        story.ask(link)
+    story.run(50)
+    assert story.server.correlations == [1]
+    story.server.parked.pop()()
+    story.run(50)
+    assert (story.server.correlations, len(story.answers)) == ([1, 2], 1)
+
+
+def test_a_request_that_is_given_up_takes_the_connection_along() -> None:
+    story = Story()
+    story.server.parks = True
+    link = story.link()
+    story.ask(link, timeout_ms=100)
+    story.ask(link, timeout_ms=900)
+    story.run(150)
+    assert story.errors == [Error.REQUEST_TIMED_OUT, Error.NETWORK_EXCEPTION]
+    assert not link.connected
+    assert story.server.connections[0].closed.done, "the server hears of it"
+    story.server.parks = False
+    story.ask(link)
+    story.run(50)
+    assert story.errors[2] is None
+    assert len(story.server.connections) == 2
+
+
+def test_a_server_that_closes_or_dies_breaks_the_connection() -> None:
+    story = Story()
+    story.server.refuses = True
+    link = story.link()
+    story.ask(link)
+    story.run(20)
+    assert story.errors == [Error.NETWORK_EXCEPTION]
+    story.server.refuses, story.server.parks = False, True
+    story.ask(link)
+    story.run(100)
+    story.server.process.alive = False
+    story.net.vanish(story.server.process, silently=False)
+    story.run(20)
+    assert story.errors == [Error.NETWORK_EXCEPTION] * 2
+
+
+def test_a_machine_that_lost_power_says_nothing() -> None:
+    story = Story()
+    story.server.parks = True
+    link = story.link()
+    story.ask(link, timeout_ms=5_000)
+    story.run(20)
+    story.server.process.alive = False
+    story.net.vanish(story.server.process, silently=True)
+    story.run(4_000)
+    assert story.answers == []
+    story.run(1_100)
+    assert story.errors == [Error.REQUEST_TIMED_OUT]
+
+
+def test_nobody_there_is_tried_again_or_given_up_by_the_impatient() -> None:
+    story = Story()
+    story.ask(story.link(OTHER), timeout_ms=700)
+    hasty = story.link(OTHER, patient=False)
+    story.ask(hasty, timeout_ms=700)
+    story.run(50)
+    assert story.errors == [Error.NETWORK_EXCEPTION]
+    Server(story.net, place=2)
+    story.run(500)
+    assert story.errors == [Error.NETWORK_EXCEPTION, None]
+
+
+def test_a_link_that_is_sent_elsewhere_fails_what_was_on_its_way() -> None:
+    story = Story()
+    story.server.parks = True
+    addresses = [ADDRESS]
+    link = links_from(story.net, CLIENT, None)(lambda: addresses[0], client_id="c")
+    story.ask(link)
+    story.run(20)
+    link.retarget()
+    story.run(20)
+    assert story.answers == [], "the same address"
+    addresses[0] = OTHER
+    Server(story.net, place=2)
+    link.retarget()
+    story.run(20)
+    assert story.errors == [Error.NETWORK_EXCEPTION]
+    story.ask(link)
+    story.run(20)
+    assert story.errors[1] is None
+
+
+def test_a_closed_link_answers_nobody() -> None:
+    story = Story()
+    link = story.link()
+    story.ask(link)
+    link.close()
+    story.ask(link)
+    assert story.errors == [Error.NETWORK_EXCEPTION] * 2
+    story.run(100)
+    assert story.server.correlations == []
+
+
+@pytest.mark.parametrize("way", [(CLIENT, NODE), (NODE, CLIENT)])
+def test_what_meets_a_cut_arrives_when_the_cut_is_mended(way: tuple[int, int]) -> None:
+    story = Story()
+    link = story.link()
+    story.ask(link)
+    story.run(20)
+    story.net.cut.add(way)
+    story.ask(link, timeout_ms=20_000)
+    story.ask(link, timeout_ms=20_000)
+    story.run(3_000)
+    assert story.errors == [None]
+    assert story.server.correlations == ([1] if way[0] == CLIENT else [1, 2, 3])
+    story.net.cut.clear()
+    story.run(4_000)
+    assert story.errors == [None] * 3
+
+
+def test_a_cut_lets_no_connection_be_made() -> None:
+    story = Story()
+    story.net.cut.add((NODE, CLIENT))
+    story.ask(story.link(connect_timeout_ms=100, connect_timeout_max_ms=200), timeout_ms=900)
+    story.run(1_000)
+    assert story.errors == [Error.REQUEST_TIMED_OUT]
+    assert story.server.correlations == []
+
+
+def test_a_silent_connection_is_noticed_by_patience_only() -> None:
+    story = Story(silent=1.0)
+    link = story.link()
+    story.ask(link, timeout_ms=800)
+    story.run(700)
+    assert story.answers == []
+    story.net.faults.silent = 0.0
+    story.run(200)
+    story.ask(link)
+    story.run(100)
+    assert story.errors == [Error.REQUEST_TIMED_OUT, None]
+
+
+def test_a_broken_connection_leaves_the_asker_in_doubt() -> None:
+    done = Counter[bool]()
+    story = Story(broken=1.0)
+    link = story.link(backoff_ms=1)
+    for _ in range(60):
+        before = len(story.server.correlations)
+        story.ask(link)
+        story.run(100)
+        if story.errors[-1] is Error.NETWORK_EXCEPTION:
+            done[len(story.server.correlations) > before] += 1
+    assert done[True] > 0
+    assert done[False] > 0
+
+
+def test_a_request_may_arrive_once_more_and_is_answered_to_nobody() -> None:
+    story = Story(twice=1.0, slow_us_max=500 * MS)
+    link = story.link()
+    for _ in range(10):
+        story.ask(link)
+    story.run(1_000)
+    assert story.errors == [None] * 10
+    assert sorted(story.server.correlations) == sorted([*range(1, 11)] * 2)
+    assert story.told["again"] == 10
+    assert story.problems == []
+
+
+def test_a_slow_frame_holds_up_what_is_behind_it() -> None:
+    story = Story(slow=0.3, slow_us_max=400 * MS)
+    link = story.link()
+    for _ in range(20):
+        story.ask(link, timeout_ms=60_000)
+    story.run(60_000)
+    assert story.errors == [None] * 20
+    assert story.server.correlations == [*range(1, 21)]
+
+
+def test_a_paused_server_answers_when_it_goes_on() -> None:
+    story = Story()
+    link = story.link()
+    story.ask(link)
+    story.run(20)
+    story.server.process.paused = True
+    story.ask(link, timeout_ms=10_000)
+    fresh = story.link()
+    story.ask(fresh, timeout_ms=10_000)
+    story.run(5_000)
+    assert fresh.connected, "its system accepts for it"
+    assert story.errors == [None]
+    story.world.resume(story.server.process)
+    story.run(20)
+    assert story.errors == [None] * 3
+
+
+def test_a_client_that_dies_is_noticed_by_its_server() -> None:
+    story = Story()
+    story.server.parks = True
+    process = Process("another node")
+    link = links_from(story.net, 2, process)(lambda: ADDRESS, client_id="c")
+    story.world.after(0, lambda: story.ask(link), process)
+    story.run(20)
+    process.alive = False
+    story.net.vanish(process, silently=False)
+    story.run(20)
+    assert story.server.connections[0].closed.done
+    assert story.answers == [], "the dead hear nothing"

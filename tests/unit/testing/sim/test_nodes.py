@@ -1,0 +1,240 @@
+"""Nodes crash, lose power, hang, stop and come back, and the promise's bound is kept.
+
+Method: clusters without drawn faults, to which each test does what its name says.
+"""
+
+from typing import Any
+
+from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim.faults import Mischief
+from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.observations import Acknowledged, NodeChanged, PartitionSet, QuorumLed
+
+from .requests import TOPIC, Writer
+
+SETTLED_MS = 3_000
+
+
+def served(seed: int = 1, **options: Any) -> tuple[Sim, Writer]:
+    """Return a cluster that has been written to for some seconds."""
+    sim = Sim(seed, **options)
+    writer = Writer(sim, pause_ms=50)
+    sim.run(ms=6_000)
+    assert writer.acknowledged > 50
+    return sim, writer
+
+
+def leader_of(sim: Sim, partition: int = 0) -> SimNode:
+    topic = sim.image.topics.by_name(TOPIC)
+    assert topic is not None
+    return sim.nodes[topic.partitions[partition].leader]
+
+
+def ends(node: SimNode) -> dict[int, int]:
+    """Return the log ends of the written topic's partitions."""
+    assert node.broker is not None
+    return {
+        each.index: each.log.log_end_offset
+        for each in node.broker.replicas.hosted()
+        if each.topic == TOPIC and each.log is not None
+    }
+
+
+def test_a_crashed_process_loses_nothing_and_its_machine_what_was_not_synced() -> None:
+    for lose_unflushed in (False, True):
+        sim, writer = served()
+        node = leader_of(sim)
+        before = ends(node)
+        assert sum(before.values()) >= writer.acknowledged
+        node.crash(lose_unflushed=lose_unflushed)
+        assert not node.alive
+        found: list[dict[int, int]] = []
+        # Before it can fetch anything from others: they are gone.
+        for other in sim.nodes.values():
+            if other.is_broker and other is not node:
+                other.crash(lose_unflushed=False)
+        node.restart()
+        sim.run_until(lambda node=node: node.broker is not None, limit_ms=30_000)  # type: ignore[misc]
+        found.append(ends(node))
+        if lose_unflushed:
+            assert sum(found[0].values()) < sum(before.values())
+            assert sim.marks["unsynced-lost"] == 1
+        else:
+            assert found[0] == before
+
+
+def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:
+    """Both were in sync; the machine that stayed up has it all, whoever is back first."""
+    sim, writer = served()
+    acknowledged: dict[tuple[int, int], int] = {}
+    sim.observe(
+        lambda seen: (
+            acknowledged.update({(seen.partition, seen.offset): seen.crc})
+            if isinstance(seen, Acknowledged)
+            else None
+        )
+    )
+    sim.run(ms=4_000)
+    dark, killed, paused = sorted(
+        (node for node in sim.nodes.values() if node.is_broker), key=lambda node: node.id
+    )
+    paused.pause()
+    sim.run(ms=15_000)  # Out of the in-sync replicas, after which the two go on alone.
+    assert leader_of(sim) is not paused
+    killed.crash(lose_unflushed=False)
+    dark.crash(lose_unflushed=True)
+    dark.restart()
+    sim.run(ms=500)
+    killed.restart()
+    sim.run(ms=20_000)
+    paused.resume()
+    sim.run_until(lambda: sim.leaderless() == 0, limit_ms=60_000)
+    sim.run(ms=10_000)
+    assert len(acknowledged) > 50
+    held = {index: end for node in (killed, paused, dark) for index, end in ends(node).items()}
+    for partition, offset in acknowledged:
+        assert offset < held[partition]
+    for node in (killed, paused, dark):
+        assert node.broker is not None
+        for partition in node.broker.replicas.hosted():
+            if partition.topic == TOPIC:
+                assert partition.log is not None
+                for (index, offset), crc in acknowledged.items():
+                    if index == partition.index:
+                        assert crc_at(partition.log, offset) == crc
+    assert sim.problems == []
+
+
+def crc_at(log: Any, offset: int) -> int:
+    found = log.read(offset, max_bytes=1, upper_bound=log.log_end_offset, at_least_one=True)
+    data = b"".join(piece.read() for piece in found.slices)
+    for piece in found.slices:
+        piece.release()
+    return int.from_bytes(data[17:21], "big")
+
+
+def test_a_paused_leader_is_replaced_and_follows_when_it_goes_on() -> None:
+    sim, writer = served()
+    old = leader_of(sim)
+    old.pause()
+    assert old.paused
+    sim.run(ms=15_000)
+    new = leader_of(sim)
+    assert new is not old
+    count = writer.acknowledged
+    sim.run(ms=3_000)
+    assert writer.acknowledged > count
+    old.resume()
+    sim.run_until(lambda: ends(old) == ends(new), limit_ms=30_000)
+
+
+def test_a_stopped_node_says_goodbye_and_may_come_back() -> None:
+    sim, _ = served()
+    seen: list[NodeChanged] = []
+    sim.observe(lambda what: seen.append(what) if isinstance(what, NodeChanged) else None)
+    node = leader_of(sim)
+    node.stop(back_after_ms=1_000)
+    sim.run_until(lambda: not node.alive, limit_ms=SETTLED_MS)
+    assert sim.image.brokers[node.id].fenced or sim.image.brokers[node.id].in_controlled_shutdown
+    sim.run_until(lambda: node.serves, limit_ms=10_000)
+    assert [each.what for each in seen] == ["stopped", "started", "serves"]
+    assert node.life == 2
+    assert sim.problems == []
+
+
+def test_controllers_may_lose_power_one_after_the_other() -> None:
+    sim, writer = served()
+    offices: list[int] = []
+    sim.observe(lambda what: offices.append(what.node) if isinstance(what, QuorumLed) else None)
+    for _ in range(4):
+        active = [n for n in sim.nodes.values() if n.runtime is not None and n.runtime.active]
+        active[0].crash(lose_unflushed=True)
+        sim.run(ms=100)
+        active[0].restart()
+        sim.run(ms=5_000)
+    assert len(offices) >= 4
+    before = sim.image.position
+    count = writer.acknowledged
+    sim.run(ms=6_000)
+    assert sim.image.position > before
+    assert writer.acknowledged > count
+    assert sim.problems == []
+
+
+def test_a_full_disk_ends_a_controller_which_is_started_again() -> None:
+    sim, _ = served()
+    active = next(n for n in sim.nodes.values() if n.runtime is not None and n.runtime.active)
+    active.disk.capacity = active.disk.used_bytes()
+    sim.run(ms=20_000)
+    assert sim.marks["node-ended-by-itself"] > 0
+    sim.heal()
+    sim.run_until(lambda: all(node.serves for node in sim.nodes.values()), limit_ms=30_000)
+    assert sim.problems == []
+
+
+def test_healing_brings_everybody_back() -> None:
+    sim, writer = served(seed=4)
+    nodes = list(sim.nodes.values())
+    nodes[0].crash(lose_unflushed=False)
+    nodes[1].pause()
+    nodes[3].crash()
+    nodes[4].disk.capacity = 0
+    sim.net.cut |= {(nodes[2].id, nodes[5].id)}
+    sim.run(ms=10_000)
+    sim.heal()
+    sim.run_until(lambda: all(node.serves for node in nodes), limit_ms=60_000)
+    sim.run_until(lambda: sim.leaderless() == 0, limit_ms=10_000)
+    count = writer.acknowledged
+    sim.run(ms=5_000)
+    assert writer.acknowledged > count
+
+
+def test_brokers_lose_power_only_within_the_promises_bound() -> None:
+    """min.insync.replicas is 2: one may be dark, and another only when the first is whole."""
+    sim, _ = served()
+    mischief = Mischief(sim, Faults(power=1.0), sim._stream("test"))
+    first, second, _third = (node for node in sim.nodes.values() if node.is_broker)
+    assert sim.min_insync_replicas == 2
+    assert mischief.may_lose_power(first)
+    mischief.crash(first)
+    assert sim.marks["power-lost"] == 1
+    assert not mischief.may_lose_power(second)
+    assert mischief.may_lose_power(first), "again"
+    assert all(mischief.may_lose_power(node) for node in sim.nodes.values() if not node.is_broker)
+    mischief.crash(second)
+    assert (sim.marks["power-lost"], sim.marks["crashed"]) == (1, 1)
+    sim.run_until(lambda: sim.is_whole(first.id, since_life=2), limit_ms=60_000)
+    assert mischief.may_lose_power(second)
+
+
+def test_other_shapes_of_clusters_serve_too() -> None:
+    for options in (
+        {"brokers": 1, "controllers": 1},
+        {"brokers": 1, "controllers": 1, "combined": True},
+        {"brokers": 3, "controllers": 3, "combined": True},
+        {"brokers": 5, "controllers": 5},
+    ):
+        sim, writer = served(**options)
+        assert writer.failed == 0
+        assert sim.problems == []
+        assert len(sim.nodes) == (
+            options["brokers"]
+            if options.get("combined")
+            else options["brokers"] + options["controllers"]
+        )
+
+
+def test_what_is_observed_is_what_happened() -> None:
+    sim = Sim(1)
+    seen: list[Any] = []
+    sim.observe(seen.append)
+    writer = Writer(sim)
+    sim.run(ms=8_000)
+    acknowledged = [each for each in seen if isinstance(each, Acknowledged)]
+    assert len(acknowledged) >= writer.acknowledged > 20
+    places = [(each.partition, each.offset) for each in acknowledged]
+    assert len(set(places)) == len(places)
+    sets = [each for each in seen if isinstance(each, PartitionSet)]
+    assert {(each.topic, each.partition) for each in sets} == {(TOPIC, 0), (TOPIC, 1)}
+    assert all(each.epoch == 0 for each in acknowledged)
+    assert len({each.node for each in seen if isinstance(each, QuorumLed)}) == 1

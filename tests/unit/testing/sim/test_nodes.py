@@ -65,7 +65,7 @@ def test_a_crashed_process_loses_nothing_and_its_machine_what_was_not_synced() -
 
 def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:
     """Both were in sync; the machine that stayed up has it all, whoever is back first."""
-    sim, writer = served()
+    sim, _writer = served()
     acknowledged: dict[tuple[int, int], int] = {}
     sim.observe(
         lambda seen: (

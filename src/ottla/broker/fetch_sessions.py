@@ -5,6 +5,10 @@ only the partitions that are new, changed or forgotten, and are answered only wi
 that have news. Epoch -1 is a full fetch that wants none. Sessions are soft state: any may be
 evicted at any time, which costs the fetcher one full fetch.
 
+A follower's session knows which of its partitions are `active`. One that has nothing to tell
+rests until something happens to it, so that a fetch costs what its news cost, and not what the
+partitions cost of which there may be thousands.
+
 Source: KIP-227; Kafka's FetchSession.scala and FetchMetadata.java.
 """
 
@@ -20,6 +24,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_BOUND = 2**31 - 1
+
+NO_REPLICA = (-1, -1)
 
 EVICTION_MS = 120_000
 """A session unused for longer is stale; one younger may only be evicted by replicas' sessions."""
@@ -50,6 +56,7 @@ class FetchPartition:
         "told_log_start",
         "topic",
         "topic_id",
+        "watched",
     )
 
     def __init__(
@@ -75,6 +82,8 @@ class FetchPartition:
         self.follower_log_start = follower_log_start
         self.told_high_watermark = -1
         self.told_log_start = -1
+        self.watched: object = None
+        """The partition that will rouse this one in its session."""
 
     def ask(self, newer: "FetchPartition") -> None:
         """Take over what a later request of the session asks for."""
@@ -107,15 +116,24 @@ Results = list[tuple[FetchPartition, R]]
 
 
 class FetchSession:
-    """The partitions of one fetcher, in the order in which they are served."""
+    """The partitions of one fetcher, in the order in which they are served.
+
+    Fields: `active`: of a follower's session those that must be looked at; else None.
+            `replica`: its id and broker epoch. `fetched_ms`: when it fetched last (monotonic).
+            `closed`: the session is no more.
+    """
 
     __slots__ = (
+        "active",
+        "closed",
         "created_ms",
         "epoch",
+        "fetched_ms",
         "id",
         "last_used_ms",
         "partitions",
         "privileged",
+        "replica",
         "uses_topic_ids",
     )
 
@@ -135,17 +153,37 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
+        self.active: dict[Key, FetchPartition] | None = dict(partitions) if privileged else None
+        self.replica = NO_REPLICA
+        self.fetched_ms = 0
+        self.closed = False
 
     def update(self, asked: Mapping[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
         """Add, change and forget partitions, as a request says."""
+        active = self.active
         for key, newer in asked.items():
             known = self.partitions.get(key)
             if known is None:
-                self.partitions[key] = newer
+                self.partitions[key] = known = newer
             else:
                 known.ask(newer)
+            if active is not None:
+                active[key] = known
         for key in forgotten:
             self.partitions.pop(key, None)
+            if active is not None:
+                active.pop(key, None)
+
+    def fetched_by(self, replica: tuple[int, int], now_ms: int) -> None:
+        """Note a follower's fetch; all must be looked at where its epoch is another."""
+        if self.replica != replica and self.active is not None:
+            self.replica = replica
+            self.active.update(self.partitions)
+        self.fetched_ms = now_ms
+
+    def holds(self, partition: FetchPartition) -> bool:
+        """Tell whether that very partition is still in the session."""
+        return not self.closed and self.partitions.get(partition.key) is partition
 
 
 class Fetching:
@@ -153,6 +191,7 @@ class Fetching:
 
     __slots__ = ("partitions",)
     incremental = False
+    session: FetchSession | None = None
 
     def __init__(self, partitions: Mapping[Key, FetchPartition]) -> None:
         self.partitions: Mapping[Key, FetchPartition] = partitions
@@ -193,12 +232,12 @@ class FullFetching(Fetching):
 class IncrementalFetching(Fetching):
     """A fetch within a session."""
 
-    __slots__ = ("_epoch", "_session")
+    __slots__ = ("_epoch", "session")
     incremental = True
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__(session.partitions)
-        self._session = session
+        self.session: FetchSession = session
         self._epoch = session.epoch
 
     def finish(self, results: Results[R], now_ms: int) -> tuple[Error, int, Results[R]]:
@@ -207,7 +246,7 @@ class IncrementalFetching(Fetching):
         A partition that gave records moves to the end of the session, so that the next fetch
         serves the others first.
         """
-        session = self._session
+        session = self.session
         if session.epoch != self._epoch:
             # A later request came while this one was parked: it must be a duplicate.
             return Error.INVALID_FETCH_SESSION_EPOCH, session.id, []
@@ -221,9 +260,16 @@ class IncrementalFetching(Fetching):
             failed = told.error is not Error.NONE or told.diverging is not None
             partition.told_high_watermark = -1 if failed else told.high_watermark
             partition.told_log_start = told.log_start_offset
-            if told.size > 0 and session.partitions.pop(partition.key, None) is not None:
-                session.partitions[partition.key] = partition
+            if told.size > 0:
+                _serve_last(session.partitions, partition)
+                if session.active is not None:
+                    _serve_last(session.active, partition)
         return Error.NONE, session.id, news
+
+
+def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition) -> None:
+    if partitions.pop(partition.key, None) is not None:
+        partitions[partition.key] = partition
 
 
 def _has_news(partition: FetchPartition, told: Told) -> bool:
@@ -272,7 +318,7 @@ class FetchSessions:
         """Return what the request fetches, or the error of its session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A full fetch closes the session that it names, and starts over.
-            self._sessions.pop(session_id, None)
+            self._close(session_id)
             if epoch == FINAL_EPOCH:
                 return Fetching(asked)
             return FullFetching(asked, self, privileged=privileged, uses_topic_ids=uses_topic_ids)
@@ -285,7 +331,7 @@ class FetchSessions:
             return Error.FETCH_SESSION_TOPIC_ID_ERROR
         session.update(asked, forgotten)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._close(session_id)
             return Fetching(asked)
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
@@ -348,6 +394,11 @@ class FetchSessions:
             if worth is None or (privileged, size, 0) < worth:
                 return False
             victim = self._sessions[worth[2]]
-        del self._sessions[victim.id]
+        self._close(victim.id)
         self.evictions += 1
         return True
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.closed = True

@@ -8,7 +8,7 @@ it, which their next fetch says, it wakes those.
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes), KIP-392.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,11 +16,12 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker.fetch_sessions import Fetching, FetchPartition
+from ottla.broker.fetch_sessions import Fetching, FetchPartition, FetchSession
 from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import Partition
 from ottla.broker.read_replica import Selector
 from ottla.broker.reading import PartitionRead, divergence
+from ottla.broker.resting import rouse, watch
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -109,6 +110,10 @@ class Fetcher:
         Those that waited for it are woken last: what they do next must find this fetch parked.
         """
         moved: list[Partition] = []
+        now_ms = self._clock.monotonic_ms()
+        session = _session_of(fetching)
+        if session is not None:
+            session.fetched_by((limits.replica_id, limits.replica_epoch), now_ms)
         try:
             reads, size, urgent = self._read_all(fetching, limits, moved)
             wait_ms = limits.max_wait_ms
@@ -116,9 +121,9 @@ class Fetcher:
                 return reads
             self.take_back(reads, for_follower=True)
             waiting = _WaitingFetch(self, fetching, limits, gone)
-            now_ms = self._clock.monotonic_ms()
-            pending = waiting.park(self._keys(fetching), now_ms, limits.min_bytes - size)
-            if reads and fetching.incremental:
+            keys = self._keys(fetching) if session is None else (session,)
+            pending = waiting.park(keys, now_ms, limits.min_bytes - size)
+            if reads and session is not None:
                 waiting.hasten(now_ms + NEWS_MS)
             return pending
         finally:
@@ -126,9 +131,19 @@ class Fetcher:
                 self._hosts.follower_moved(partition)
 
     def tell_followers(self, partition: Partition) -> None:
-        """Let parked followers hear soon that a watermark or the log start has moved."""
+        """Let followers hear soon that a watermark or the log start has moved."""
+        sessions = rouse(partition)
         if self.followers.count:
-            self.followers.hasten(partition, self._clock.monotonic_ms() + NEWS_MS)
+            deadline_ms = self._clock.monotonic_ms() + NEWS_MS
+            for key in (*sessions, partition):
+                self.followers.hasten(key, deadline_ms)
+
+    def wake_followers(self, partition: Partition, grown_bytes: int | None = None) -> None:
+        """Let followers fetch what was appended, or hear of whatever else happened."""
+        sessions = rouse(partition, appended=grown_bytes is not None)
+        if self.followers.count:
+            for key in (*sessions, partition):
+                self.followers.wake(key, grown_bytes)
 
     def read(self, fetching: Fetching, limits: FetchLimits) -> tuple[Reads, int, bool]:
         """Read all partitions in order; return them, their bytes, and whether any is urgent.
@@ -202,11 +217,14 @@ class Fetcher:
         """Read up to the log's end. `moved`: where to put the partitions that the fetch moved
         on; None = the fetch has been noted before."""
         total, left, urgent = 0, limits.max_bytes, False
-        asked_for, skip_idle = self._hosts.asked_for, fetching.incremental
+        asked_for, session = self._hosts.asked_for, _session_of(fetching)
         node, node_epoch = limits.replica_id, limits.replica_epoch
-        for asked in fetching.partitions.values():
+        active = None if session is None else session.active
+        for asked in tuple((fetching.partitions if active is None else active).values()):
             try:
                 partition = asked_for(asked)
+                if session is not None and asked.watched is not partition:
+                    watch(partition, session, asked)
                 follower = partition.follower(asked, node, node_epoch)
                 log = partition.log
                 assert log is not None
@@ -218,7 +236,9 @@ class Fetcher:
                     _check_offset(asked, log)
                     if moved is not None and partition.note_fetch(follower, asked, node_epoch):
                         moved.append(partition)
-                    if skip_idle and _has_all(asked, log):
+                    if session is not None and _has_all(asked, log):
+                        if active is not None and node in partition.isr:
+                            del active[asked.key]
                         continue
                     room = asked.max_bytes
                     found = partition.read_to_end(asked, room if room < left else left, total == 0)
@@ -277,7 +297,7 @@ class _WaitingFetch:
         self._parked: Parked | None = None
         self.pending: Pending[Reads] = Pending()
 
-    def park(self, keys: Sequence[Partition], now_ms: int, wanted_bytes: int) -> Pending[Reads]:
+    def park(self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int) -> Pending[Reads]:
         fetcher = self._fetcher
         lot = fetcher.followers if self._limits.replica_id >= 0 else fetcher.parked
         self._parked = lot.park(
@@ -330,6 +350,12 @@ def _is_idle(partition: Partition, asked: FetchPartition, committed_only: bool) 
         and high_watermark == asked.told_high_watermark
         and log.log_start_offset == asked.told_log_start
     )
+
+
+def _session_of(fetching: Fetching) -> FetchSession | None:
+    """Return a fetch's session where it is a follower's."""
+    session = fetching.session
+    return None if session is None or session.active is None else session
 
 
 def _has_all(asked: FetchPartition, log: "PartitionLog") -> bool:

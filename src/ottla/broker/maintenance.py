@@ -130,8 +130,11 @@ class Maintenance:
         for partition in partitions[:LOGS_PER_STEP_MAX]:
             log = partition.log
             if log is not None:
+                start = log.log_start_offset
                 try:
                     work(log)
+                    if log.log_start_offset != start:
+                        self._replicas.fetcher.tell_followers(partition)
                 except ApiError as refusal:
                     logger.warning("%s is left as it is: %s", log.name, refusal)
                 except OSError as error:

@@ -21,7 +21,7 @@ from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
-    from ottla.broker.fetch_sessions import FetchPartition
+    from ottla.broker.fetch_sessions import FetchPartition, FetchSession
     from ottla.log.partition_log import PartitionLog
     from ottla.log.results import AppendInfo
     from ottla.metadata.image import PartitionImage
@@ -48,6 +48,7 @@ class Partition:
             the log end when this leader's epoch began. `alone`: this broker holds the only
             replica, so that what it appends is committed. `metrics`: of the whole topic, shared
             by its partitions here. `surroundings`: shared by all partitions of the broker.
+            `watchers`: the followers' sessions that must hear of what happens here.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Partition:
         "surroundings",
         "topic",
         "topic_id",
+        "watchers",
     )
 
     def __init__(
@@ -107,6 +109,7 @@ class Partition:
         """Why clients no longer find it here, once this broker hosts it no more."""
         self.min_insync_replicas = 1
         self.quiet_until_ms = NEVER_MS
+        self.watchers: tuple[tuple[FetchSession, FetchPartition], ...] = ()
 
     @property
     def deleted(self) -> bool:

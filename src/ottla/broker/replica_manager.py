@@ -220,12 +220,13 @@ class ReplicaManager:
             results.append(
                 _new(AppendResult, (_NONE, None, info[0], info[1], info[2], info[3], ()))
             )
-        consumers, followers = self.fetcher.parked, self.fetcher.followers
-        if consumers.count or followers.count:
-            for (partition, data), result in zip(batches, results, strict=True):
-                if result.error is _NONE:
-                    lot = consumers if partition.alone else followers
-                    lot.wake(partition, len(data))
+        consumers = self.fetcher.parked
+        for (partition, data), result in zip(batches, results, strict=True):
+            if result.error is _NONE:
+                if not partition.alone:
+                    self.fetcher.wake_followers(partition, len(data))
+                elif consumers.count:
+                    consumers.wake(partition, len(data))
         for partition in moved:
             self.high_watermark_moved(partition)
         if not waits:
@@ -396,7 +397,7 @@ class ReplicaManager:
     def _wake_all(self, partition: Partition) -> None:
         self.produces.wake(partition)
         self.fetcher.parked.wake(partition)
-        self.fetcher.followers.wake(partition)
+        self.fetcher.wake_followers(partition)
         self.deletes.wake(partition)
 
     # -- Disk failure --

@@ -1,0 +1,47 @@
+"""Partitions that rest in followers' sessions, and what rouses them.
+
+A partition rests where a fetch found nothing to tell of it: the follower is in sync, has all
+that there is, and knows the high watermark and the log start. From then on each of its fetches
+would say the same, and is not looked at. Whatever happens to the partition makes it active
+again; what the fetches in between would have said of the follower is made up for then.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions import FetchPartition, FetchSession
+
+
+def watch(partition: Partition, session: "FetchSession", asked: "FetchPartition") -> None:
+    """Let a session hear of what happens to a partition."""
+    kept = tuple(each for each in partition.watchers if each[0].holds(each[1]))
+    partition.watchers = (*kept, (session, asked))
+    asked.watched = partition
+
+
+def rouse(partition: Partition, *, appended: bool = False) -> "list[FetchSession]":
+    """Make a partition active where it rests; return the sessions that it is in.
+
+    `appended`: that is what happened, so that followers which had all until now begin to lag.
+    """
+    sessions: list[FetchSession] = []
+    for session, asked in partition.watchers:
+        active = session.active
+        if active is None or not session.holds(asked):
+            continue
+        sessions.append(session)
+        if asked.key not in active:
+            active[asked.key] = asked
+            if appended:
+                _make_up(partition, session)
+    return sessions
+
+
+def _make_up(partition: Partition, session: "FetchSession") -> None:
+    """Note that a follower had all when its session fetched last."""
+    follower = partition.followers.get(session.replica[0])
+    if follower is not None:
+        follower.last_fetch_ms = max(follower.last_fetch_ms, session.fetched_ms)
+        follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.fetched_ms)

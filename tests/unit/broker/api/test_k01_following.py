@@ -1,0 +1,389 @@
+"""A leader serves followers: how far they are, what they get, when they hear of what.
+
+Method: one real broker that leads; the test is its followers, and passes every codec.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.fetcher import NEWS_MS
+from ottla.broker.partition import Partition
+from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+)
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+
+from ..world import TOPIC_ID, World, batch
+
+OTHER_ID = Uuid(b"o" * 16)
+WAIT_MS = 500
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a broker that leads two partitions of three replicas, all in sync."""
+    world = World()
+    for node_id in (1, 2, 3):
+        world.add_broker(node_id)
+    world.broker.epoch = 1
+    world.add_topic(partitions=2, replicas=(1, 2, 3), isr=(1, 2, 3))
+    return world
+
+
+class Follower:
+    """A follower with a fetch session, whose log the test only counts."""
+
+    def __init__(self, world: World, node: int, *, epoch: int | None = None) -> None:
+        self.world = world
+        self.node = node
+        self.broker_epoch = node if epoch is None else epoch
+        self.session = (0, 0)
+
+    def begin(
+        self, *wanted: FetchPartition, version: int = 17, wait_ms: int = WAIT_MS, **how: Any
+    ) -> Any:
+        """Fetch; `wanted` is what the session hears anew."""
+        by_id = version >= 13
+        session_id, session_epoch = self.session
+        state = ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
+        request = FetchRequest(
+            **({"replica_state": state} if version >= 15 else {"replica_id": self.node}),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            topics=(
+                FetchTopic(
+                    topic="" if by_id else "t",
+                    topic_id=TOPIC_ID if by_id else NO_UUID,
+                    partitions=wanted,
+                ),
+            )
+            if wanted
+            else (),
+            **how,
+        )
+        answer = self.world.begin(request, version)
+
+        def noted(response: Any) -> None:
+            assert response.error_code == 0
+            self.session = (response.session_id, session_epoch + 1)
+
+        answer.then(noted)
+        return answer
+
+    def open(self, *ends: int) -> None:
+        """Open a session, with a log of so many records in each partition, and hear the news."""
+        epochs = [0 if end else -1 for end in ends]
+        self.begin(*map(at, range(len(ends)), ends, epochs), wait_ms=0)
+
+
+def at(index: int = 0, offset: int = 0, epoch: int = -1, **how: Any) -> FetchPartition:
+    return FetchPartition(
+        **(
+            {
+                "partition": index,
+                "current_leader_epoch": 0,
+                "fetch_offset": offset,
+                "last_fetched_epoch": epoch,
+                "log_start_offset": 0,
+                "partition_max_bytes": 1_000_000,
+            }
+            | how
+        )
+    )
+
+
+def parts(answer: Any) -> list[Any]:
+    return [part for topic in answer.value.responses for part in topic.partitions]
+
+
+def errors(answer: Any) -> list[int]:
+    return [part.error_code for part in parts(answer)]
+
+
+def partition(world: World, index: int = 0) -> Partition:
+    return world.broker.replicas.partition("t", index)
+
+
+def append(world: World, *values: str, index: int = 0, acks: int = 1) -> Any:
+    return world.broker.replicas.append("t", index, batch(*values), acks=acks)
+
+
+class TestReading:
+    """Followers read what nobody has committed, and empty batches, too."""
+
+    @pytest.mark.parametrize("version", range(4, 19))
+    def test_every_version_reads_to_the_end(self, world: World, version: int) -> None:
+        append(world, "a", "b")
+        follower = Follower(world, 2)
+        if version < 7:
+            follower.session = (0, -1)
+        epoch = 0 if version >= 9 else -1
+        answer = follower.begin(at(current_leader_epoch=epoch), version=version, wait_ms=0)
+        (part,) = parts(answer)
+        assert (part.error_code, part.high_watermark) == (0, 0)
+        assert len(part.records) == len(batch("a", "b"))
+
+    def test_an_append_wakes_a_follower(self, world: World) -> None:
+        follower = Follower(world, 2)
+        follower.open(0, 0)
+        waiting = follower.begin(at(), at(1))
+        assert not waiting.done
+        append(world, "a", index=1)
+        assert [part.partition_index for part in parts(waiting)] == [1]
+
+    def test_an_answer_has_the_high_watermark_that_its_own_fetch_moved(self, world: World) -> None:
+        append(world, "a")
+        Follower(world, 3).open(1)
+        append(world, "b")
+        (part,) = parts(Follower(world, 2).begin(at(offset=1, epoch=0)))
+        assert part.high_watermark == 1
+
+    def test_bytes_for_followers_are_counted_apart(self, world: World) -> None:
+        append(world, "a")
+        Follower(world, 2).open(0)
+        metrics = partition(world).metrics
+        assert (metrics.replication_bytes_out, metrics.bytes_out) == (len(batch("a")), 0)
+
+
+class TestWhoMayFetch:
+    """Assigned replicas in the leader's epoch, from the life that is registered."""
+
+    @pytest.mark.parametrize(
+        ("epoch", "error"), [(0, Error.UNKNOWN_LEADER_EPOCH), (-1, Error.NOT_LEADER_OR_FOLLOWER)]
+    )
+    def test_a_replica_that_is_not_assigned(self, world: World, epoch: int, error: Error) -> None:
+        world.add_broker(4)
+        answer = Follower(world, 4).begin(at(current_leader_epoch=epoch))
+        assert errors(answer) == [error]
+
+    @pytest.mark.parametrize(
+        ("epoch", "error"), [(0, Error.FENCED_LEADER_EPOCH), (2, Error.UNKNOWN_LEADER_EPOCH)]
+    )
+    def test_another_epoch(self, world: World, epoch: int, error: Error) -> None:
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        assert errors(Follower(world, 2).begin(at(current_leader_epoch=epoch))) == [error]
+
+    def test_a_broker_that_does_not_lead(self, world: World) -> None:
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2))
+        answer = Follower(world, 3).begin(at(current_leader_epoch=1))
+        assert errors(answer) == [Error.NOT_LEADER_OR_FOLLOWER]
+
+    def test_a_life_that_is_over_moves_nothing(self, world: World) -> None:
+        """KIP-903: what a restarted follower said before says nothing of what it has now."""
+        append(world, "a")
+        Follower(world, 3).open(1)
+        stale = Follower(world, 2, epoch=1).begin(at(offset=1, epoch=0))
+        assert errors(stale) == [Error.NOT_LEADER_OR_FOLLOWER]
+        assert partition(world).high_watermark == 0
+
+    def test_an_added_replica_may_and_a_removed_one_may_not(self, world: World) -> None:
+        world.add_broker(4)
+        world.commit(
+            PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, replicas=(1, 3, 4), isr=(1, 3))
+        )
+        assert errors(Follower(world, 4).begin(at(), wait_ms=0)) == [Error.NONE]
+        assert errors(Follower(world, 2).begin(at())) == [Error.UNKNOWN_LEADER_EPOCH]
+
+
+class TestOffsets:
+    """Only a log that agrees with the leader's counts as that far."""
+
+    @pytest.mark.parametrize("offset", [2, 5])
+    def test_beyond_the_end(self, world: World, offset: int) -> None:
+        append(world, "a")
+        assert errors(Follower(world, 2).begin(at(offset=offset))) == [Error.OFFSET_OUT_OF_RANGE]
+        assert partition(world).followers[2].log_end_offset == -1
+
+    def test_before_the_start(self, world: World) -> None:
+        append(world, "a", "b")
+        log = partition(world).leader_log()
+        log.advance_high_watermark(2)
+        log.delete_records(2)
+        assert errors(Follower(world, 2).begin(at())) == [Error.OFFSET_OUT_OF_RANGE]
+
+    def test_a_log_that_left_the_leaders_is_told_where(self, world: World) -> None:
+        append(world, "a")
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        append(world, "b")
+        follower = Follower(world, 2)
+        waiting = follower.begin(at(offset=2, epoch=0, current_leader_epoch=1))
+        (part,) = parts(waiting)
+        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 1)
+        assert len(part.records or b"") == 0
+        assert partition(world).followers[2].log_end_offset == -1
+
+    def test_one_that_came_back_with_less_is_noted_so(self, world: World) -> None:
+        append(world, "a")
+        append(world, "b")
+        for node in (2, 3):
+            Follower(world, node).open(2)
+        assert partition(world).high_watermark == 2
+        Follower(world, 2).open(1)
+        assert partition(world).followers[2].log_end_offset == 1
+        assert partition(world).high_watermark == 2
+
+
+class TestCommitting:
+    """The fetches of followers move the high watermark, and wake who waits for it."""
+
+    def test_the_last_of_the_in_sync_replicas_answers_the_producer(self, world: World) -> None:
+        written = append(world, "a", acks=-1)
+        for node, done in ((2, False), (3, True)):
+            Follower(world, node).open(1)
+            assert written.done is done
+        assert written.value.error is Error.NONE
+
+    def test_consumers_hear_of_it(self, world: World) -> None:
+        wanted = FetchTopic(
+            topic_id=TOPIC_ID,
+            partitions=(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000),),
+        )
+        request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=(wanted,), session_epoch=-1)
+        consumer = world.begin(request, 17)
+        append(world, "a")
+        Follower(world, 2).open(1)
+        assert not consumer.done
+        Follower(world, 3).open(1)
+        assert len(parts(consumer)[0].records) == len(batch("a"))
+
+    def test_a_parked_follower_hears_of_it_soon(self, world: World) -> None:
+        append(world, "a")
+        follower = Follower(world, 2)
+        follower.open(1, 0)
+        world.clock.advance(100)
+        waiting = follower.begin()
+        Follower(world, 3).open(1, 0)
+        assert not waiting.done
+        world.clock.advance(NEWS_MS)
+        (part,) = parts(waiting)
+        assert (part.partition_index, part.high_watermark) == (0, 1)
+
+    def test_it_comes_with_records_where_these_are_sooner(self, world: World) -> None:
+        append(world, "a")
+        follower = Follower(world, 2)
+        follower.open(1)
+        waiting = follower.begin()
+        Follower(world, 3).open(1)
+        append(world, "b")
+        (part,) = parts(waiting)
+        assert (part.high_watermark, len(part.records)) == (1, len(batch("b")))
+
+    def test_a_fetch_is_noted_once(self, world: World) -> None:
+        """A parked fetch that is tried again has been noted when it came."""
+        append(world, "a")
+        follower = Follower(world, 2)
+        follower.open(1)
+        follower.begin()
+        world.clock.advance(100)
+        noted_ms = partition(world).followers[2].last_fetch_ms
+        append(world, "b")
+        assert partition(world).followers[2].last_fetch_ms == noted_ms
+
+
+class TestResting:
+    """Partitions without news cost a fetch nothing, and lose nothing by it."""
+
+    @pytest.fixture
+    def follower(self, world: World) -> Follower:
+        follower = Follower(world, 2)
+        follower.open(0, 0)
+        follower.begin()
+        return follower
+
+    def active(self, world: World) -> int:
+        (session,) = world.broker.sessions._sessions.values()
+        assert session.active is not None
+        return len(session.active)
+
+    def fetch(self, follower: Follower) -> Any:
+        follower.world.clock.advance(WAIT_MS)
+        return follower.begin()
+
+    def test_what_has_no_news_rests(self, world: World, follower: Follower) -> None:
+        assert self.active(world) == 0
+
+    def test_an_append_ends_the_rest(self, world: World, follower: Follower) -> None:
+        waiting = self.fetch(follower)
+        append(world, "a", index=1)
+        assert [part.partition_index for part in parts(waiting)] == [1]
+        assert self.active(world) == 1
+
+    def test_an_append_between_two_fetches_is_not_missed(
+        self, world: World, follower: Follower
+    ) -> None:
+        world.clock.advance(WAIT_MS)
+        append(world, "a", index=1)
+        assert [part.partition_index for part in parts(follower.begin())] == [1]
+
+    def test_resting_followers_keep_up(self, world: World, follower: Follower) -> None:
+        for _ in range(100):
+            self.fetch(follower)
+        append(world, "a")
+        world.broker.replicas.recheck(shrink=True)
+        found = partition(world)
+        assert found.followers[2].last_caught_up_ms == world.clock.monotonic_ms()
+        assert found.pending is not None  # The other follower never fetched.
+        assert [node for node, _ in found.pending.isr] == [1, 2]
+
+    def test_one_that_died_resting_lags_from_its_last_fetch_on(
+        self, world: World, follower: Follower
+    ) -> None:
+        self.fetch(follower)
+        died_ms = world.clock.monotonic_ms()
+        world.clock.advance(60_000)
+        append(world, "a")
+        assert partition(world).followers[2].last_caught_up_ms == died_ms
+
+    def test_a_log_start_is_told(self, world: World, follower: Follower) -> None:
+        append(world, "a")
+        for node in (2, 3):
+            other = follower if node == 2 else Follower(world, 3)
+            other.begin(at(offset=1, epoch=0), wait_ms=0)
+        waiting = self.fetch(follower)
+        partition(world).leader_log().delete_records(1)
+        world.broker.replicas.fetcher.tell_followers(partition(world))
+        world.clock.advance(NEWS_MS)
+        assert parts(waiting)[0].log_start_offset == 1
+
+    def test_a_new_epoch_is_told(self, world: World, follower: Follower) -> None:
+        waiting = self.fetch(follower)
+        world.commit(PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=1))
+        assert [(part.partition_index, part.error_code) for part in parts(waiting)] == [
+            (1, Error.FENCED_LEADER_EPOCH)
+        ]
+
+    def test_a_deletion_is_told(self, world: World, follower: Follower) -> None:
+        waiting = self.fetch(follower)
+        world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+        assert Error.UNKNOWN_TOPIC_ID in errors(waiting)
+
+    def test_one_that_is_out_of_sync_does_not_rest(self, world: World, follower: Follower) -> None:
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 3)))
+        self.fetch(follower)
+        assert self.active(world) == 1
+
+    def test_another_life_in_the_same_session_is_noted_everywhere(
+        self, world: World, follower: Follower
+    ) -> None:
+        world.commit(
+            BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, in_controlled_shutdown=0)
+        )
+        follower.broker_epoch = 7
+        self.fetch(follower)
+        assert [partition(world, index).followers[2].broker_epoch for index in (0, 1)] == [7, 7]
+
+    def test_sessions_that_are_gone_are_forgotten(self, world: World, follower: Follower) -> None:
+        for _ in range(5):
+            again = Follower(world, 2)
+            again.session = (follower.session[0], 0)
+            again.open(0, 0)
+            again.begin()
+            follower = again
+        assert len(partition(world).watchers) == 1

@@ -10,6 +10,7 @@ Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, Error
@@ -138,12 +139,19 @@ class Fetcher:
             for key in (*sessions, partition):
                 self.followers.hasten(key, deadline_ms)
 
-    def wake_followers(self, partition: Partition, grown_bytes: int | None = None) -> None:
-        """Let followers fetch what was appended, or hear of whatever else happened."""
-        sessions = rouse(partition, appended=grown_bytes is not None)
+    def wake_followers(self, partition: Partition, grown_bytes: int) -> None:
+        """Let followers fetch what was appended."""
+        sessions = rouse(partition, appended=True)
         if self.followers.count:
             for key in (*sessions, partition):
                 self.followers.wake(key, grown_bytes)
+
+    def wake_each(self, partitions: Sequence[Partition]) -> None:
+        """Let all fetches look at partitions that changed in another way than by growing."""
+        self.parked.wake_each(partitions)
+        roused = [rouse(partition) for partition in partitions]
+        if self.followers.count:
+            self.followers.wake_each((*chain.from_iterable(roused), *partitions))
 
     def read(self, fetching: Fetching, limits: FetchLimits) -> tuple[Reads, int, bool]:
         """Read all partitions in order; return them, their bytes, and whether any is urgent.

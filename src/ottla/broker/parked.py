@@ -116,6 +116,16 @@ class ParkingLot:
             answered += parked.try_now()
         return answered
 
+    def wake_each(self, keys: Iterable[Hashable]) -> None:
+        """Let the requests of several keys that changed try again, each once.
+
+        A follower's fetch waits on all that it follows: waking it for each of a thousand
+        partitions that one change of the metadata touched would read them a million times.
+        """
+        by_key = self._by_key
+        for parked in {each: None for key in keys for each in by_key.get(key, ())}:
+            parked.try_now()
+
     def hasten(self, key: Hashable, deadline_ms: int) -> None:
         """Bring the deadlines of the requests of `key` forward."""
         for parked in self._by_key.get(key, ()):

@@ -305,6 +305,7 @@ class ReplicaManager:
         for topic in delta.created_topics.values():
             for index in sorted(topic.partitions):
                 touched += self._follow(topic, index, is_new=not first)
+        self._wake_each([partition for partition, _began in touched])
         return touched
 
     def reconfigure(self, topics: Sequence[str]) -> None:
@@ -335,9 +336,7 @@ class ReplicaManager:
             return [(self._drop(topic.id, index, Error.NOT_LEADER_OR_FOLLOWER), False)]
         if partition is None:
             partition = self._host(topic, index, is_new=is_new)
-        began = partition.follow(state)
-        self._wake_all(partition)
-        return [(partition, began)]
+        return [(partition, partition.follow(state))]
 
     def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
         settings = self._settings_of(topic.name)
@@ -374,7 +373,7 @@ class ReplicaManager:
     def _drop(
         self, topic_id: Uuid, index: int, gone: Error = Error.UNKNOWN_TOPIC_OR_PARTITION
     ) -> Partition:
-        """Stop hosting and delete the log; parked requests are answered at once."""
+        """Stop hosting and delete the log; the caller wakes those who wait on it."""
         hosted = self._by_id[topic_id]
         partition = hosted.pop(index)
         del self._by_key[topic_id, index]
@@ -391,14 +390,13 @@ class ReplicaManager:
         except OSError as error:
             self.storage_failed(partition, error)
         partition.log = None
-        self._wake_all(partition)
         return partition
 
-    def _wake_all(self, partition: Partition) -> None:
-        self.produces.wake(partition)
-        self.fetcher.parked.wake(partition)
-        self.fetcher.wake_followers(partition)
-        self.deletes.wake(partition)
+    def _wake_each(self, partitions: Sequence[Partition]) -> None:
+        """Answer whoever can be answered, now that all of these have changed."""
+        self.produces.wake_each(partitions)
+        self.fetcher.wake_each(partitions)
+        self.deletes.wake_each(partitions)
 
     # -- Disk failure --
 
@@ -422,8 +420,7 @@ class ReplicaManager:
             if partition is not None and partition.log is log:
                 partition.log = None
                 hit.append(partition)
-        for partition in hit:
-            self._wake_all(partition)
+        self._wake_each(hit)
         told = self.on_folder_lost if self.log_dirs.online_dirs else self.on_no_storage
         if told is not None:
             told()

@@ -119,3 +119,14 @@ def test_a_request_may_park_another_while_it_is_answered() -> None:
     # The new one was not there when the wake began.
     assert later[0].attempts == 0
     assert lot.count == 1
+
+
+def test_a_request_under_many_changed_keys_is_tried_once() -> None:
+    lot = ParkingLot(Timers())
+    many, few = Request(lot, "abcdef"), Request(lot, "fx")
+    few.ready = True
+    lot.wake_each("abcdefg")
+    assert (many.attempts, few.attempts) == (1, 1)
+    assert not many.parked.done
+    assert few.parked.done
+    assert lot.count == 1

@@ -1,15 +1,18 @@
-"""The families of a broker's groups, made from those that its coordinator serves.
+"""The families of a broker's groups and replicas, made from what it coordinates and hosts.
 
-Method: the real coordinator over real logs. The other families are in test_metrics, beside the
-counters that they show.
+Method: the real coordinator and broker over real logs. The other families are in test_metrics,
+beside the counters that they show.
 """
 
+from ottla.base.ids import Uuid
 from ottla.base.metrics import render
 from ottla.broker.metric_families import broker_families
 from ottla.coordinator.group_states import NAMES
+from ottla.metadata.records import PartitionChangeRecord
 from tests.exposition import Scrape
 
 from .group_world import GroupWorld, commit_request
+from .world import World
 
 GROUPS = "kafka_coordinator_group_group_metadata_manager_num_groups"
 OFFSETS = "kafka_coordinator_group_group_metadata_manager_num_offsets"
@@ -39,3 +42,73 @@ def test_groups_by_state_and_their_offsets() -> None:
     world.stable("calm")
     states["Stable"] = 1
     assert by_state(scrape(world)) == states
+
+
+def test_what_is_in_sync_of_what_is_led() -> None:
+    """Of four partitions: all in sync; at and below min.insync.replicas; led elsewhere."""
+    world = World()
+    for node_id in (1, 2, 3):
+        world.add_broker(node_id)
+    replicas = (1, 2, 3)
+    for name, isr, leader in (
+        ("a", replicas, 1),
+        ("b", (1, 2), 1),
+        ("c", (1,), 1),
+        ("d", (2,), 2),
+    ):
+        topic_id = Uuid(name.encode() * 16)
+        world.add_topic(
+            name, topic_id, replicas=replicas, isr=isr, leader=leader, min_insync_replicas="2"
+        )
+    world.commit(
+        PartitionChangeRecord(
+            partition_id=0,
+            topic_id=Uuid(b"a" * 16),
+            replicas=(1, 2, 3, 4),
+            adding_replicas=(4,),
+            removing_replicas=(3,),
+        )
+    )
+    world.broker.isr.shrinks, world.broker.isr.expands, world.broker.isr.failures = 1, 2, 3
+    found = scrape_of(world)
+    prefix = "kafka_server_replica_manager"
+    assert {
+        name: found.value(f"{prefix}_{name}")
+        for name in (
+            "partition_count",
+            "leader_count",
+            "under_replicated_partitions",
+            "at_min_isr_partition_count",
+            "under_min_isr_partition_count",
+            "reassigning_partitions",
+            "isr_shrinks_total",
+            "isr_expands_total",
+            "failed_isr_updates_total",
+        )
+    } == {
+        "partition_count": 4,
+        "leader_count": 3,
+        "under_replicated_partitions": 2,
+        "at_min_isr_partition_count": 1,
+        "under_min_isr_partition_count": 1,
+        "reassigning_partitions": 1,
+        "isr_shrinks_total": 1,
+        "isr_expands_total": 2,
+        "failed_isr_updates_total": 3,
+    }
+
+
+def test_replicated_bytes() -> None:
+    world = World()
+    world.add_broker()
+    world.add_topic()
+    (metrics,) = world.broker.replicas.topic_metrics
+    metrics.replication_bytes_in, metrics.replication_bytes_out = 5, 7
+    found = scrape_of(world)
+    prefix = "kafka_server_broker_topic_metrics_replication_bytes"
+    assert found.value(f"{prefix}_in_total", topic="t") == 5
+    assert found.value(f"{prefix}_out_total", topic="t") == 7
+
+
+def scrape_of(world: World) -> Scrape:
+    return Scrape("".join(render(broker_families(world.broker))))

@@ -43,7 +43,7 @@ def partition(world: World, index: int = 0) -> Partition:
 
 def fetch(world: World, node: int, index: int = 0, *, offset: int = 0) -> None:
     """Let a follower fetch; its broker epoch is its id, as the world registers it."""
-    asked = FetchPartition("t", NO_UUID, index, offset, 1_000, 0, -1, 0)
+    asked = FetchPartition("t", NO_UUID, index, offset, 1_000, -1, -1, 0)
     found = partition(world, index)
     if found.note_fetch(found.follower(asked, node, node), asked, node):
         world.broker.replicas.follower_moved(found)
@@ -100,6 +100,18 @@ class TestAsking:
         world.broker.replicas.append("t", 0, batch("a"), acks=1)
         fetch(world, 2, offset=0)
         assert world.controller.calls == []
+
+    def test_one_behind_the_start_of_the_leaders_epoch_is_not(self, world: World) -> None:
+        """What was committed before the election may lie above this leader's high watermark."""
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        for _ in range(2):
+            world.broker.replicas.append("t", 0, batch("a"), acks=1)
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+        assert (partition(world).high_watermark, partition(world).epoch_start_offset) == (0, 2)
+        fetch(world, 3, offset=1)
+        assert world.controller.calls == []
+        fetch(world, 3, offset=2)
+        assert proposed(world) == [(0, (1, 2, 3))]
 
     def test_what_waits_meanwhile_goes_together(self, world: World) -> None:
         fetch(world, 2, 0)

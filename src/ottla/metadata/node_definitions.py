@@ -32,7 +32,6 @@ _LIST = Type.LIST
 _ALL = Update.CLUSTER_WIDE
 _MB = 1024 * 1024
 _NONE = "Without an effect: Ottla works otherwise."
-_LATER = "For replication, which is not there yet: without an effect so far."
 _VOTERS = "How long voters of several wait for each other; one voter holds no elections."
 
 
@@ -222,15 +221,44 @@ REPLICATION: Final = (
         "Whether consumers are sent to a replica of their rack; Kafka's own selector or none.",
         one_of("", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
     ),
-    _K("replica.socket.timeout.ms", _INT, 30_000, _LATER),
-    _K("replica.socket.receive.buffer.bytes", _INT, 65_536, _LATER),
-    _K("replica.fetch.max.bytes", _INT, _MB, _LATER, at_least(0)),
-    _K("replica.fetch.wait.max.ms", _INT, 500, _LATER),
-    _K("replica.fetch.min.bytes", _INT, 1, _LATER),
-    _K("replica.fetch.backoff.ms", _INT, 1_000, _LATER, at_least(0)),
-    _K("replica.fetch.response.max.bytes", _INT, 10 * _MB, _LATER, at_least(0)),
-    _K("num.replica.fetchers", _INT, 1, _LATER),
-    _K("num.replica.alter.log.dirs.threads", _INT, None, _LATER),
+    _K(
+        "replica.socket.timeout.ms",
+        _INT,
+        30_000,
+        "How long a follower waits for an answer, beside the time that it let the leader wait.",
+    ),
+    _K("replica.socket.receive.buffer.bytes", _INT, 65_536, _NONE),
+    _K(
+        "replica.fetch.max.bytes",
+        _INT,
+        _MB,
+        "What a follower takes of one partition at a time; a larger batch is taken alone.",
+        at_least(0),
+    ),
+    _K("replica.fetch.wait.max.ms", _INT, 500, "How long a leader may keep a follower waiting."),
+    _K("replica.fetch.min.bytes", _INT, 1, "What a follower waits for."),
+    _K(
+        "replica.fetch.backoff.ms",
+        _INT,
+        1_000,
+        "The longest pause of a follower after a failure; the first one is shorter.",
+        at_least(0),
+    ),
+    _K(
+        "replica.fetch.response.max.bytes",
+        _INT,
+        10 * _MB,
+        "What a follower takes of all partitions at a time.",
+        at_least(0),
+    ),
+    _K(
+        "num.replica.fetchers",
+        _INT,
+        1,
+        "Over how many connections a follower copies from one leader.",
+        at_least(1),
+    ),
+    _K("num.replica.alter.log.dirs.threads", _INT, None, _NONE),
     _K("replica.high.watermark.checkpoint.interval.ms", _LONG, 5_000, "How often they are saved."),
     _K("fetch.purgatory.purge.interval.requests", _INT, 1_000, _NONE),
     _K("producer.purgatory.purge.interval.requests", _INT, 1_000, _NONE),

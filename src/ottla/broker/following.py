@@ -69,7 +69,7 @@ class Reaction(Enum):
     COMPLAIN = "try again later, and say so: this should not happen"
 
 
-REACTIONS = {
+REACTIONS: dict[int, Reaction] = {
     Error.NONE: Reaction.TAKE,
     Error.OFFSET_OUT_OF_RANGE: Reaction.LOCATE,
     Error.FENCED_LEADER_EPOCH: Reaction.WAIT,
@@ -85,9 +85,8 @@ REACTIONS = {
 
 def reaction_to(code: int) -> Reaction:
     """Return what to do about an error code, known or not."""
-    if code not in set(Error):
-        return Reaction.COMPLAIN
-    return REACTIONS.get(Error(code), Reaction.COMPLAIN)
+    # An Error is its number, so an unknown one is looked up like any other.
+    return REACTIONS.get(code, Reaction.COMPLAIN)
 
 
 class Relocation(Enum):

@@ -141,7 +141,7 @@ class Fetcher:
 
     def wake_followers(self, partition: Partition, grown_bytes: int) -> None:
         """Let followers fetch what was appended."""
-        sessions = rouse(partition, appended=True)
+        sessions = rouse(partition)
         if self.followers.count:
             for key in (*sessions, partition):
                 self.followers.wake(key, grown_bytes)

@@ -21,11 +21,8 @@ def watch(partition: Partition, session: "FetchSession", asked: "FetchPartition"
     asked.watched = partition
 
 
-def rouse(partition: Partition, *, appended: bool = False) -> "list[FetchSession]":
-    """Make a partition active where it rests; return the sessions that it is in.
-
-    `appended`: that is what happened, so that followers which had all until now begin to lag.
-    """
+def rouse(partition: Partition) -> "list[FetchSession]":
+    """Make a partition active where it rests; return the sessions that it is in."""
     sessions: list[FetchSession] = []
     for session, asked in partition.watchers:
         active = session.active
@@ -34,14 +31,16 @@ def rouse(partition: Partition, *, appended: bool = False) -> "list[FetchSession
         sessions.append(session)
         if asked.key not in active:
             active[asked.key] = asked
-            if appended:
-                _make_up(partition, session)
+            _make_up(partition, session, asked)
     return sessions
 
 
-def _make_up(partition: Partition, session: "FetchSession") -> None:
-    """Note that a follower had all when its session fetched last."""
-    follower = partition.followers.get(session.replica[0])
-    if follower is not None:
+def _make_up(partition: Partition, session: "FetchSession", asked: "FetchPartition") -> None:
+    """Note that a follower had all when its session fetched last, unless it counts anew now."""
+    node = session.replica[0]
+    follower = partition.followers.get(node)
+    if follower is None or node not in partition.isr:
+        return
+    if follower.log_end_offset == asked.fetch_offset:
         follower.last_fetch_ms = max(follower.last_fetch_ms, session.fetched_ms)
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, session.fetched_ms)

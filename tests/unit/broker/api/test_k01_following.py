@@ -332,6 +332,16 @@ class TestResting:
         assert found.pending is not None  # The other follower never fetched.
         assert [node for node, _ in found.pending.isr] == [1, 2]
 
+    def test_another_change_in_between_does_not_make_them_lag(
+        self, world: World, follower: Follower
+    ) -> None:
+        for _ in range(100):
+            self.fetch(follower)
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        append(world, "a")
+        world.broker.replicas.recheck(shrink=True)
+        assert partition(world).pending is None
+
     def test_one_that_died_resting_lags_from_its_last_fetch_on(
         self, world: World, follower: Follower
     ) -> None:

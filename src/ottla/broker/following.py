@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
 from ottla.log.partition_log import PartitionLog
+from ottla.records.batch import parse_header
 
 
 class Position(NamedTuple):
@@ -58,6 +59,21 @@ def common_end(log: PartitionLog, epoch: int, end_offset: int) -> int:
     if own.epoch != epoch:
         return min(own.end_offset, log.log_end_offset)
     return min(own.end_offset, end_offset, log.log_end_offset)
+
+
+def reach_back(log: PartitionLog, records: memoryview) -> bool:
+    """Let an empty log begin where the first batch that came does; tell whether it had to.
+
+    A leader's log can start in the middle of a batch (DeleteRecords), and the batch comes whole.
+    Raises: RecordsError, ApiError, OSError.
+    """
+    if log.size_bytes or not records:
+        return False
+    first = parse_header(records)
+    if not first.base_offset < log.log_end_offset <= first.last_offset:
+        return False
+    log.truncate_fully_and_start_at(first.base_offset)
+    return True
 
 
 class Reaction(Enum):

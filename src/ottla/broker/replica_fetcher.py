@@ -40,6 +40,7 @@ from ottla.broker.replica_asking import (
     fetch_request,
 )
 from ottla.log.partition_log import PartitionLog, UnexpectedOffset
+from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
 from ottla.wire.messages import fetch as wire
 
@@ -345,14 +346,12 @@ class ReplicaFetcher:
         except OSError as error:
             self._hosts.storage_failed(followed.partition, error)
             self.remove(followed.key)
-        except (ApiError, UnexpectedOffset) as error:
-            logger.error(
-                "%s: what broker %d sent for offset %d is not taken: %s",
-                followed.name,
-                self.leader_id,
-                asked.fetch_offset,
-                error,
-            )
+        except (ApiError, RecordsError, UnexpectedOffset) as error:
+            if followed.failures == 0:
+                logger.error(
+                    "%s: what broker %d sent for offset %d is not taken: %s",
+                    *(followed.name, self.leader_id, asked.fetch_offset, error),
+                )
             self._try_later(followed)
 
     def _append(
@@ -362,9 +361,9 @@ class ReplicaFetcher:
         found: wire.PartitionData,
         flushes: Flushes,
     ) -> None:
-        followed.failures = 0
         records = records_view(found.records)
         if records:
+            following.reach_back(log, records)
             info = log.append_as_follower(
                 records, now_ms=self._clock.now_ms(), leader_epoch=followed.leader_epoch
             )
@@ -379,6 +378,7 @@ class ReplicaFetcher:
         if start > log.log_start_offset:
             log.delete_records(start)
             self._news[followed.key] = None
+        followed.failures = 0
         if moved:
             self._hosts.follower_advanced(followed.partition)
 

@@ -132,6 +132,27 @@ def test_the_log_start_follows_the_leaders() -> None:
     assert request.topics[0].partitions[0].log_start_offset == 1
 
 
+def test_an_empty_log_begins_with_a_batch_that_the_leaders_start_cuts_in_two() -> None:
+    """DeleteRecords moved the leader's start into a batch, which comes whole."""
+    world = Following()
+    world.log().truncate_fully_and_start_at(3)
+    world.change(leader=3, epoch=1)
+    records = stamped(batch("a", "b", "c", "d"), 1, 0)
+    world.peers.to(3).answer(answer(data(records, high=5, start=3)))
+    log = world.log()
+    assert content(log) == records
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 5, 5)
+    assert world.broker.replicas.partition("t", 0).metrics.replication_bytes_in == len(records)
+
+
+def test_a_batch_that_lies_before_the_end_of_a_log_with_records_is_refused() -> None:
+    world = Following()
+    lead(world.log(), 0, 2)
+    world.change(leader=3, epoch=1)
+    world.peers.to(3).answer(answer(data(stamped(batch("x", "y", "z"), 0, 0), high=3)))
+    assert world.log().log_end_offset == 2
+
+
 def test_emptied_batches_move_the_end() -> None:
     world = Following()
     world.leader.answer(answer(data(emptied(stamped(batch("a", "b"), 0, 0)), high=2)))
@@ -230,6 +251,10 @@ def test_a_damaged_batch_is_never_appended_and_is_asked_for_again() -> None:
     world.leader.answer(answer(data(bytes(damaged), high=1)))
     assert world.log().log_end_offset == 0
     world.clock.advance(50)
+    world.leader.answer(answer(data(bytes(damaged), high=1)))
+    world.clock.advance(99)
+    assert world.leader.sent == []  # The second pause is longer.
+    world.clock.advance(1)
     world.leader.answer(answer(data(stamped(batch("a"), 0, 0), high=1)))
     assert world.log().log_end_offset == 1
 

@@ -5,9 +5,10 @@ The order is part of the behaviour: brokers hear of one another before they hear
 a failure and a start, told by the broker's epoch and not by the set of ids, which does not
 change (KAFKA-7235).
 
-Difference from Kafka: a replica that is being deleted and was online when its broker died goes
+Differences from Kafka: a replica that is being deleted and was online when its broker died goes
 through OFFLINE to DELETION_INELIGIBLE; there the step is refused, and it stays online in name.
-A replica that has confirmed its deletion stays so.
+A replica that has confirmed its deletion stays so. A leader that could not be moved off a broker
+that shuts down leads until that broker is gone; there the next failure of another one ends it.
 Source: KafkaController.{onControllerFailover, processBrokerChange, onBrokerStartup,
 onBrokerFailure, onReplicasBecomeOffline, doControlledShutdown}, Kafka 3.9; KIP-380.
 """

@@ -47,6 +47,7 @@ from ottla.records.record import iter_records
 from ottla.testing.disk import MemoryDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.frames import RequestHeader
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.schema import spec_of
 
@@ -358,6 +359,24 @@ class ReplicasWorld:
 
         target.handle(request, 9, Listener.CLIENT).then(answered)
         return written
+
+    def begin_fetch(self, node_id: int, *, replica: int = -1) -> Pending[Any]:
+        """Fetch what comes next from a broker, as a consumer or as a follower, once."""
+        node = self.nodes[node_id]
+        asked = FetchPartition(
+            partition=0,
+            current_leader_epoch=node.partition.leader_epoch,
+            fetch_offset=node.log.log_end_offset,
+            partition_max_bytes=1_000,
+        )
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=replica),
+            max_wait_ms=60_000,
+            min_bytes=1,
+            session_epoch=-1,
+            topics=(FetchTopic(topic_id=TOPIC_ID, partitions=(asked,)),),
+        )
+        return node.handle(request, 17, Listener.CLIENT)
 
     # -- What must hold --
 

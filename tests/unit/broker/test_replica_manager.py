@@ -195,6 +195,16 @@ class TestDiskFailure:
         assert partition.log is None
         assert not two.disk.exists("/two/a-0")
 
+    def test_kafka_7313_a_lost_replica_gives_the_same_answer_every_time(self, two: World) -> None:
+        """KAFKA-7313: after a change of the leader an offline replica was taken for unknown."""
+        replicas = two.broker.replicas
+        replicas.storage_failed(replicas.partition("a", 0), OSError(5, "broken"))
+        for leader in (1, -1, 2, 1):
+            two.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=leader))
+            result = replicas.append("a", 0, batch("x"))
+            assert not isinstance(result, Pending)
+            assert result.error is Error.KAFKA_STORAGE_ERROR
+
     def test_a_failure_in_a_worker_is_heard_of(self, two: World) -> None:
         append(two, "x", topic="a")
         two.disk.faults.append(Fault(operation="sync", path="/one"))

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
+from ottla.metadata.records import PartitionChangeRecord
 
 from .replicas_world import ReplicasWorld, Written, contents
+from .world import TOPIC_ID
 
 
 @pytest.fixture
@@ -152,6 +154,21 @@ class TestFailover:
         world.prefer(2)
         world.run(5)
         assert waiting.answer == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+    def test_kafka_9198_nobody_waits_for_a_leader_that_is_none(self, world: ReplicasWorld) -> None:
+        """KAFKA-9198: what was parked at a broker hung when its replica was taken away."""
+        world.cut |= {frozenset({1, 2}), frozenset({1, 3})}
+        waiting = world.produce("a")
+        consumer, followed = world.begin_fetch(1), world.begin_fetch(1, replica=2)
+        world.commit(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, replicas=(2, 3), isr=(2, 3), leader=2
+            )
+        )
+        world.run(2)
+        assert waiting.answer == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+        assert consumer.done
+        assert followed.done
 
     def test_two_elections_in_quick_succession(self, world: ReplicasWorld) -> None:
         """What followers have of an epoch that the new leader never saw goes (KIP-101, 279)."""

@@ -292,8 +292,8 @@ def test_controlled_shutdown_tells_what_it_could_not_move() -> None:
 
 def test_a_leader_that_could_not_be_moved_leads_until_it_is_gone() -> None:
     alone = PartitionKey("v", 0)
-    context = with_partition(running(), led_by(1, [1], [1, 2]), key=alone, state=P.ONLINE)
-    outcome, remaining = controlled_shutdown(context, 1)
+    context = with_partition(running(), led_by(1, [1], [1, 2]), key=alone)
+    outcome, remaining = controlled_shutdown(start_machines(context).context, 1)
     assert remaining == (alone,)
     outcome = brokers_changed(outcome.context, registered(1, 2))  # Another one dies.
     assert outcome.context.partition_state(alone) is P.ONLINE

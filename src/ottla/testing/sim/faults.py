@@ -29,10 +29,11 @@ class Faults:
     Fields: of each frame, the chance that it is `slow`, that its connection goes `silent` or is
             `broken`, that it arrives `twice`; of the whole cluster, how often a minute a node
             `crashes`, is `stopped` cleanly or `paused`, links are `cut`, a disk is `slow_disks`
-            or `full_disks`; of crashes, how many are a loss of `power`; of elections, how often
-            the elected node crashes at once (`office`). `drift_ppm`: how far a clock's rate may
-            be off; `wall_ms`: how far the time of day may be off. `tuned`: timeouts and sizes are
-            drawn, too. `swarm`: the seed draws which of these there are.
+            or `full_disks`, or one of several log folders fails (`bad_folders`); of crashes, how
+            many are a loss of `power`; of elections, how often the elected node crashes at once
+            (`office`). `drift_ppm`: how far a clock's rate may be off; `wall_ms`: how far the time
+            of day may be off. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws
+            which of these there are.
     """
 
     slow: float = 0.0
@@ -45,6 +46,7 @@ class Faults:
     cut: float = 0.0
     slow_disks: float = 0.0
     full_disks: float = 0.0
+    bad_folders: float = 0.0
     power: float = 0.0
     office: float = 0.0
     drift_ppm: int = 0
@@ -93,6 +95,7 @@ Faults.ROUGH = Faults(
     cut=5.0,
     slow_disks=2.0,
     full_disks=0.5,
+    bad_folders=0.5,
     power=0.7,
     office=0.15,
     drift_ppm=300,
@@ -119,6 +122,7 @@ class Mischief:
             (faults.cut, self._cut),
             (faults.slow_disks, self._slow_disk),
             (faults.full_disks, self._full_disk),
+            (faults.bad_folders, self._bad_folder),
         )
         for rate, act in kinds:
             if rate:
@@ -239,3 +243,20 @@ class Mischief:
             node.disk.capacity = None
 
         self._later(500, 15_000, free)
+
+    def _bad_folder(self) -> None:
+        """Let a log folder fail; a broker uses it again only when it is restarted."""
+        random = self._random
+        several = [node for node in self._sim.nodes.values() if len(node.config.log_dirs) > 1]
+        if not several:
+            return
+        node = random.choice(several)
+        self._sim.mark("folder-bad")
+        fault = node.disk.fail(path=f"{random.choice(node.config.log_dirs)}/", times=None)
+
+        def mended() -> None:
+            if fault in node.disk.faults:
+                node.disk.faults.remove(fault)
+            node.stop(back_after_ms=random.randrange(20, 2_000))
+
+        self._later(1_000, 15_000, mended)

@@ -78,5 +78,6 @@ def tuning(random: Random, faults: Faults) -> dict[str, str]:
         "controller.quorum.fetch.timeout.ms": random.choice((700, 2_000)),
         "controller.quorum.election.backoff.max.ms": random.choice((100, 1_000)),
         "log.segment.delete.delay.ms": random.choice((1_000, 60_000)),
+        "log.dirs": random.choice(("/data", "/data", "/data,/more")),
     }
     return {name: str(value) for name, value in drawn.items()}

@@ -155,7 +155,11 @@ class Pipe:
         if chunks is None:
             self.close_server()
             return
-        body = joined(chunks)
+        try:
+            body = joined(chunks)
+        except OSError:
+            self.close_server()  # As a connection does whose slice cannot be read.
+            return
         self._to_client.put(self.owner, lambda: self._returned(body))
 
     def _answered_later(self, chunks: list[Any] | None) -> None:
@@ -275,12 +279,18 @@ def ask(door: Door, info: Connection, frame: bytes) -> Outcome:
 
 
 def joined(chunks: list[Any]) -> bytes:
-    """Return an answer's bytes; file slices are read now, and let go."""
-    parts = [
-        chunk if isinstance(chunk, bytes | bytearray | memoryview) else chunk.read()
-        for chunk in chunks
-    ]
-    release(chunks)
+    """Return an answer's bytes; file slices are read now, and let go. Raises: OSError."""
+    parts: list[Any] = []
+    try:
+        for chunk in chunks:
+            if isinstance(chunk, bytes | bytearray | memoryview):
+                parts.append(chunk)
+                continue
+            parts.append(chunk.read())
+            if len(parts[-1]) < chunk.length:
+                raise OSError(f"{chunk.file.path} was cut beneath a read")
+    finally:
+        release(chunks)
     return b"".join(parts)
 
 

@@ -174,6 +174,8 @@ class Sim:
             node.disk.capacity = None
             node.disk.faults.clear()
             node.resume()
+            if node.broker is not None and node.broker.log_dirs.offline_dirs:
+                node.stop(back_after_ms=100)  # What failed is used again after a restart only.
             self.world.after(self.net.delay_us(), node.restart)
 
     # -- clients -------------------------------------------------------------------------------

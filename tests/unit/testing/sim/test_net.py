@@ -308,3 +308,34 @@ def test_a_client_that_dies_is_noticed_by_its_server() -> None:
     story.run(20)
     assert story.server.connections[0].closed.done
     assert story.answers == [], "the dead hear nothing"
+
+
+class Slice:
+    """A piece of a file that was cut, or cannot be read."""
+
+    length = 10
+
+    def __init__(self, content: bytes | OSError) -> None:
+        self.content = content
+        self.file = self
+        self.path = "/log"
+        self.released = 0
+
+    def read(self) -> bytes:
+        if isinstance(self.content, OSError):
+            raise self.content
+        return self.content
+
+    def release(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize("content", [b"short", OSError("as it happens")])
+def test_an_answer_whose_file_cannot_be_read_ends_the_connection(content: Any) -> None:
+    story = Story()
+    piece = Slice(content)
+    story.server.door.handle = lambda connection, frame: [b"\0\0\0\x0e\0\0\0\x01", piece]
+    story.ask(story.link())
+    story.run(20)
+    assert story.errors == [Error.NETWORK_EXCEPTION]
+    assert piece.released == 1

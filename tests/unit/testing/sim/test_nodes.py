@@ -238,3 +238,20 @@ def test_what_is_observed_is_what_happened() -> None:
     assert {(each.topic, each.partition) for each in sets} == {(TOPIC, 0), (TOPIC, 1)}
     assert all(each.epoch == 0 for each in acknowledged)
     assert len({each.node for each in seen if isinstance(each, QuorumLed)}) == 1
+
+
+def test_a_folder_that_fails_takes_its_own_partitions_only() -> None:
+    sim, writer = served(config={"log.dirs": "/data,/more", "num.partitions": "4"})
+    node = leader_of(sim)
+    assert node.broker is not None
+    node.disk.fail(path="/more/", times=None)
+    sim.run(ms=15_000)
+    assert node.serves, "the other folder is well"
+    assert [each.path for each in node.broker.log_dirs.offline_dirs] == ["/more"]
+    count = writer.acknowledged
+    sim.run(ms=3_000)
+    assert writer.acknowledged > count
+    sim.heal()
+    sim.run_until(lambda: node.life == 2 and node.serves, limit_ms=30_000)
+    sim.run_until(lambda: sim.is_whole(node.id, since_life=2), limit_ms=60_000)
+    assert sim.problems == []

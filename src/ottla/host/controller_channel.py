@@ -285,18 +285,17 @@ class _Channel:
         sent.then(lambda response: self._answered(attempt, response))
 
     def _answered(self, attempt: int, response: Any | ApiError) -> None:
-        if self._stopped or attempt != self.queue.attempt:
-            return  # Of a broker or a term that is over, or heard before.
+        # What is of a broker or a term that is over, or was heard before, the queue does not know.
         if isinstance(response, ApiError):
-            self._again_later(response)
+            self._again_later(attempt, response)
             return
         request = self.queue.finish(attempt)
         if request is not None:
             self._tell(Answered(sent=request, response=response))
             self.pump()
 
-    def _again_later(self, error: ApiError) -> None:
-        request = self.queue.fail()
+    def _again_later(self, attempt: int, error: ApiError) -> None:
+        request = self.queue.fail(attempt)
         if request is None:
             return
         log.log(

@@ -84,16 +84,16 @@ class BrokerQueue:
         self._is_out = True
         return self._first
 
-    def fail(self) -> BrokerRequest | None:
-        """Take back what is in flight, to be sent again; return it, None = nothing was."""
-        if not self._is_out:
+    def fail(self, attempt: int) -> BrokerRequest | None:
+        """Take back what that attempt was about, to be sent again; None where it is not out."""
+        if not self._is_out or attempt != self.attempt:
             return None
         self._is_out = False
         self.failures += 1
         return self._first
 
     def finish(self, attempt: int) -> BrokerRequest | None:
-        """Take out what that attempt was about; None where it is not the one in flight."""
+        """Take out what that attempt was about; None where it is not out."""
         if not self._is_out or attempt != self.attempt:
             return None
         finished, self._first = self._first, None

@@ -5,95 +5,36 @@ invariants hold, and at the end a second replica that replays the log, and a thi
 loads a snapshot, have the same image.
 """
 
-from typing import Any
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER
-from ottla.controller.brokers import Heartbeat, fence_stalest, heartbeat, register_broker
+from ottla.controller.brokers import fence_stalest
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.context import next_offset
 from ottla.controller.deletion import TopicReference, delete_topics
 from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.step import Decision, Step
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker
-from ottla.metadata.delta import delta_between, replay
-from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import Record, decode_record, encode_record
 
-from .world import CLUSTER, SESSION_MS, CountingDice, broker, context, uuid
+from .history import History
+from .world import SESSION_MS
 
 IDS = st.integers(1, 3)
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets"])
 COUNTS = st.integers(-1, 4)
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(RuleBasedStateMachine, History):
     """A controller, its log, and time that passes."""
 
     @initialize(number=st.integers(0, 9))
     def begin(self, number: int) -> None:
-        self.image: ClusterImage = EMPTY
-        self.log: list[bytes] = []
-        self.context = context(dice=CountingDice(number))
-        self.now_ms = 0
-        self.processes = 0
+        History.__init__(self, number)
         for broker_id in (1, 2):
-            self._register(broker_id)
-            self._beat(broker_id)
-
-    def _take(self, decided: Decision[Any] | Step) -> Any:
-        step = decided.step if isinstance(decided, Decision) else decided
-        records = list(step.records)
-        if records:
-            offset = next_offset(self.image) + len(records) - 1
-            self.image = replay(self.image, records, offset=offset, epoch=1).image
-            self.log += map(encode_record, records)
-        return decided.reply if isinstance(decided, Decision) else None
-
-    def _register(self, broker_id: int) -> None:
-        self.processes += 1
-        process = uuid(f"process-{self.processes}")
-        try:
-            epoch = self._take(
-                register_broker(
-                    self.image,
-                    broker(broker_id, incarnation_id=process, rack="xy"[broker_id % 2]),
-                    cluster_id=CLUSTER,
-                    next_offset=next_offset(self.image),
-                    context=self.context,
-                    now_ms=self.now_ms,
-                )
-            )
-        except ApiError:
-            return
-        assert self.image.brokers[broker_id].epoch == epoch == self.image.position[0]
-
-    def _beat(self, broker_id: int, fence: bool = False, stop: bool = False) -> None:
-        found = self.image.brokers.get(broker_id)
-        if found is None:
-            return
-        report = Heartbeat(
-            broker_id=broker_id,
-            broker_epoch=found.epoch,
-            metadata_offset=self.image.position[0],
-            want_fence=fence,
-            want_shut_down=stop,
-        )
-        self._take(
-            heartbeat(
-                self.image,
-                report,
-                next_offset=next_offset(self.image),
-                context=self.context,
-                now_ms=self.now_ms,
-            )
-        )
+            self.register_process(broker_id)
+            self.beat_once(broker_id)
 
     @rule(
         names=st.lists(NAMES, max_size=3),
@@ -111,7 +52,7 @@ class Histories(RuleBasedStateMachine):
             )
             for name in names
         ]
-        self._take(
+        self.take(
             create_topics(self.image, wanted, validate_only=validate_only, context=self.context)
         )
 
@@ -121,12 +62,12 @@ class Histories(RuleBasedStateMachine):
         if by_id:
             found = [self.image.topics.id_of(name) for name in names]
             wanted = [TopicReference(None, each) for each in found if each is not None]
-        self._take(delete_topics(self.image, wanted, context=self.context))
+        self.take(delete_topics(self.image, wanted, context=self.context))
 
     @rule(name=NAMES, count=COUNTS)
     def grow(self, name: str, count: int) -> None:
         wanted = [Growth(name, count)]
-        self._take(create_partitions(self.image, wanted, validate_only=False, context=self.context))
+        self.take(create_partitions(self.image, wanted, validate_only=False, context=self.context))
 
     @rule(
         name=NAMES,
@@ -137,7 +78,7 @@ class Histories(RuleBasedStateMachine):
     )
     def alter(self, name: str, operation: int, config: str, value: str, incremental: bool) -> None:
         changes = ((config, operation if incremental else 0, value),)
-        self._take(
+        self.take(
             alter_configs(
                 self.image,
                 [Alteration((2, name), changes)],
@@ -149,23 +90,23 @@ class Histories(RuleBasedStateMachine):
 
     @rule(broker_id=IDS)
     def register(self, broker_id: int) -> None:
-        self._register(broker_id)
+        self.register_process(broker_id)
 
     @rule(broker_id=IDS, fence=st.booleans(), stop=st.booleans())
     def beat(self, broker_id: int, fence: bool, stop: bool) -> None:
-        self._beat(broker_id, fence, stop)
+        self.beat_once(broker_id, fence=fence, stop=stop)
 
     @rule(broker_id=IDS)
     def unregister(self, broker_id: int) -> None:
         if broker_id in self.image.brokers:
-            self._take(unregister_broker(self.image, broker_id, context=self.context))
+            self.take(unregister_broker(self.image, broker_id, context=self.context))
 
     @rule(broker_id=IDS)
     def allocate(self, broker_id: int) -> None:
         found = self.image.brokers.get(broker_id)
         if found is not None:
             before = self.image.producer_ids.next_producer_id
-            first, _ = self._take(
+            first, _ = self.take(
                 allocate_producer_ids(self.image, broker_id=broker_id, broker_epoch=found.epoch)
             )
             assert first == before < self.image.producer_ids.next_producer_id
@@ -173,7 +114,7 @@ class Histories(RuleBasedStateMachine):
     @rule(ms=st.integers(0, 2 * SESSION_MS))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
-        self._take(fence_stalest(self.image, self.context, self.now_ms))
+        self.take(fence_stalest(self.image, self.context, self.now_ms))
 
     @rule()
     def failover(self) -> None:
@@ -204,18 +145,8 @@ class Histories(RuleBasedStateMachine):
         assert len(set(names)) == len(names)
 
     def teardown(self) -> None:
-        if not hasattr(self, "image"):
-            return
-        offset, epoch = self.image.position
-        records: list[Record] = [decode_record(each) for each in self.log]
-        follower = replay(EMPTY, records, offset=offset, epoch=epoch).image
-        assert follower == self.image
-        snapshot = replay(EMPTY, self.image.to_records(), offset=offset, epoch=epoch).image
-        assert snapshot == self.image
-        delta = delta_between(follower, snapshot)
-        assert not delta.created_topics
-        assert not delta.changed_topics
-        assert not delta.deleted_topics
+        if hasattr(self, "log"):
+            self.check_log()
 
 
 TestHistories = Histories.TestCase

@@ -134,11 +134,18 @@ class Producer:
         self._pump(lane)
 
     def _leave_old_topics(self, partitions: list[TopicPartition]) -> None:
-        """Give up what was meant for a topic whose name means another one now."""
-        for lane in [each for key, each in self._lanes.items() if key[0] != partitions[0][0]]:
+        """Give up what was meant for a topic whose name means another one now.
+
+        The lane stays: a broker that lags behind may name the old topic once more, and after that
+        the new one again, where a sequence that began anew would pass for a retry.
+        """
+        topic_id = partitions[0][0]
+        left = [lane for key, lane in self._lanes.items() if key[0] != topic_id and lane.batches]
+        for lane in left:
             for batch in list(lane.batches):
                 self._tell(lane.given_up(batch, self.station.now_ms))
-            del self._lanes[lane.partition]
+        if any(lane.producer is not None for lane in left):
+            self._new_epoch()
 
     # -- sending -------------------------------------------------------------------------------
 

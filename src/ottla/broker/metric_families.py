@@ -70,6 +70,16 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     yield from _replica_families(partitions)
     yield from _isr_families(broker)
     yield gauge(
+        "kafka_server_replica_fetcher_manager_max_lag",
+        "Committed records that the furthest behind of the followed partitions lacks.",
+        broker.fetchers.max_lag,
+    )
+    yield gauge(
+        "kafka_server_replica_fetcher_manager_failed_partitions_count",
+        "Followed partitions that cannot be copied now.",
+        broker.fetchers.failed_count,
+    )
+    yield gauge(
         "kafka_log_log_manager_offline_log_directory_count",
         "Log folders that failed.",
         len(broker.log_dirs.offline_dirs),

@@ -42,7 +42,7 @@ class FetchSettings:
 class Followed:
     """One partition as one leader epoch's follower. `asked`: what the last request said of it."""
 
-    __slots__ = ("asked", "failures", "key", "leader_epoch", "partition", "resting")
+    __slots__ = ("asked", "failures", "key", "lag", "leader_epoch", "partition", "resting")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -50,6 +50,8 @@ class Followed:
         self.leader_epoch = partition.leader_epoch
         self.asked: Position | None = None
         self.failures = 0
+        self.lag = 0
+        """Records of which the leader said that they are committed, and which are not here."""
         self.resting = False
         """Whether it is left out of requests, after a failure or while the leader is asked."""
 

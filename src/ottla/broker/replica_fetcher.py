@@ -379,6 +379,7 @@ class ReplicaFetcher:
             log.delete_records(start)
             self._news[followed.key] = None
         followed.failures = 0
+        followed.lag = max(0, found.high_watermark - log.log_end_offset)
         if moved:
             self._hosts.follower_advanced(followed.partition)
 

@@ -55,6 +55,16 @@ class ReplicaFetchers:
         """Return how many fetchers have something to copy."""
         return sum(1 for fetcher in self._fetchers.values() if len(fetcher))
 
+    @property
+    def max_lag(self) -> int:
+        """Return how many committed records the furthest behind of the partitions lacks."""
+        return max((followed.lag for followed, _ in self._followed.values()), default=0)
+
+    @property
+    def failed_count(self) -> int:
+        """Return of how many partitions the last answer was no use."""
+        return sum(1 for followed, _ in self._followed.values() if followed.failures)
+
     def update(self, partitions: Iterable[Partition]) -> None:
         """Start, move and stop following, as these partitions say now."""
         begun: dict[ReplicaFetcher, int] = {}

@@ -3,13 +3,14 @@
 Method: broker 1 hears of metadata; what it would send is looked at, not answered.
 """
 
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.wire.messages import fetch as wire
 
 from ..log.support import append
-from .test_following import lead
-from .test_replica_fetcher import Following, answer, asked
+from .test_following import lead, stamped
+from .test_replica_fetcher import Following, answer, asked, data
 from .world import TOPIC_ID, batch
 
 
@@ -49,6 +50,16 @@ def test_a_partition_moves_to_its_new_leader() -> None:
     world.change(leader=3, epoch=1)
     assert sorted(asked(world.peers.to(3).sent[0][0])) == [0]
     assert world.broker.fetchers.leader_count() == 1
+
+
+def test_how_far_behind_and_what_fails_can_be_seen() -> None:
+    world = Following(partitions=2)
+    fetchers = world.broker.fetchers
+    behind = data(stamped(batch("a"), 0, 0), high=5)
+    world.leader.answer(answer(behind, data(index=1, error=Error.NOT_LEADER_OR_FOLLOWER)))
+    assert (fetchers.max_lag, fetchers.failed_count) == (4, 1)
+    world.leader.answer(answer(data(stamped(batch("b", "c", "d", "e"), 1, 0), high=5)))
+    assert fetchers.max_lag == 0
 
 
 def test_what_this_broker_leads_or_does_not_host_is_not_followed() -> None:

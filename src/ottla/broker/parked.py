@@ -17,7 +17,17 @@ from ottla.base.timers import Timer, Timers
 class Parked:
     """A waiting request. `wanted_bytes` are those that must come before an attempt pays off."""
 
-    __slots__ = ("_attempt", "_expire", "_keys", "_lot", "_timer", "done", "wanted_bytes")
+    __slots__ = (
+        "_attempt",
+        "_expire",
+        "_is_trying",
+        "_keys",
+        "_lot",
+        "_timer",
+        "_woken_meanwhile",
+        "done",
+        "wanted_bytes",
+    )
 
     def __init__(
         self,
@@ -32,22 +42,38 @@ class Parked:
         self._attempt = attempt
         self._expire = expire
         self._timer: Timer | None = None
+        self._is_trying = False
+        self._woken_meanwhile = False
         self.wanted_bytes = wanted_bytes
         self.done = False
 
     def try_now(self) -> bool:
-        """Attempt to answer; return whether the request is answered (now or before)."""
+        """Attempt to answer; return whether the request is answered (now or before).
+
+        The answer may have the connection's next request handled at once, and that may wake
+        this one again: then the attempt goes on, or is repeated if it failed, but none is made
+        within another. A request answered twice would be taken off the lot twice.
+        """
         if self.done:
             return True
-        if self._attempt():
-            self._leave()
-            return True
-        return False
+        if self._is_trying:
+            self._woken_meanwhile = True
+            return False
+        self._is_trying = True
+        try:
+            while True:
+                self._woken_meanwhile = False
+                if self._attempt():
+                    self._leave()
+                    return True
+                if not self._woken_meanwhile:
+                    return False
+        finally:
+            self._is_trying = False
 
     def abandon(self) -> None:
         """Forget the request unanswered: nobody is there any more to hear the answer."""
-        if not self.done:
-            self._leave()
+        self._leave()
 
     def hasten(self, deadline_ms: int) -> None:
         """Bring the deadline forward; one that is earlier anyway stays."""
@@ -63,6 +89,8 @@ class Parked:
             self._expire()
 
     def _leave(self) -> None:
+        if self.done:
+            return
         self.done = True
         if self._timer is not None:
             self._timer.cancel()

@@ -130,3 +130,61 @@ def test_a_request_under_many_changed_keys_is_tried_once() -> None:
     assert not many.parked.done
     assert few.parked.done
     assert lot.count == 1
+
+
+def test_an_answer_that_wakes_its_own_request_counts_once() -> None:
+    """The next request of a connection is handled within the answer to the one before.
+
+    Counted twice, the lot took itself for empty while a request waited in it, and nobody woke
+    that one: producers waited for their time-out.
+    """
+    lot = ParkingLot(Timers())
+    attempts = 0
+
+    def answer() -> bool:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            lot.wake("a")
+        return True
+
+    lot.park("a", attempt=answer, expire=lambda: None, deadline_ms=100)
+    other = Request(lot, "b")
+    assert lot.wake("a") == 1
+    assert (attempts, lot.count) == (1, 1)
+    other.ready = True
+    assert lot.wake("b") == 1
+    assert lot.count == 0
+
+
+def test_what_is_woken_while_it_fails_is_tried_again() -> None:
+    lot = ParkingLot(Timers())
+    attempts = 0
+
+    def attempt() -> bool:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            lot.wake("a")
+        return attempts == 2
+
+    lot.park("a", attempt=attempt, expire=lambda: None, deadline_ms=100)
+    assert lot.wake("a") == 1
+    assert (attempts, lot.count) == (2, 0)
+
+
+def test_a_connection_that_ends_within_the_answer_is_no_second_end() -> None:
+    lot = ParkingLot(Timers())
+    request = Request(lot, "a")
+    lot.park(
+        "b",
+        attempt=lambda: parked.abandon() or True,  # type: ignore[func-returns-value]
+        expire=lambda: None,
+        deadline_ms=100,
+    )
+    (parked,) = lot._by_key["b"]
+    assert lot.wake("b") == 1
+    assert lot.count == 1
+    request.ready = True
+    assert lot.wake("a") == 1
+    assert lot.count == 0

@@ -83,7 +83,7 @@ Flushes = list[Pending[OSError | None]]
 
 
 class ReplicaFetcher:
-    """See the module. `kick` begins; `add` and `remove` alone send nothing."""
+    """See the module. `begin` sends what was added; `add` and `remove` alone send nothing."""
 
     def __init__(
         self,
@@ -176,6 +176,16 @@ class ReplicaFetcher:
             self._ask()
         elif self._sent_ms is not None:
             self._ask_aside(self._sent_ms)
+
+    def begin(self) -> None:
+        """Ask at once for what was added: a leader that was just elected lives, so that the pause
+        after an earlier failure need not be waited for.
+        """
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+            self._failures = 0
+        self.kick()
 
     def _ask(self) -> None:
         questions = self._questions()

@@ -82,7 +82,7 @@ class ReplicaFetchers:
                 begun[fetcher] = begun.get(fetcher, 0) + 1
         for fetcher, count in begun.items():
             logger.info("following %d more partitions of broker %d", count, fetcher.leader_id)
-            fetcher.kick()
+            fetcher.begin()
 
     def close(self) -> None:
         """Stop following anything, for good."""

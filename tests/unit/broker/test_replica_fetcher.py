@@ -271,6 +271,19 @@ def test_a_failed_request_begins_the_session_anew_after_a_pause() -> None:
     assert list(asked(request).items()) == [(1, (0, -1)), (0, (1, 0))]
 
 
+def test_a_leader_elected_anew_is_asked_at_once() -> None:
+    world = Following()
+    for pause_ms in (50, 100, 200):
+        world.leader.answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
+        world.clock.advance(pause_ms)
+    world.leader.answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
+    assert world.leader.sent == []
+    world.change(leader=2, epoch=1)
+    assert asked(open_request(world)) == {0: (0, -1)}
+    world.clock.advance(1_000)
+    assert len(world.leader.sent) == 1
+
+
 def test_a_session_that_the_leader_lost_is_begun_anew_at_once() -> None:
     world = Following()
     world.leader.answer(answer(data()))

@@ -310,3 +310,59 @@ def test_groups_move_with_their_offsets(four: Cluster, tmp_path: Path) -> None:
         consumer.subscribe([topic])
         produce(client, four.bootstrap, [Message(topic=topic, value=b"next", partition=0)])
         assert [each.value for each in read(consumer, 1)] == [b"next"]
+
+
+def test_leaders_go_back_to_the_preferred_replica(four: Cluster, tmp_path: Path) -> None:
+    """Under load; also by a list in a file, and with what needs no election told apart."""
+    topic = assigned(four, "preferred", (1, 2), (2, 1), (1, 2))
+    load = load_of(four, topic)
+    with load:
+        # The order alone changes, so nothing moves and the leaders stay.
+        move(four, tmp_path, topic, {0: (2, 1), 1: (2, 1), 2: (2, 1)})
+        assert [facts.leader for _, facts in sorted(four.partitions(topic).items())] == [1, 2, 1]
+        preferred = ("leader-election", "--election-type", "preferred")
+        out = command(four, *preferred, "--topic", topic, "--partition", "0")
+        assert (
+            out == f"Successfully completed leader election (PREFERRED) for partitions {topic}-0\n"
+        )
+        path = tmp_path / "elect.json"
+        named = [{"topic": topic, "partition": number} for number in range(3)]
+        path.write_text(json.dumps({"partitions": named}))
+        out = command(four, *preferred, "--path-to-json-file", str(path))
+        assert f"{done} {topic}-2\n" in out
+        assert f"Valid replica already elected for partitions {topic}-0, {topic}-1\n" in out
+        assert topic not in command(four, *preferred, "--all-topic-partitions")
+        load.wait_progress()
+    check(load)
+    eventually(
+        lambda: {facts.leader for facts in four.partitions(topic).values()},
+        {2}.__eq__,
+        what="broker 2 to lead all",
+    )
+
+
+def test_an_unclean_election_is_made_only_where_asked_for(four: Cluster) -> None:
+    topic = assigned(four, "unclean", (3, 4), min_insync_replicas="1")
+    produce(client_of("confluent"), four.bootstrap, [Message(topic=topic, value=b"a", partition=0)])
+    four.kill(4)
+    eventually(lambda: four.partitions(topic)[0].isr, (3,).__eq__, what="4 to leave the ISR")
+    produce(client_of("confluent"), four.bootstrap, [Message(topic=topic, value=b"b", partition=0)])
+    four.kill(3)
+    eventually(lambda: four.partitions(topic)[0].leader, (-1).__eq__, what="3 to be fenced")
+    four.start(4)
+    # The cluster is not whole, so what can be waited for is that broker 4 serves again.
+    arguments = ("--topic", topic, "--partition", "0", "--bootstrap-server", four.address(1))
+
+    def elect(kind: str) -> tuple[int, str]:
+        ran = ottla("leader-election", "--election-type", kind, *arguments)
+        return ran.code, ran.out
+
+    code, out = elect("preferred")
+    assert code == 1
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in out
+    assert four.partitions(topic)[0].leader == -1
+    eventually(lambda: elect("unclean")[0], (0).__eq__, what="an unclean election of broker 4")
+    eventually(lambda: four.partitions(topic)[0].leader, (4).__eq__, what="broker 4 to lead")
+    four.start(3)
+    four.wait_ready()
+    four.wait_in_sync(topic)

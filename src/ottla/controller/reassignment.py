@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.controller.assignment import check_replicas, default_directory
 from ottla.controller.context import DecisionContext
-from ottla.controller.partition_change import Election, Wish, change, surroundings
+from ottla.controller.elections import Rules
+from ottla.controller.partition_change import Election, Wish, change
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
-from ottla.metadata.topic_config import effective_topic_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ def alter_reassignments(
     """
     check_partition_total(len(wanted))
     counts = Counter((target.topic, target.number) for target in wanted)
+    rules = Rules(image, context.config)
     records: list[PartitionChangeRecord] = []
     answers: list[Reassigned] = []
     for target in wanted:
@@ -84,7 +85,7 @@ def alter_reassignments(
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate partition.")
             topic, partition = _find(image, target)
             if target.replicas is None:
-                wish = _cancelled(image, topic, target.number, partition, context)
+                wish = _cancelled(topic, target.number, partition, rules)
             else:
                 if not may_change_factor:
                     _check_factor(partition, target.replicas)
@@ -92,8 +93,7 @@ def alter_reassignments(
         except ApiError as refusal:
             answers.append(Reassigned(target.topic, target.number, refusal.error, refusal.message))
             continue
-        around = surroundings(image, context.config, topic.name)
-        record = change(topic.id, target.number, partition, wish, around)
+        record = change(topic.id, target.number, partition, wish, rules.surroundings(topic.name))
         if record is not None:
             records.append(record)
         answers.append(Reassigned(target.topic, target.number))
@@ -171,13 +171,7 @@ def _moved(image: ClusterImage, partition: PartitionImage, target: tuple[int, ..
     )
 
 
-def _cancelled(
-    image: ClusterImage,
-    topic: TopicImage,
-    number: int,
-    partition: PartitionImage,
-    context: DecisionContext,
-) -> Wish:
+def _cancelled(topic: TopicImage, number: int, partition: PartitionImage, rules: Rules) -> Wish:
     """Return the wish for the replicas and the ISR as they were without the adding ones."""
     if not is_reassigned(partition):
         raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
@@ -185,10 +179,8 @@ def _cancelled(
     replicas = tuple(each for each in partition.replicas if each not in adding)
     isr = tuple(each for each in partition.isr if each not in adding)
     assert replicas, "a reassignment begins with replicas"
-    is_unclean_allowed = effective_topic_value(
-        image, context.config, topic.name, "unclean.leader.election.enable"
-    )
-    if not isr and not is_unclean_allowed:
+    election = rules.election(topic.name)
+    if not isr and election is not Election.UNCLEAN:
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT,
             f"Unable to revert the assignment of partition {topic.name}:{number}: no replica that"
@@ -199,5 +191,5 @@ def _cancelled(
         replicas=replicas,
         removing=(),
         adding=(),
-        election=Election.UNCLEAN if is_unclean_allowed else Election.ONLINE,
+        election=election,
     )

@@ -231,7 +231,8 @@ def _next_state(
 ) -> State:
     current = state_of(broker)
     if current is State.FENCED:
-        if report.want_shut_down:
+        if report.want_shut_down or broker.in_controlled_shutdown:
+            # Who has begun to leave comes back as a new process only.
             return State.SHUTDOWN_NOW
         return State.UNFENCED if caught_up and not report.want_fence else State.FENCED
     if current is State.UNFENCED:

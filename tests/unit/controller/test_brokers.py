@@ -11,6 +11,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.controller.brokers import (
+    NO_BROKER_EPOCH,
     Heartbeat,
     HeartbeatReply,
     State,
@@ -22,10 +23,14 @@ from ottla.controller.brokers import (
 from ottla.controller.context import DecisionContext, next_offset
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics import NewTopic, create_topics
+from ottla.controller.unregister import unregister_broker
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
+from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
@@ -40,6 +45,7 @@ def register(
     around: DecisionContext | None = None,
     cluster_id: str = CLUSTER,
     now_ms: int = 0,
+    previous_epoch: int = NO_BROKER_EPOCH,
 ) -> Decision[int]:
     return register_broker(
         image,
@@ -48,6 +54,7 @@ def register(
         next_offset=next_offset(image),
         context=around or context(),
         now_ms=now_ms,
+        previous_epoch=previous_epoch,
     )
 
 
@@ -93,6 +100,103 @@ def leader_of(image: ClusterImage, name: str) -> int:
 
 
 # -- registration
+
+
+def replicated(min_isr: int = 2, elr: int = 1) -> ClusterImage:
+    """Return three brokers with one partition of all of them, led by the first."""
+    base = cluster(broker(1), broker(2), broker(3))
+    image = advance(
+        base,
+        [
+            FeatureLevelRecord(name=ELR_VERSION, feature_level=elr),
+            ConfigRecord(
+                resource_type=4, resource_name="", name="min.insync.replicas", value=str(min_isr)
+            ),
+        ],
+    )
+    wanted = [NewTopic(name="t", assignments=((0, (1, 2, 3)),))]
+    return after(image, create_topics(image, wanted, validate_only=False, context=context()))
+
+
+def members(image: ClusterImage) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    topic = image.topics.by_name("t")
+    assert topic is not None
+    partition = topic.partitions[0]
+    return partition.isr, partition.elr, partition.leader
+
+
+def returned(image: ClusterImage, broker_id: int, previous_epoch: int) -> ClusterImage:
+    """Return the image after a new process of a broker has registered."""
+    process = broker(broker_id, incarnation_id=uuid("another"))
+    decided = register(image, process, previous_epoch=previous_epoch, now_ms=SESSION_MS)
+    assert not decided.step.atomic
+    assert isinstance(decided.step.records[-1], RegisterBrokerRecord)
+    return after(image, decided)
+
+
+def test_kafka_7235_a_bounce_that_nobody_noticed_is_a_failure_and_a_start() -> None:
+    image = returned(replicated(), 1, previous_epoch=101)
+    assert image.brokers[1].fenced
+    assert members(image) == ((2, 3), (), 2)
+
+
+def test_a_clean_stop_keeps_a_broker_eligible() -> None:
+    image = after(replicated(), beat(replicated(), 3, fence=True))
+    image = after(image, beat(image, 2, fence=True))
+    assert members(image) == ((1,), (2,), 1)
+    assert members(returned(image, 2, previous_epoch=102)) == ((1,), (2,), 1)
+    assert members(returned(image, 1, previous_epoch=101)) == ((), (1, 2), NO_LEADER)
+
+
+@pytest.mark.parametrize("previous_epoch", [-1, 0, 101, 103, 1_004])
+def test_who_may_have_lost_something_is_neither_in_sync_nor_eligible(previous_epoch: int) -> None:
+    image = after(replicated(), beat(replicated(), 3, fence=True))
+    assert members(returned(image, 2, previous_epoch)) == ((1,), (), 1)
+    image = after(image, beat(image, 2, fence=True))
+    assert members(returned(image, 2, previous_epoch)) == ((1,), (), 1)
+
+
+def test_a_clean_stop_of_an_older_life_proves_nothing() -> None:
+    image = returned(replicated(), 2, previous_epoch=102)
+    newer = image.brokers[2].epoch
+    image = advance(
+        image,
+        [PartitionChangeRecord(partition_id=0, topic_id=topic_id(image), isr=(1, 2), leader=1)],
+    )
+    crashed = broker(2, incarnation_id=uuid("third"))
+    for previous_epoch, expected in ((102, ((1,), (), 1)), (newer, ((1,), (2,), 1))):
+        decided = register(image, crashed, previous_epoch=previous_epoch, now_ms=SESSION_MS)
+        assert members(after(image, decided)) == expected
+
+
+def topic_id(image: ClusterImage) -> Uuid:
+    found = image.topics.id_of("t")
+    assert found is not None
+    return found
+
+
+def test_who_was_unregistered_proves_nothing() -> None:
+    image = after(replicated(), beat(replicated(), 3, fence=True))
+    image = after(image, beat(image, 2, fence=True))
+    gone = after(image, unregister_broker(image, 2, context=context()))
+    assert members(gone) == ((1,), (2,), 1)
+    assert members(returned(gone, 2, previous_epoch=102)) == ((1,), (), 1)
+
+
+def test_a_broker_that_was_killed_leads_its_lone_replicas_again() -> None:
+    base = advance(cluster(broker(1)), [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+    image = returned(with_topic(base, "t", 1), 1, previous_epoch=-1)
+    assert members(image) == ((), (), NO_LEADER)
+    image = after(image, beat(image))
+    assert members(image) == ((1,), (), 1)
+
+
+def test_without_eligible_replicas_the_last_one_stays_in_sync() -> None:
+    image = replicated(elr=0)
+    for broker_id in (3, 2):
+        image = after(image, beat(image, broker_id, fence=True))
+    assert members(image) == ((1,), (), 1)
+    assert members(returned(image, 1, previous_epoch=-1)) == ((1,), (), NO_LEADER)
 
 
 def test_a_new_broker_starts_fenced_and_its_epoch_is_its_record_s_offset() -> None:
@@ -203,6 +307,7 @@ def test_a_heartbeat_of_somebody_else(epoch: int, broker_id: int, error: Error) 
 
 FENCED, UNFENCED = broker(1, fenced=True), broker(1)
 LEAVING = broker(1, in_controlled_shutdown=True)
+GONE = broker(1, in_controlled_shutdown=True, fenced=True)
 BEHIND, CAUGHT_UP = 100, 101
 S = State
 
@@ -223,6 +328,9 @@ S = State
         (UNFENCED, False, CAUGHT_UP, False, True, S.FENCED, (True, True, True)),
         (LEAVING, False, CAUGHT_UP, False, True, S.FENCED, (True, True, True)),
         (LEAVING, False, CAUGHT_UP, False, False, S.FENCED, (True, True, True)),
+        # Who had begun to leave when its session ended does not come back as it is.
+        (GONE, False, CAUGHT_UP, False, False, S.FENCED, (True, True, True)),
+        (GONE, False, CAUGHT_UP, True, False, S.FENCED, (True, True, True)),
     ],
 )
 def test_states(

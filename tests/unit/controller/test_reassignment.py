@@ -1,18 +1,12 @@
 """Reassignments from start to end: what each step writes, and what may interrupt it.
 
 Method: decisions follow each other on one image, as the controller makes them; followers join by
-the change that the leader's AlterPartition leads to. At the end random histories of all that can
-happen to one partition, for the rules that must always hold.
+their leader's AlterPartition, brokers die and return by the elections' records.
 """
-
-from collections.abc import Iterable
-from random import Random
 
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_LEADER
-from ottla.controller.partition_change import Wish, change, surroundings
 from ottla.controller.reassignment import (
     Ongoing,
     Target,
@@ -20,113 +14,33 @@ from ottla.controller.reassignment import (
     is_reassigned,
     list_reassignments,
 )
-from ottla.metadata.configs import ResourceType
 from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
-    ConfigRecord,
     FeatureLevelRecord,
-    FenceBrokerRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
-    UnfenceBrokerRecord,
 )
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, topic_records
 
-from .world import advance, after, broker, cluster, context, uuid
-
-ID = uuid("topic")
-SIX = cluster(*map(broker, range(1, 7)))
-CONTEXT = context()
-Ids = tuple[int, ...]
-
-
-def world(
-    replicas: Ids, isr: Ids | None = None, leader: int | None = None, count: int = 1
-) -> ClusterImage:
-    """Six brokers and the topic t."""
-    topic = TopicImage(name="t", id=ID)
-    for number in range(count):
-        partition = PartitionImage(
-            replicas=replicas,
-            directories=tuple(uuid(f"dir-{each}") for each in replicas),
-            isr=replicas if isr is None else isr,
-            leader=replicas[0] if leader is None else leader,
-            leader_epoch=5,
-        )
-        topic = topic.with_partition(number, partition)
-    return advance(SIX, topic_records(topic))
-
-
-def of(image: ClusterImage, number: int = 0) -> PartitionImage:
-    topic = image.topics.by_name("t")
-    assert topic is not None
-    return topic.partitions[number]
-
-
-def told(image: ClusterImage, target: Ids | None, number: int = 0) -> ClusterImage:
-    """Return the image after a reassignment, or a cancellation, that is accepted."""
-    decided = alter_reassignments(
-        image, [Target("t", number, target)], may_change_factor=True, context=CONTEXT
-    )
-    [answer] = decided.reply
-    assert (answer.error, answer.message) == (Error.NONE, None)
-    return after(image, decided)
-
-
-def refused(image: ClusterImage, target: Target, *, may_change_factor: bool = True) -> Error:
-    """Return why a reassignment is refused; that changes nothing."""
-    decided = alter_reassignments(
-        image, [target], may_change_factor=may_change_factor, context=CONTEXT
-    )
-    [answer] = decided.reply
-    assert decided.step.records == ()
-    assert answer.message or answer.error is Error.NONE
-    return answer.error
-
-
-def wished(image: ClusterImage, wish: Wish) -> ClusterImage:
-    around = surroundings(image, CONTEXT.config, "t")
-    record = change(ID, 0, of(image), wish, around)
-    return image if record is None else advance(image, [record])
-
-
-def synced(image: ClusterImage, *isr: int) -> ClusterImage:
-    """Return the image after the leader's word that these replicas are in sync."""
-    return wished(image, Wish(isr=isr))
-
-
-def dead(image: ClusterImage, broker_id: int) -> ClusterImage:
-    """Return the image after a broker was fenced."""
-    epoch = image.brokers[broker_id].epoch
-    fenced = advance(image, [FenceBrokerRecord(id=broker_id, epoch=epoch)])
-    isr = tuple(each for each in of(fenced).isr if each != broker_id)
-    return wished(fenced, Wish(isr=isr))
-
-
-def alive(image: ClusterImage, broker_id: int) -> ClusterImage:
-    """Return the image after a broker was unfenced."""
-    epoch = image.brokers[broker_id].epoch
-    return wished(advance(image, [UnfenceBrokerRecord(id=broker_id, epoch=epoch)]), Wish())
-
-
-def configured(image: ClusterImage, name: str, value: str) -> ClusterImage:
-    record = ConfigRecord(
-        resource_type=ResourceType.TOPIC, resource_name="t", name=name, value=value
-    )
-    return advance(image, [record])
-
-
-def state(partition: PartitionImage) -> tuple[Ids, Ids, Ids, Ids, int]:
-    """Return replicas, adding, removing, ISR and leader."""
-    return (
-        partition.replicas,
-        partition.adding_replicas,
-        partition.removing_replicas,
-        partition.isr,
-        partition.leader,
-    )
-
+from .moves import (
+    CONTEXT,
+    ID,
+    SIX,
+    alive,
+    configured,
+    dead,
+    of,
+    proposed,
+    refused,
+    state,
+    synced,
+    told,
+    world,
+    world_in,
+    world_topic,
+)
+from .world import advance, after, broker, cluster, uuid
 
 # -- whole lives -------------------------------------------------------------------------------
 
@@ -144,6 +58,15 @@ def test_a_partition_moves_to_other_brokers() -> None:
     assert state(of(image)) == ((4, 5, 6), (), (), (4, 5, 6), 4)
     assert of(image).leader_epoch == 6
     assert of(image).directories == (uuid("dir-4"), uuid("dir-5"), uuid("dir-6"))
+
+
+def test_a_leader_whose_change_ends_its_leadership_is_told_so() -> None:
+    image = told(world((1, 2)), (3, 4))
+    error, image = proposed(image, 1, 2, 3)
+    assert error is Error.NONE
+    error, image = proposed(image, 1, 2, 3, 4)
+    assert error is Error.NEW_LEADER_ELECTED
+    assert of(image).leader == 3
 
 
 def test_the_leader_stays_where_it_may() -> None:
@@ -327,18 +250,6 @@ def test_an_election_can_be_what_a_move_waited_for() -> None:
     assert of(image).elr == ()
 
 
-def world_topic(replicas: Ids) -> TopicImage:
-    topic = world(replicas).topics.by_name("t")
-    assert topic is not None
-    return topic
-
-
-def world_in(image: ClusterImage, replicas: Ids) -> ClusterImage:
-    if image.topics.by_id(ID) is not None:
-        image = advance(image, [RemoveTopicRecord(topic_id=ID)])
-    return advance(image, topic_records(world_topic(replicas)))
-
-
 # -- refusals ----------------------------------------------------------------------------------
 
 
@@ -413,71 +324,6 @@ def test_listing() -> None:
     named = [("nobody", (0,)), ("t", (2, 1, 7))]
     assert list_reassignments(image, named) == everything[1:]
     assert list_reassignments(image, []) == ()
-
-
-# -- histories ---------------------------------------------------------------------------------
-
-
-def check(partition: PartitionImage, original: set[int]) -> None:
-    """Check what must hold of a partition whatever happened."""
-    replicas = set(partition.replicas)
-    assert len(replicas) == len(partition.replicas) == len(partition.directories) > 0
-    assert set(partition.isr) <= replicas
-    assert set(partition.elr) <= replicas
-    assert set(partition.adding_replicas) | set(partition.removing_replicas) <= replicas
-    assert partition.leader in (NO_LEADER, *partition.isr)
-    if is_reassigned(partition):
-        target = replicas - set(partition.removing_replicas)
-        assert target
-        assert not target <= set(partition.isr), "it should have ended"
-        assert replicas - set(partition.adding_replicas) == original
-
-
-def any_replicas(dice: Random) -> Ids:
-    return tuple(dice.sample(range(1, 7), dice.randint(1, 4)))
-
-
-def any_isr(dice: Random, image: ClusterImage) -> Iterable[int]:
-    partition = of(image)
-    live = [each for each in partition.replicas if image.is_active(each)]
-    kept = {each for each in live if dice.random() < 0.7} | {partition.leader}
-    return [each for each in partition.replicas if each in kept]
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_histories(seed: int) -> None:
-    dice = Random(seed)
-    level = dice.randint(0, 1)
-    image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=level)])
-    original = set(any_replicas(dice))
-    image = advance(image, topic_records(world_topic(tuple(original))))
-    image = configured(image, "min.insync.replicas", str(dice.randint(1, 3)))
-    for _ in range(120):
-        before = of(image)
-        act = dice.randrange(5)
-        if act == 0:
-            image = told(image, any_replicas(dice))
-        elif act == 1 and is_reassigned(before):
-            decided = alter_reassignments(
-                image, [Target("t", 0, None)], may_change_factor=True, context=CONTEXT
-            )
-            safe = bool(set(before.isr) - set(before.adding_replicas))
-            [answer] = decided.reply
-            assert (answer.error is Error.NONE) == safe
-            image = after(image, decided)
-            assert not safe or set(of(image).replicas) == original
-        elif act == 2 and before.leader != NO_LEADER:
-            image = synced(image, *any_isr(dice, image))
-        elif act == 3:
-            image = dead(image, dice.randint(1, 6))
-        elif act == 4:
-            image = alive(image, dice.randint(1, 6))
-        if not is_reassigned(of(image)):
-            original = set(of(image).replicas)
-        check(of(image), original)
-        assert of(image).leader_epoch >= before.leader_epoch
-        if not set(before.replicas) <= set(of(image).replicas):
-            assert of(image).leader_epoch > before.leader_epoch
 
 
 def test_records_name_only_what_changed() -> None:

@@ -2,7 +2,7 @@
 
 The view is a real client's: learned from Metadata responses of whichever broker answers, kept
 until an error says that it is stale, and never taken back to an older leader epoch of the same
-topic (KIP-320, KAFKA-12257).
+topic (KIP-320, KAFKA-12257), nor to a topic that another one of its name has replaced.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -72,6 +72,7 @@ class Station:
         self.ids: dict[str, Uuid] = {}
         self.leaders: dict[TopicPartition, Leader] = {}
         self._topics: set[str] = set()
+        self._gone: set[Uuid] = set()
         self._refresh: Pending[bool] | None = None
 
     @property
@@ -130,6 +131,8 @@ class Station:
                 self._learn_topic(topic, topic.name)
 
     def _learn_topic(self, topic: MetadataResponseTopic, name: str) -> None:
+        if topic.topic_id in self._gone:
+            return  # A broker that has not heard yet.
         if self.ids.get(name, topic.topic_id) != topic.topic_id:
             self.forget(name)
         self.ids[name] = topic.topic_id
@@ -144,4 +147,6 @@ class Station:
         """Know nothing of a topic any more: it was deleted, or is another one now."""
         for partition in self.partitions_of(topic):
             del self.leaders[partition]
-        self.ids.pop(topic, None)
+        topic_id = self.ids.pop(topic, None)
+        if topic_id is not None:
+            self._gone.add(topic_id)

@@ -255,3 +255,25 @@ def test_a_folder_that_fails_takes_its_own_partitions_only() -> None:
     sim.run_until(lambda: node.life == 2 and node.serves, limit_ms=30_000)
     sim.run_until(lambda: sim.is_whole(node.id, since_life=2), limit_ms=60_000)
     assert sim.problems == []
+
+
+def test_a_process_may_die_in_the_midst_of_writing_and_recovers() -> None:
+    sim, writer = served()
+    returned: list[int] = []
+    for operations in (1, 2, 3, 5, 8, 13):
+        node = leader_of(sim)
+
+        def back(node: SimNode = node) -> None:
+            returned.append(node.id)
+            sim.world.after(300_000, node.restart)
+
+        life = node.life
+        node.crash_within(operations, lose_unflushed=False, then=back)
+        sim.run_until(lambda node=node, life=life: node.life > life, limit_ms=20_000)  # type: ignore[misc]
+        sim.run_until(lambda: all(each.serves for each in sim.nodes.values()), limit_ms=60_000)
+    assert len(returned) == sim.marks["crashed-while-writing"] == 6
+    count = writer.acknowledged
+    sim.run(ms=15_000)
+    assert writer.acknowledged > count
+    assert sim.leaderless() == 0
+    assert sim.problems == []

@@ -80,6 +80,7 @@ class FakeCluster:
         self.delay_ms = 5
         self.epoch = 0
         self.leader = NODE
+        self.topic_id = TOPIC_ID
         self.high_watermark_lag = 0
         self.next_producer_id = 100
         self.handlers: dict[int, Callable[[Any], Any]] = {
@@ -208,7 +209,7 @@ class FakeCluster:
             isr_nodes=(NODE,),
         )
         topic = metadata_wire.MetadataResponseTopic(
-            error_code=0, name=TOPIC, topic_id=TOPIC_ID, partitions=(partition,)
+            error_code=0, name=TOPIC, topic_id=self.topic_id, partitions=(partition,)
         )
         return metadata_wire.MetadataResponse(brokers=(), topics=(topic,))
 

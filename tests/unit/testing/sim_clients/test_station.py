@@ -1,0 +1,45 @@
+"""A client's view of the cluster goes forward only.
+
+Method: metadata of a fake broker, which tells what the test wants.
+"""
+
+from ottla.base.ids import Uuid
+
+from .fake import METADATA, PARTITION, TOPIC, TOPIC_ID, FakeCluster
+
+OTHER_ID = Uuid(bytes(15) + b"\x08")
+
+
+def test_an_older_leader_epoch_is_not_taken() -> None:
+    cluster = FakeCluster()
+    station = cluster.station()
+    station.follow(TOPIC)
+    cluster.epoch = 4
+    station.refresh()
+    cluster.steps.run(500)
+    cluster.epoch, cluster.leader = 3, 9
+    station.refresh()
+    cluster.steps.run(500)
+    assert station.leaders[PARTITION] == (1, 4)
+
+
+def test_a_topic_that_was_replaced_does_not_come_back() -> None:
+    cluster = FakeCluster()
+    station = cluster.station()
+    station.follow(TOPIC)
+    for topic_id in (TOPIC_ID, OTHER_ID, TOPIC_ID):
+        cluster.topic_id = topic_id
+        station.refresh()
+        cluster.steps.run(500)
+    assert station.ids == {TOPIC: OTHER_ID}
+    assert station.partitions_of(TOPIC) == [(OTHER_ID, 0)]
+
+
+def test_one_question_serves_all_who_want_an_answer() -> None:
+    cluster = FakeCluster()
+    station = cluster.station()
+    answers = [station.refresh(), station.refresh()]
+    cluster.steps.run(500)
+    assert all(answer.value for answer in answers)
+    assert len(cluster.asked) == 1
+    assert not cluster.script[METADATA]

@@ -139,12 +139,15 @@ class Fetcher:
             for key in (*sessions, partition):
                 self.followers.hasten(key, deadline_ms)
 
-    def wake_followers(self, partition: Partition, grown_bytes: int) -> None:
-        """Let followers fetch what was appended."""
-        sessions = rouse(partition)
+    def wake_followers(self, grown: Sequence[tuple[Partition, int]]) -> None:
+        """Let followers fetch what was appended: so many bytes to each partition.
+
+        All are roused before any fetch is tried again, or it would be answered with some only.
+        """
+        woken = [(key, size) for part, size in grown for key in (*rouse(part), part)]
         if self.followers.count:
-            for key in (*sessions, partition):
-                self.followers.wake(key, grown_bytes)
+            for key, size in woken:
+                self.followers.wake(key, size)
 
     def wake_each(self, partitions: Sequence[Partition]) -> None:
         """Let all fetches look at partitions that changed in another way than by growing."""

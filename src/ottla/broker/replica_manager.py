@@ -191,9 +191,10 @@ class ReplicaManager:
         now_ms = self._clock.now_ms()
         results: list[AppendResult] = []
         waits: list[Wait] = []
-        moved: list[Partition] = []
+        replicated: list[tuple[Partition, int, int]] = []
         for partition, data in batches:
-            high_watermark = -1 if partition.alone else partition.high_watermark
+            if not partition.alone:
+                replicated.append((partition, len(data), partition.high_watermark))
             try:
                 info = partition.append(data, acks, now_ms, origin)
             except ApiError as refusal:
@@ -209,8 +210,6 @@ class ReplicaManager:
                 metrics = partition.metrics
                 metrics.messages_in += info.record_count
                 metrics.bytes_in += info.size
-            if not partition.alone and partition.high_watermark != high_watermark:
-                moved.append(partition)
             flushed = None
             if info.flush_due and partition.log is not None:
                 flushed = partition.log.flush()
@@ -220,15 +219,16 @@ class ReplicaManager:
             results.append(
                 _new(AppendResult, (_NONE, None, info[0], info[1], info[2], info[3], ()))
             )
-        consumers = self.fetcher.parked
-        for (partition, data), result in zip(batches, results, strict=True):
-            if result.error is _NONE:
-                if not partition.alone:
-                    self.fetcher.wake_followers(partition, len(data))
-                elif consumers.count:
-                    consumers.wake(partition, len(data))
-        for partition in moved:
-            self.high_watermark_moved(partition)
+        parked = self.fetcher.parked
+        if parked.count:
+            for (partition, data), result in zip(batches, results, strict=True):
+                if result.error is _NONE and partition.alone:
+                    parked.wake(partition, len(data))
+        if replicated:
+            self.fetcher.wake_followers([(partition, size) for partition, size, _ in replicated])
+            for partition, _, high_watermark in replicated:
+                if partition.high_watermark != high_watermark:
+                    self.high_watermark_moved(partition)
         if not waits:
             return results
         deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)

@@ -138,6 +138,17 @@ class TestReading:
         append(world, "a", index=1)
         assert [part.partition_index for part in parts(waiting)] == [1]
 
+    def test_a_produce_request_is_seen_whole(self, world: World) -> None:
+        follower = Follower(world, 2)
+        follower.open(0, 0)
+        follower.begin()
+        world.clock.advance(WAIT_MS)
+        waiting = follower.begin()
+        replicas = world.broker.replicas
+        batches = [(partition(world, index), batch("a")) for index in (0, 1)]
+        replicas.append_all(batches, acks=1, timeout_ms=0)
+        assert [part.partition_index for part in parts(waiting)] == [0, 1]
+
     def test_an_answer_has_the_high_watermark_that_its_own_fetch_moved(self, world: World) -> None:
         append(world, "a")
         Follower(world, 3).open(1)

@@ -81,6 +81,9 @@ class Timers:
                     self._dead = max(0, self._dead - 1)
                 else:
                     heapq.heappush(self._heap, timer)
+            if put_off and self._heap and self.on_earlier is not None:
+                # While they were out of the heap, a later deadline may have been told as the first.
+                self.on_earlier(self._heap[0].at_ms)
         return ran
 
     def __len__(self) -> int:

@@ -81,6 +81,17 @@ def test_the_host_is_told_of_an_earlier_deadline_only() -> None:
     assert told == [10, 5]
 
 
+def test_a_deadline_that_was_put_off_is_told_again() -> None:
+    """A loop once slept until the session of 10 s ended, with an answer that was due at once."""
+    told: list[int] = []
+    timers = Timers(on_earlier=told.append)
+    timers.at(5, lambda: timers.at(5, lambda: None) and None)
+    timers.at(6, lambda: timers.at(10_000, lambda: None) and None)
+    timers.run_due(6)
+    assert timers.next_ms() == 5
+    assert told[-1] == 5
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=300))
 def test_exactly_the_living_run(plan: list[tuple[int, bool]]) -> None:
     ran: list[int] = []

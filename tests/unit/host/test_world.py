@@ -118,6 +118,29 @@ def test_a_timer_for_the_past_leaves_the_loop_to_others() -> None:
     run(test)
 
 
+def test_a_timer_set_by_a_timer_does_not_wait_for_one_that_another_sets() -> None:
+    """Answers posted by one timer waited for the end of a session that the next one began."""
+
+    async def test() -> None:
+        clock = SystemClock()
+        loop_timers = LoopTimers(asyncio.get_running_loop(), clock)
+        ran: list[str] = []
+        now_ms = clock.monotonic_ms() - 2  # The loop is late.
+
+        def answer() -> None:
+            loop_timers.timers.at(now_ms, lambda: ran.append("answered"))
+
+        def begin_session() -> None:
+            loop_timers.timers.at(now_ms + 3_600_000, lambda: ran.append("over"))
+
+        loop_timers.timers.at(now_ms, answer)
+        loop_timers.timers.at(now_ms + 1, begin_session)
+        await eventually(lambda: ran == ["answered"])
+        loop_timers.close()
+
+    run(test)
+
+
 def test_after_the_end_no_timer_runs() -> None:
     async def test() -> None:
         clock = SystemClock()

@@ -87,6 +87,37 @@ class TestHosting:
         assert [name for name in folders(world) if name.endswith("-delete")]
         assert list(world.broker.replicas.hosted()) == []
 
+    def test_kafka_13972_a_cancelled_reassignment_leaves_no_log(self, world: World) -> None:
+        world.add_topic(replicas=(2,), isr=(2,), leader=2)
+        adding = PartitionChangeRecord(
+            partition_id=0, topic_id=TOPIC_ID, replicas=(1, 2), adding_replicas=(1,)
+        )
+        world.commit(adding)
+        assert folders(world) == ["t-0"]
+        cancelled = PartitionChangeRecord(
+            partition_id=0, topic_id=TOPIC_ID, replicas=(2,), adding_replicas=(), leader=2
+        )
+        world.commit(cancelled)
+        world.clock.advance(60_000)
+        assert folders(world) == []
+
+    def test_kafka_9539_a_replica_that_comes_back_keeps_its_new_log(self, world: World) -> None:
+        """The old log's deletion is on its way when the partition is assigned here again."""
+        world.add_topic()
+        append(world, "old")
+        gone = PartitionChangeRecord(
+            partition_id=0, topic_id=TOPIC_ID, replicas=(2,), isr=(2,), leader=2
+        )
+        back = PartitionChangeRecord(
+            partition_id=0, topic_id=TOPIC_ID, replicas=(1,), isr=(1,), leader=1
+        )
+        world.commit(gone)
+        world.commit(back)
+        assert append(world, "new") == 0, "it must not begin with what it had before"
+        world.clock.advance(60_000)
+        assert folders(world) == ["t-0"]
+        assert append(world, "newer") == 1
+
     @pytest.mark.parametrize(
         ("end", "error"),
         [

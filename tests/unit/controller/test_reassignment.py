@@ -15,7 +15,7 @@ from ottla.controller.reassignment import (
     list_reassignments,
 )
 from ottla.metadata.features import ELR_VERSION
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
     FeatureLevelRecord,
     PartitionChangeRecord,
@@ -226,6 +226,17 @@ def test_the_topic_is_deleted_meanwhile() -> None:
     assert refused(image, Target("t", 0, None)) is Error.UNKNOWN_TOPIC_OR_PARTITION
     assert list_reassignments(image, None) == ()
     assert list_reassignments(image, [("t", (0,))]) == ()
+
+
+def test_kafka_10548_a_new_controller_takes_over_moves_and_deletions_in_any_state() -> None:
+    """What is left of a move never stops a controller: all of it is in the partition itself."""
+    image = synced(told(world((1, 2), count=2), (3, 4)), 1, 2, 3)
+    restored = advance(EMPTY, image.to_records())
+    assert of(restored) == of(image)
+    assert list_reassignments(restored, None) == list_reassignments(image, None)
+    assert state(of(synced(restored, 1, 2, 3, 4)))[:3] == ((3, 4), (), ())
+    deleted = advance(image, [RemoveTopicRecord(topic_id=ID)])
+    assert list_reassignments(advance(EMPTY, deleted.to_records()), None) == ()
 
 
 def test_a_removed_replica_is_not_eligible_to_lead() -> None:

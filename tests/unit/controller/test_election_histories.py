@@ -121,8 +121,9 @@ class Elections(RuleBasedStateMachine, History):
 
     @rule(broker_id=BROKERS, noticed=st.booleans())
     def kill(self, broker_id: int, noticed: bool) -> None:
-        self.data.stop(broker_id, loses_all=False)
-        self.kept.add(broker_id)
+        if broker_id not in self.data.down:
+            self.data.stop(broker_id, loses_all=False)
+            self.kept.add(broker_id)
         self._pass_session(noticed)
 
     @precondition(lambda self: elr_enabled(self.image.features))

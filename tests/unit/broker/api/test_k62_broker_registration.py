@@ -7,7 +7,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.metadata.records import FeatureLevelRecord
+from ottla.metadata.features import ELR_VERSION
+from ottla.metadata.records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 from ..controller_world import CLUSTER_ID, Controller, versions_of
@@ -70,3 +71,38 @@ def test_the_log_says_why_a_broker_is_refused(caplog: pytest.LogCaptureFixture) 
     [line] = [record.getMessage() for record in caplog.records]
     assert "broker 2" in line
     assert "level 1 of group.version" in line
+
+
+@pytest.mark.parametrize(
+    ("version", "previous", "expected"),
+    [(4, 1, (1,)), (3, 1, (1,)), (3, 0, ()), (3, -1, ()), (2, -1, ())],
+)
+def test_only_the_epoch_of_the_last_life_proves_a_clean_stop(
+    version: int, previous: int, expected: tuple[int, ...]
+) -> None:
+    controller = Controller()
+    topic = Uuid(b"topic-----------")
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=topic,
+        replicas=(1,),
+        isr=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+    controller.write(
+        FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
+        TopicRecord(name="t", topic_id=topic),
+        partition,
+    )
+    elr = Feature(name=ELR_VERSION, min_supported_version=0, max_supported_version=1)
+    request = register(
+        broker_id=1,
+        previous_broker_epoch=previous,
+        features=(*register().features, elr),
+    )
+    assert controller.ask(request, version).error_code == Error.NONE
+    found = controller.image.topics.by_id(topic)
+    assert found is not None
+    assert found.partitions[0].elr == expected

@@ -249,6 +249,9 @@ def start_at(log: "PartitionLog", offset: int) -> None:
     log.shortened += 1
     log.clean_offset = min(log.clean_offset, offset)
     delete_segments(log, reversed(list(log.segments)))
+    # Durably, before anything new is there: a power loss might keep the new segment's name and
+    # bring an old one back beside it.
+    log.ports.disk.sync_dir(log.directory)
     segment = new_segment(log.ports.files, log.directory, offset, log.config, now_ms)
     log.segments.replace_all(segment)
     log.log_end_offset = log.log_start_offset = log.high_watermark = offset

@@ -234,6 +234,20 @@ def test_beginning_anew_at_an_offset() -> None:
     assert values(log) == [(100, b"x")]
 
 
+def test_what_was_before_a_new_beginning_does_not_come_back_beside_it() -> None:
+    """A power loss may keep the new segment's name and undo the renames of the old ones.
+
+    The metadata log of a broker came back so, with an old segment before a snapshot's offset and
+    nothing up to it.
+    """
+    world = World()
+    log = filled(world)
+    log.flush()
+    log.truncate_fully_and_start_at(100)
+    world.disk.crash()
+    assert [name for name in world.names() if name.endswith(".log")] == []
+
+
 def test_beginning_anew_where_a_segment_was() -> None:
     world = World()
     log = filled(world)

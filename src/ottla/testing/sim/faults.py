@@ -29,8 +29,9 @@ class Faults:
     Fields: of each frame, the chance that it is `slow`, that its connection goes `silent` or is
             `broken`, that it arrives `twice`; of the whole cluster, how often a minute a node
             `crashes`, is `stopped` cleanly or `paused`, links are `cut`, a disk is `slow_disks`
-            or `full_disks`, or one of several log folders fails (`bad_folders`); of crashes, how
-            many are a loss of `power`; of elections, how often the elected node crashes at once
+            or `full_disks`, one of several log folders fails (`bad_folders`), or a time of day is
+            set anew (`jumps`); of crashes, how many are a loss of `power`, and how many come in
+            the midst of `writing`; of elections, how often the elected node crashes at once
             (`office`). `drift_ppm`: how far a clock's rate may be off; `wall_ms`: how far the time
             of day may be off. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws
             which of these there are.
@@ -48,9 +49,11 @@ class Faults:
     full_disks: float = 0.0
     bad_folders: float = 0.0
     power: float = 0.0
+    writing: float = 0.0
     office: float = 0.0
     drift_ppm: int = 0
     wall_ms: int = 0
+    jumps: float = 0.0
     tuned: bool = False
     swarm: bool = False
 
@@ -97,9 +100,11 @@ Faults.ROUGH = Faults(
     full_disks=0.5,
     bad_folders=0.5,
     power=0.7,
+    writing=0.5,
     office=0.15,
     drift_ppm=300,
     wall_ms=20_000,
+    jumps=1.0,
     tuned=True,
     swarm=True,
 )
@@ -123,6 +128,7 @@ class Mischief:
             (faults.slow_disks, self._slow_disk),
             (faults.full_disks, self._full_disk),
             (faults.bad_folders, self._bad_folder),
+            (faults.jumps, self._jump),
         )
         for rate, act in kinds:
             if rate:
@@ -170,10 +176,18 @@ class Mischief:
     def crash(self, victim: "SimNode") -> None:
         """Let a node crash and come back; its machine, too, where the bound allows that."""
         loses = self._random.random() < self.faults.power and self.may_lose_power(victim)
-        victim.crash(lose_unflushed=loses)
         if loses and victim.is_broker:
             self._lost[victim.id] = victim.life + 1
-        self._later(20, self._random.choice((400, 4_000, 15_000)), victim.restart)
+
+        def back() -> None:
+            self._later(20, self._random.choice((400, 4_000, 15_000)), victim.restart)
+
+        if self._random.random() < self.faults.writing:
+            operations = self._random.choice((1, 3, 10, 30))
+            victim.crash_within(operations, lose_unflushed=loses, then=back)
+        else:
+            victim.crash(lose_unflushed=loses)
+            back()
 
     def may_lose_power(self, victim: "SimNode") -> bool:
         """Tell whether the promise holds if this node loses what it has not flushed."""
@@ -260,3 +274,9 @@ class Mischief:
             node.stop(back_after_ms=random.randrange(20, 2_000))
 
         self._later(1_000, 15_000, mended)
+
+    def _jump(self) -> None:
+        """Set a node's time of day anew, as when its clock is put right, or wrong."""
+        node = self._random.choice(list(self._sim.nodes.values()))
+        self._sim.mark("clock-set")
+        node.clock.wall_offset_ms = self._random.randint(-self.faults.wall_ms, self.faults.wall_ms)

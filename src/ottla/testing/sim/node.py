@@ -6,7 +6,7 @@ what was synced (the power failed).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,16 @@ from ottla.testing.sim.link import links_from
 from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, Door
 from ottla.testing.sim.observations import Acknowledged, NodeChanged, Watch
-from ottla.testing.sim.world import DiskPace, Process, SimClock, SimDice, SimTimers, SimWorkers
+from ottla.testing.sim.world import (
+    Call,
+    DiskPace,
+    Process,
+    ProcessDied,
+    SimClock,
+    SimDice,
+    SimTimers,
+    SimWorkers,
+)
 from ottla.wire.registry import PRODUCE
 
 if TYPE_CHECKING:
@@ -42,6 +51,22 @@ SUPERVISOR_MS = 2_000
 
 CRC_AT = 17
 """Where a batch's checksum is."""
+
+
+WRITES = frozenset(
+    {"append", "write_at", "truncate", "sync", "mkdir", "rename", "remove", "sync_dir"}
+    | {"rmtree", "write_atomic"}
+)
+"""The disk operations that a crash may come before."""
+
+
+@dataclass(slots=True)
+class Doom:
+    """A crash that waits for a disk operation."""
+
+    operations: int
+    lose_unflushed: bool
+    then: Call
 
 
 class SimNode:
@@ -74,6 +99,7 @@ class SimNode:
         self._doors: list[Door] = []
         self._stopping = False
         self._back_after_ms: int | None = None
+        self._doom: Doom | None = None
         format_storage(
             self.disk,
             log_dirs=self.config.log_dirs,
@@ -166,12 +192,13 @@ class SimNode:
     def _boot(self, process: Process, core: NodeCore, watch: Watch) -> None:
         try:
             core.open()
+            folders = core._folders
+            assert folders is not None
+            watch.opened(folders.quorum)
         except (StartError, OSError) as error:
+            core.close()
             self._ended(process, f"cannot open its folders: {error}")
             return
-        folders = core._folders
-        assert folders is not None
-        watch.opened(folders.quorum)
         process.after = watch.look
         follow(core.start_roles(SimDoors(self, process)), lambda end: self._started(process, end))
 
@@ -242,10 +269,33 @@ class SimNode:
             self._sim.mark("crashed")
         self._tell("lost power" if lose_unflushed else "crashed")
 
+    def crash_within(self, operations: int, *, lose_unflushed: bool, then: Call) -> None:
+        """Crash in the midst of the disk operation after so many more; `then` follows."""
+        self._doom = Doom(operations, lose_unflushed, then)
+
+    def forgive(self) -> None:
+        """Let a crash that still waits not come."""
+        if self._process is None or self._process.alive:
+            self._doom = None
+
+    def _doomed(self, doom: "Doom") -> None:
+        """Die now; what is under way does not come to its end."""
+        process = self._process
+        assert process is not None
+        process.alive = False
+        self._sim.mark("crashed-while-writing")
+
+        def buried() -> None:
+            self.crash(lose_unflushed=doom.lose_unflushed)
+            doom.then()
+
+        self._sim.world.after(0, buried)
+
     def _end(self, *, silently: bool) -> None:
         process = self._process
         assert process is not None
         self.mark_errors()
+        self._doom = None
         process.alive = False
         process.waiting.clear()
         self._process = None
@@ -277,6 +327,12 @@ class SimNode:
     def _disk_used(self, operation: str, path: str) -> None:
         """A disk call of the loop itself holds up all that the process does."""
         pace, process = self.pace, self._process
+        if self._doom is not None and process is not None and operation in WRITES:
+            self._doom.operations -= 1
+            if self._doom.operations <= 0:
+                if process.alive:
+                    self._doomed(self._doom)
+                raise ProcessDied
         if pace.slowest_us > 10 * MS and not pace.in_thread and process is not None:
             until_us = self._sim.world.now_us + pace.work_us() // 10
             process.busy_until_us = max(process.busy_until_us, until_us)

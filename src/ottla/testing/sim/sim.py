@@ -171,6 +171,7 @@ class Sim:
         self.net.cut.clear()
         for node in self.nodes.values():
             node.pace.slowest_us = 4 * MS
+            node.forgive()
             node.disk.capacity = None
             node.disk.faults.clear()
             node.resume()

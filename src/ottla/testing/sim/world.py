@@ -37,6 +37,10 @@ class Event:
         self.call = _CANCELLED
 
 
+class ProcessDied(BaseException):
+    """A process ends in the midst of what it does; nothing of the product may catch it."""
+
+
 class Process:
     """One life of a process: what it has to do ends with it.
 
@@ -106,6 +110,8 @@ class World:
         self.steps += 1
         try:
             event.call()
+        except ProcessDied:
+            assert not process.alive
         except Exception as error:
             self._failed(process.name, error)
         if process.after is not None and process.alive:

@@ -69,17 +69,11 @@ class ControllerNode:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self._unclean_elections = Periodic(
-            lambda: self.runtime.run(lambda image: elect_uncleanly(image, config)),
-            interval_ms=config["unclean.leader.election.interval.ms"],
-            clock=clock,
-            timers=timers,
+        self._unclean_elections = self._periodic(
+            elect_uncleanly, config["unclean.leader.election.interval.ms"]
         )
-        self._balance = Periodic(
-            lambda: self.runtime.run(lambda image: balance(image, config)),
-            interval_ms=1_000 * config["leader.imbalance.check.interval.seconds"],
-            clock=clock,
-            timers=timers,
+        self._balance = self._periodic(
+            balance, 1_000 * config["leader.imbalance.check.interval.seconds"]
         )
         self._activations = 0
         self._is_active = False
@@ -101,15 +95,17 @@ class ControllerNode:
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
-            links=QuorumLinks(
-                peers=peers,
-                dice=dice,
-                timing=QuorumTiming(
-                    election_timeout_ms=config["controller.quorum.election.timeout.ms"],
-                    fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
-                    election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
-                ),
-            ),
+            links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
+        )
+
+    def _periodic(
+        self, elect: Callable[[ClusterImage, NodeConfig], Decision[bool]], interval_ms: int
+    ) -> Periodic:
+        return Periodic(
+            lambda: self.runtime.run(lambda image: elect(image, self.context.config)),
+            interval_ms=interval_ms,
+            clock=self._clock,
+            timers=self._timers,
         )
 
     def _other_listeners(self) -> dict[int, Listeners]:
@@ -199,3 +195,11 @@ class ControllerNode:
         step = fence_stalest(image, self.context, now_ms)
         self.timed_out_heartbeats += bool(step.records)
         return step
+
+
+def _timing(config: NodeConfig) -> QuorumTiming:
+    return QuorumTiming(
+        election_timeout_ms=config["controller.quorum.election.timeout.ms"],
+        fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
+        election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
+    )

@@ -176,6 +176,7 @@ def node_properties(
         for each in nodes
         if each.controller_port is not None
     )
+    brokers = sum(each.is_broker for each in nodes)
     properties = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.id),
@@ -184,11 +185,10 @@ def node_properties(
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
         "log.dirs": log_dir,
-        # Brokers do not copy each other's partitions yet, so a second replica would never be
-        # in sync.
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+        # Kafka's defaults, as far as there are brokers: a topic that needs more is not created.
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
         # As in the sample properties that come with Kafka: nobody waits 3 s for a first member.
         "group.initial.rebalance.delay.ms": "0",
     }

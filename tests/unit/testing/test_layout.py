@@ -100,7 +100,8 @@ def test_nodes_take_their_properties(brokers: int, voters: list[int]) -> None:
             zip(voters, controller_ports, strict=True)
         )
         assert config["log.retention.ms"] == 9999
-        assert config["offsets.topic.replication.factor"] == 1
+        assert config["offsets.topic.replication.factor"] == min(3, brokers)
+        assert config["transaction.state.log.min.isr"] == min(2, brokers)
 
 
 def test_metrics_are_beside_each_node() -> None:

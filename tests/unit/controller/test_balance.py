@@ -87,6 +87,16 @@ def test_what_does_not_exist(asked: tuple[str, int], said: str) -> None:
     assert said in (told.message or "")
 
 
+def test_kafka_1558_one_topic_that_is_gone_does_not_hold_up_the_others() -> None:
+    decided = ask([("gone", 0), ("t", 1), ("gone", 1)], PREFERRED)
+    assert [each.error for each in decided.reply] == [
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.NONE,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert leaders(after(IMAGE, decided))[1] == 1
+
+
 @pytest.mark.parametrize(("election_type", "told"), [(PREFERRED, [1, 2, 3, 4]), (UNCLEAN, [3, 4])])
 def test_all_partitions_without_those_that_need_none(election_type: int, told: list[int]) -> None:
     assert [each.number for each in ask(None, election_type).reply] == told

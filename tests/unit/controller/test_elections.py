@@ -30,6 +30,7 @@ from ottla.metadata.records import (
     FeatureLevelRecord,
     PartitionChangeRecord,
     Record,
+    RemoveTopicRecord,
 )
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED, RECOVERING
 
@@ -282,3 +283,16 @@ def test_what_a_dead_controller_left_half_done_is_settled() -> None:
         ((2, 1), 2),
     ]
     assert settle(settled, CONFIG).records == ()
+
+
+def test_kafka_14170_a_topic_that_is_gone_is_in_no_election() -> None:
+    emptied = replace(partition((1, 2), (), NO_LEADER), elr=(1,), last_known_elr=(2,))
+    image = eligible(image_of(partition((1, 2), (1, 2), 1), emptied, fenced=(2,)))
+    gone = advance(image, [RemoveTopicRecord(topic_id=TOPIC)])
+    folder = frozenset({uuid("dir-1")})
+    assert list(leave(gone, CONFIG, 1, unclean=True)) == []
+    assert list(leave_directories(gone, CONFIG, 1, folder)) == []
+    assert list(come_back(gone, CONFIG, 2)) == []
+    assert not leads_anything(gone, 1)
+    assert elect_uncleanly(gone, UNCLEAN).step.records == ()
+    assert settle(gone, CONFIG).records == ()

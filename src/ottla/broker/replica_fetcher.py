@@ -57,6 +57,9 @@ ASIDE_MARGIN_MS = 20
 """How much sooner than it a request aside ends, for the same reason."""
 ASIDE_WAIT_MS = 50
 """How long one waits at most: whoever turns up after it was sent must wait for its end."""
+ASIDE_FEW = 100
+"""With more partitions it waits as long as it can: naming all of them often costs more than a
+latecomer's wait."""
 
 SESSION_ERRORS = frozenset(
     {
@@ -243,7 +246,7 @@ class ReplicaFetcher:
         left_ms = self._settings.max_wait_ms - since_ms - ASIDE_MARGIN_MS
         if left_ms <= 0:
             return
-        max_wait_ms = min(left_ms, ASIDE_WAIT_MS)
+        max_wait_ms = min(left_ms, ASIDE_WAIT_MS) if len(new) <= ASIDE_FEW else left_ms
         questions = Questions([], [])
         for followed in new:
             self._aside[followed.key] = None

@@ -338,6 +338,15 @@ def test_a_newcomer_does_not_wait_for_a_parked_request() -> None:
     assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID]
 
 
+def test_many_newcomers_are_not_named_again_and_again() -> None:
+    world = Following()
+    world.clock.advance(100)
+    world.add_topic("other", OTHER_ID, replicas=(1, 2), isr=(1, 2), leader=2, partitions=101)
+    ((request, _, _),) = aside(world).sent
+    assert len(request.topics[0].partitions) == 101
+    assert request.max_wait_ms == 500 - 100 - 20
+
+
 def test_a_newcomer_is_taken_into_the_session_when_its_request_is_back() -> None:
     world = Following()
     world.clock.advance(100)

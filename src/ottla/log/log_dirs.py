@@ -211,7 +211,8 @@ class LogDirs:
         Fields: `directory_id`: where the metadata wants it, zero = wherever there are fewest;
                 `is_new`: no data can exist elsewhere. Otherwise an offline directory may hold
                 it, and a second copy must not begin from nothing (KAFKA-16234).
-        Raises: OSError where its directory is offline, or the disk fails.
+        Raises: OSError where its directory is offline, or the disk fails, which the directory
+                then goes offline for, too.
         """
         found = self.get(topic, partition)
         if found is not None:
@@ -220,12 +221,21 @@ class LogDirs:
             self._retire(found, FolderKind.STRAY)
         directory = self._choose(topic, topic_id, partition, directory_id, is_new)
         path = f"{directory.path}/{names.folder_name(topic, partition)}"
-        self._clear_the_way(directory, path, topic, partition, topic_id)
-        log = open_log(
-            self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
-        )
+        try:
+            self._clear_the_way(directory, path, topic, partition, topic_id)
+            log = open_log(
+                self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
+            )
+        except OSError as error:
+            self._fail_soon(directory, error)
+            raise
         directory.logs[(topic, partition)] = log
         return log
+
+    def _fail_soon(self, directory: LogDir, error: OSError) -> None:
+        # Not at once: who asks for a log is in the midst of following the metadata.
+        now_ms = self._clock.monotonic_ms()
+        self._timers.at(now_ms, lambda: self._dir_failed(directory, error))
 
     def _clear_the_way(
         self, directory: LogDir, path: str, topic: str, partition: int, topic_id: Uuid

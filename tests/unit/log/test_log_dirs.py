@@ -246,6 +246,22 @@ def test_the_one_who_notices_is_told_what_is_lost(node: Node) -> None:
     assert dirs.fail(logs[2], OSError(errno.EIO, "broken")) == [logs[2]]
 
 
+def test_a_log_that_cannot_be_made_takes_its_directory_along(node: Node) -> None:
+    """A full disk let a replica be without a log, and its broker serve, until a restart."""
+    dirs, _ = node.start()
+    kept = create(dirs)
+    told: list[LogDir] = []
+    dirs.on_offline = lambda directory, logs: told.append(directory)
+    node.disk.fail("append", errno.ENOSPC, path="/d2")
+    with pytest.raises(OSError):
+        create(dirs, partition=1)
+    assert told == [], "its caller is in the midst of something"
+    node.pass_ms(0)
+    assert [directory.path for directory in told] == ["/d2"]
+    assert create(dirs, partition=1).directory == "/d1/t-1"
+    append(kept, batch())
+
+
 def test_a_lost_partition_does_not_begin_from_nothing_elsewhere(node: Node) -> None:
     """KAFKA-16157 and KAFKA-16234, both ways: by id, not by name; and only what was there."""
     dirs, _ = node.start()

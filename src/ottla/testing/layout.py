@@ -186,9 +186,9 @@ def node_properties(
         "controller.quorum.voters": voters,
         "log.dirs": log_dir,
         # Kafka's defaults, as far as there are brokers: a topic that needs more is not created.
-        "offsets.topic.replication.factor": str(min(3, brokers)),
-        "transaction.state.log.replication.factor": str(min(3, brokers)),
-        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "offsets.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
+        "transaction.state.log.replication.factor": str(min(REPLICAS_MAX, brokers)),
+        "transaction.state.log.min.isr": str(min(MIN_ISR_MAX, brokers)),
         # As in the sample properties that come with Kafka: nobody waits 3 s for a first member.
         "group.initial.rebalance.delay.ms": "0",
     }

@@ -1,0 +1,38 @@
+"""Every node of a cluster restarts in order, one after the other, and no client is told of it.
+
+Method: three replicas under an idempotent producer and a consumer with librdkafka's defaults; each
+node is stopped (SIGTERM) and started while both go on.
+"""
+
+import pytest
+
+from ottla.testing import Cluster
+
+from .conftest import Reports, new_replicated_topic
+from .fault_rounds import Scene, table, under_load
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+PARTITIONS = 6
+GAP_SECONDS_MAX = 5.0
+"""Without an acknowledgement on one partition; a session of 9 s that ran out would be longer."""
+
+
+def each_node_restarted(scene: Scene) -> None:
+    for plan in scene.cluster.nodes:
+        scene.stop(plan.id)
+        scene.start(plan.id)
+        scene.cluster.wait_ready()
+        # The next stop would take the second of three replicas away.
+        scene.cluster.wait_in_sync(scene.load.topic)
+
+
+@pytest.mark.parametrize("controllers", [0, 3], ids=["combined", "separate"])
+def test_a_rolling_restart_under_load(controllers: int, reports: Reports) -> None:
+    with Cluster(brokers=3, controllers=controllers) as cluster:
+        topic = new_replicated_topic(cluster, "rolling", PARTITIONS)
+        with under_load(cluster, topic, PARTITIONS) as scene:
+            cost = scene.run(each_node_restarted)
+    reports.append("rolling restart, Kafka's default timeouts", table([cost]))
+    assert cost.unacknowledged < GAP_SECONDS_MAX
+    assert cost.leaderless < GAP_SECONDS_MAX

@@ -7,6 +7,9 @@ its own registration, because only then does it know what it hosts.
 A broker that comes back says the epoch under which it stopped cleanly. Only if that is the epoch
 that the image has of it was nothing lost: else it may have acknowledged what its disk never got,
 and before it is registered anew it leaves the ISR and the eligible replicas of all partitions.
+That epoch also proves that the process before it has ended, since it was read in folders that only
+one process can hold: a broker that was killed and started again need not wait for the session of
+its former self, which Kafka makes it do (DUPLICATE_BROKER_REGISTRATION).
 
 Steps that move leaders are splittable: a broker may lead more partitions than one batch takes,
 and must be fenced all the same. They put the leaders first and the broker's own state last, so
@@ -91,7 +94,7 @@ def register_broker(
 ) -> Decision[int]:
     """Take a broker in; the reply is its epoch. `broker.epoch` and `.fenced` do not count.
 
-    `previous_epoch`: that of the broker's registration which ended with a clean shutdown.
+    `previous_epoch`: that of the broker's registration after which it lost nothing.
 
     Raises: ApiError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another
             process of that id is alive and unfenced; UNSUPPORTED_VERSION where it cannot work
@@ -104,8 +107,9 @@ def register_broker(
         )
     before = image.brokers.get(broker.id)
     same_process = before is not None and before.incarnation_id == broker.incarnation_id
-    is_other = before is not None and not same_process and not before.fenced
-    if is_other and context.liveness.is_alive(broker.id, now_ms):
+    lost_nothing = before is not None and before.epoch == previous_epoch
+    may_run = before is not None and not (same_process or before.fenced or lost_nothing)
+    if may_run and context.liveness.is_alive(broker.id, now_ms):
         raise ApiError(
             Error.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker of the id {broker.id} is registered and alive.",
@@ -125,8 +129,7 @@ def register_broker(
         return Decision(Step((record_of(amended),)), before.epoch)
 
     # The process before this one may still lead what it held; this one knows nothing yet.
-    clean = before is not None and before.epoch == previous_epoch
-    records: list[Record] = list(leave(image, context.config, broker.id, unclean=not clean))
+    records: list[Record] = list(leave(image, context.config, broker.id, unclean=not lost_nothing))
     epoch = next_offset + len(records)
     records.append(
         record_of(replace(broker, epoch=epoch, fenced=True, in_controlled_shutdown=False))

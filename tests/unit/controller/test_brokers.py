@@ -228,6 +228,24 @@ def test_a_second_process_waits_until_the_first_one_is_silent() -> None:
     assert register(image, second, around=around, now_ms=SESSION_MS).reply > 101
 
 
+@pytest.mark.parametrize(
+    ("previous_epoch", "taken"), [(101, True), (100, False), (102, False), (-1, False)]
+)
+def test_who_holds_the_folders_of_the_first_process_need_not_wait_for_its_session(
+    previous_epoch: int, taken: bool
+) -> None:
+    image, around = cluster(broker(1)), context()
+    around.liveness.activate(image, 0)
+    second = broker(1, incarnation_id=uuid("second"))
+    if taken:
+        decided = register(image, second, around=around, previous_epoch=previous_epoch)
+        assert after(image, decided).brokers[1].fenced
+    else:
+        with pytest.raises(ApiError) as caught:
+            register(image, second, around=around, previous_epoch=previous_epoch)
+        assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
+
+
 def test_a_second_process_takes_over_from_a_fenced_one_at_once() -> None:
     image, around = cluster(broker(1, fenced=True)), context()
     around.liveness.activate(image, 0)

@@ -140,15 +140,16 @@ class Elections(RuleBasedStateMachine, History):
             for _ in self.data.down:
                 self.fence()
 
-    @rule(broker_id=BROKERS, remembers=st.booleans(), serves=st.booleans())
-    def start(self, broker_id: int, remembers: bool, serves: bool) -> None:
+    @rule(broker_id=BROKERS, remembers=st.booleans(), serves=st.booleans(), at_once=st.booleans())
+    def start(self, broker_id: int, remembers: bool, serves: bool, at_once: bool) -> None:
         if broker_id not in self.data.down and broker_id in self.image.brokers:
             return
-        self.wait(SESSION_MS)
+        if not at_once:
+            self.wait(SESSION_MS)
         known = self.epochs[broker_id]
         # Who lost its memory may still have a note of a stop that was clean, of an older life.
         self._start(broker_id, known if broker_id in self.kept and remembers else known - 1)
-        if serves:
+        if serves and broker_id not in self.data.down:
             self.beat_once(broker_id)
 
     @rule(broker_id=BROKERS, fence=st.booleans())

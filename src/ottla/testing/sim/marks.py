@@ -9,6 +9,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
 from ottla.host.node_core import NodeCore
 from ottla.metadata.image import PartitionImage
+from ottla.metadata.topics import RECOVERED
 
 ORDINARY = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
 """What clients are told all the time."""
@@ -40,6 +41,9 @@ def _mark_of_election(old: PartitionImage, new: PartitionImage) -> str:
         return "leader-changed"
     if leader in old.elr:
         return "elected-from-elr"
+    if new.leader_recovery_state == RECOVERED:
+        # The change that took the last target of a reassignment into the ISR also elected it.
+        return "leader-changed"
     return "elected-last-known" if leader in old.last_known_elr else "elected-uncleanly"
 
 

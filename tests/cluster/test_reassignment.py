@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import UnknownTopicOrPartitionError
 
 from ottla.base.errors import Error
 from ottla.client.connection import Connection
@@ -365,3 +367,52 @@ def test_an_unclean_election_is_made_only_where_asked_for(four: Cluster) -> None
     four.start(3)
     four.wait_ready()
     four.wait_in_sync(topic)
+
+
+def test_another_administrator_moves_lists_and_cancels(four: Cluster) -> None:
+    """kafka-python's, which has all three requests."""
+    topic = assigned(four, "kafka-python", (1, 2))
+    partition, other = TopicPartition(topic, 0), TopicPartition(topic, 7)
+    admin = KafkaAdminClient(bootstrap_servers=four.bootstrap.split(","))
+    with Closing(admin):
+        four.kill(4)
+        told = admin.alter_partition_reassignments({partition: [3, 4], other: [3]})
+        assert told == {partition: None, other: UnknownTopicOrPartitionError}
+        assert admin.list_partition_reassignments([partition])[partition] == {
+            "replicas": [3, 4, 1, 2],
+            "adding_replicas": [3, 4],
+            "removing_replicas": [1, 2],
+        }
+        assert admin.alter_partition_reassignments({partition: None}) == {partition: None}
+        assert admin.list_partition_reassignments() == {}
+        assert admin.alter_partition_reassignments({partition: [2, 1]}) == {partition: None}
+        admin.elect_leaders(0, {topic: [0]})
+        eventually(lambda: four.partitions(topic)[0].leader, (2).__eq__, what="2 to lead")
+    four.start(4)
+    four.wait_ready()
+    check_places(four, topic, {0: (2, 1)})
+
+
+def test_troubled_partitions_are_described(four: Cluster) -> None:
+    topic = assigned(four, "troubled", (3, 4), (3, 2), min_insync_replicas="2")
+
+    def numbers(report: str) -> list[int]:
+        out = command(four, "topics", "--describe", "--topic", topic, f"--{report}-partitions")
+        return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in out.splitlines()]
+
+    assert numbers("under-replicated") == numbers("under-min-isr") == numbers("unavailable") == []
+    assert numbers("at-min-isr") == [0, 1]
+    four.kill(4)
+    eventually(lambda: numbers("under-replicated"), [0].__eq__, what="4 to leave the ISR")
+    assert numbers("under-min-isr") == [0]
+    assert numbers("at-min-isr") == [1]
+    assert numbers("unavailable") == []
+    four.kill(3)
+    eventually(lambda: numbers("unavailable"), [0].__eq__, what="3 to be fenced")
+    assert numbers("under-min-isr") == [0, 1]
+    described = command(four, "topics", "--describe", "--topic", topic)
+    assert "\tPartition: 0\tLeader: none\tReplicas: 3,4\t" in described
+    for node in (3, 4):
+        four.start(node)
+    four.wait_ready()
+    eventually(lambda: numbers("under-replicated"), [].__eq__, what="all replicas in sync")

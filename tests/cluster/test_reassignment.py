@@ -213,6 +213,8 @@ def test_a_move_is_cancelled_in_its_middle(four: Cluster, tmp_path: Path) -> Non
         eventually(lambda: set(four.partitions(topic)[0].isr), {1, 2, 3}.__eq__, what="3 to join")
         listed = command(four, "reassign-partitions", "--list")
         assert f"{topic}-0: replicas: 3,4,1,2. adding: 3,4. removing: 1,2.\n" in listed
+        controller = ("--bootstrap-controller", four.controller_address(CONTROLLER))
+        assert ottla("reassign-partitions", *controller, "--list") == (0, listed, "")
         described = command(four, "topics", "--describe", "--topic", topic)
         assert "\tAdding Replicas: 3,4\tRemoving Replicas: 1,2\t" in described
         assert "ReplicationFactor: 2" in described

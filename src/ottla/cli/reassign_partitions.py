@@ -1,7 +1,7 @@
 """`ottla reassign-partitions`: move partitions to other brokers. As kafka-reassign-partitions.sh.
 
-Not done: throttles (no broker enforces them, so --throttle is refused by name), the choice of a
-replica's folder, and --bootstrap-controller.
+Not done: throttles (no broker enforces them, so --throttle is refused by name), and the choice of
+a replica's folder.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from ottla.cli.errors import CommandError
 from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
 from ottla.cli.reassign_partitions_options import Wish
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient
+from ottla.cli.wire_client import Waiting, WireClient
 from ottla.controller.placement import Candidate, place
 from ottla.host.world import SystemDice
 
@@ -33,6 +33,10 @@ EPILOG = examples(
     '  {"partitions": [{"topic": "orders", "partition": 0, "replicas": [2, 3]}], "version": 1}'
 )
 
+CLIENT_ID = "reassign-partitions-tool"
+PROBE_SECONDS = 1.0
+"""How long one controller may take to say whether it is the active one."""
+
 EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "
     "override this and create a new partition assignment in addition to the existing one."
@@ -42,6 +46,7 @@ EXISTING = (
 @app.command("reassign-partitions", epilog=EPILOG)
 def reassign_partitions(
     bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: opt.BootstrapController = None,
     generate: opt.Generate = False,
     execute: opt.Execute = False,
     verify: opt.Verify = False,
@@ -61,6 +66,8 @@ def reassign_partitions(
     """Move partitions to other brokers, and change how many replicas they have."""
     action = one_of(generate=generate, execute=execute, verify=verify, cancel=cancel, list=list_)
     wish = Wish(
+        bootstrap_server=bootstrap_server,
+        bootstrap_controller=bootstrap_controller,
         reassignment_json_file=reassignment_json_file,
         topics_to_move_json_file=topics_to_move_json_file,
         broker_list=broker_list,
@@ -71,10 +78,28 @@ def reassign_partitions(
         preserve_throttles=preserve_throttles,
     )
     opt.check(action, wish)
-    with connect(
-        bootstrap_server, command_config, timeout / 1000, "reassign-partitions-tool"
-    ) as client:
+    with _client(wish, command_config, timeout / 1000) as client:
         ACTIONS[action](client, wish)
+
+
+def _client(wish: Wish, command_config: str | None, timeout: float) -> WireClient:
+    """Connect to a broker, which passes requests on, or to the active one of the controllers."""
+    if wish.bootstrap_controller is None:
+        return connect(wish.bootstrap_server, command_config, timeout, CLIENT_ID)
+    waiting = Waiting(timeout)
+    while True:
+        for address in wish.bootstrap_controller.split(","):
+            probe_seconds = min(PROBE_SECONDS, timeout)
+            with connect(address, command_config, probe_seconds, CLIENT_ID) as probe:
+                try:
+                    if wire.is_active_controller(probe):
+                        return connect(address, command_config, timeout, CLIENT_ID)
+                    reason = f"{address} is not the active one"
+                except CommandError as error:
+                    reason = str(error)
+        if waiting.is_over:
+            raise CommandError(f"no controller is active within {timeout:g} s: {reason}")
+        waiting.pause("an active controller")
 
 
 def _generate(client: WireClient, wish: Wish) -> None:
@@ -184,7 +209,7 @@ def _verify(client: WireClient, wish: Wish) -> None:
         print(status_line(partition, replicas, under_way, found.get(partition[0], {})))
     print()
     if not under_way and not wish.preserve_throttles:
-        _clear_throttles(client, found)
+        _clear_throttles(client, client.broker_ids(), found)
 
 
 def status_line(
@@ -206,11 +231,13 @@ def status_line(
     )
 
 
-def _clear_throttles(client: WireClient, topics: Iterable[str]) -> None:
+def _clear_throttles(
+    client: WireClient, brokers: Iterable[int], topics: Iterable[str], *, directly: bool = True
+) -> None:
     """Delete what may limit the moves: other tools, or Kafka's own, may have set it."""
-    brokers = client.broker_ids()
-    print(f"Clearing broker-level throttles on broker{_plural(brokers)} {files.ids(brokers)}")
-    wire.clear_broker_throttles(client, brokers)
+    ids = sorted(brokers)
+    print(f"Clearing broker-level throttles on broker{_plural(ids)} {files.ids(ids)}")
+    wire.clear_broker_throttles(client, ids, directly=directly)
     names = sorted(topics)
     if names:
         print(f"Clearing topic-level throttles on topic{_plural(names)} {','.join(names)}")
@@ -219,9 +246,8 @@ def _clear_throttles(client: WireClient, topics: Iterable[str]) -> None:
 
 def _cancel(client: WireClient, wish: Wish) -> None:
     assert wish.reassignment_json_file is not None
-    named = {
-        each for each, _ in files.read_as(wish.reassignment_json_file, files.parse_reassignment)
-    }
+    wanted = files.read_as(wish.reassignment_json_file, files.parse_reassignment)
+    named = {partition for partition, _ in wanted}
     active = sorted(named & set(wire.moves(client)))
     if active:
         refused = wire.alter(client, dict.fromkeys(active))
@@ -237,8 +263,15 @@ def _cancel(client: WireClient, wish: Wish) -> None:
     else:
         print("None of the specified partition reassignments are active.")
     print("None of the specified partition moves are active.")
-    if not wish.preserve_throttles:
-        _clear_throttles(client, wire.assignment(client, (topic for topic, _ in named)))
+    if wish.preserve_throttles:
+        return
+    topics = {topic for topic, _ in named}
+    if wish.bootstrap_controller is None:
+        _clear_throttles(client, client.broker_ids(), wire.assignment(client, topics))
+    else:
+        # Controllers do not tell of topics, nor of who lives: what the file names must do.
+        brokers = {each for _, replicas in wanted for each in replicas}
+        _clear_throttles(client, brokers, topics, directly=False)
 
 
 def _list(client: WireClient, wish: Wish) -> None:

@@ -109,10 +109,21 @@ def assignment(client: WireClient, names: Iterable[str]) -> dict[str, Assignment
     return found
 
 
-def clear_broker_throttles(client: WireClient, brokers: Iterable[int]) -> None:
-    """Delete the limits on moving partitions from live brokers; each is asked itself."""
+def is_active_controller(client: WireClient) -> bool:
+    """Tell whether the node that the client asks decides about reassignments."""
+    nothing = list_wire.ListPartitionReassignmentsRequest(timeout_ms=client.timeout_ms, topics=())
+    answer = client.ask(nothing, list_wire.ListPartitionReassignmentsResponse)
+    if answer.error_code == Error.NOT_CONTROLLER:
+        return False
+    check("the reassignments", answer.error_code, answer.error_message)
+    return True
+
+
+def clear_broker_throttles(client: WireClient, brokers: Iterable[int], *, directly: bool) -> None:
+    """Delete the limits on moving partitions from brokers; `directly`: each is asked itself."""
     for broker in sorted(brokers):
-        _delete(client, configs_client.BROKER, str(broker), BROKER_THROTTLES, node=broker)
+        node = broker if directly else None
+        _delete(client, configs_client.BROKER, str(broker), BROKER_THROTTLES, node=node)
 
 
 def clear_topic_throttles(client: WireClient, topics: Iterable[str]) -> None:

@@ -16,6 +16,15 @@ from ottla.cli.options import check_takers, flag, is_given
 NO_LIMIT = -1
 DEFAULT_TIMEOUT_MS = 10_000
 
+BootstrapController = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        metavar="HOST:PORT[,...]",
+        help="Controllers to ask, instead of brokers; for --cancel and --list.",
+        show_default=False,
+    ),
+]
 Generate = Annotated[
     bool, typer.Option("--generate", help="Propose an assignment; change nothing.")
 ]
@@ -64,6 +73,7 @@ TimeoutMs = Annotated[
 ]
 
 TAKERS = {
+    "bootstrap_controller": frozenset({"cancel", "list"}),
     "reassignment_json_file": frozenset({"execute", "verify", "cancel"}),
     "topics_to_move_json_file": frozenset({"generate"}),
     "broker_list": frozenset({"generate"}),
@@ -86,6 +96,8 @@ REQUIRED = {
 class Wish:
     """What the options say. Fields are named as the options."""
 
+    bootstrap_server: str | None = None
+    bootstrap_controller: str | None = None
     reassignment_json_file: Path | None = None
     topics_to_move_json_file: Path | None = None
     broker_list: str | None = None
@@ -98,6 +110,8 @@ class Wish:
 
 def check(action: str, wish: Wish) -> None:
     """Raise UsageError where options do not fit the action, CommandError where none serves."""
+    if wish.bootstrap_server is not None and wish.bootstrap_controller is not None:
+        raise UsageError("only one of --bootstrap-server and --bootstrap-controller can be given")
     check_takers(action, wish, TAKERS)
     for name in REQUIRED[action]:
         if not is_given(getattr(wish, name)):

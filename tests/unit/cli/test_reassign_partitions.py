@@ -51,7 +51,7 @@ class Moves:
         return [each.resource_name for request in requests for each in request.resources]
 
     def _list(self, request: list_wire.ListPartitionReassignmentsRequest) -> Any:
-        assert request.topics is None
+        assert not request.topics  # All, or none where it only asks who decides.
         return list_wire.ListPartitionReassignmentsResponse(
             error_code=0,
             topics=tuple(
@@ -67,6 +67,7 @@ class Moves:
                     ),
                 )
                 for (name, number), (replicas, adding, removing) in self.under_way.items()
+                if request.topics is None
             ),
         )
 
@@ -267,6 +268,38 @@ def test_list(run: Run, moves: Moves) -> None:
     )
 
 
+def test_the_active_one_of_the_controllers_is_found(run: Run, moves: Moves, file: Any) -> None:
+    standby = FakeBroker()
+    standby.answer(
+        list_wire.ListPartitionReassignmentsRequest,
+        lambda request: list_wire.ListPartitionReassignmentsResponse(
+            error_code=Error.NOT_CONTROLLER, topics=()
+        ),
+    )
+    moves.under_way = {("a", 0): ((2, 1), (2,), (1,))}
+    controllers = ("--bootstrap-controller", f"{standby.address},{moves.broker.address}")
+    ran = run("reassign-partitions", *controllers, "--list")
+    assert (ran.code, ran.err) == (0, "")
+    assert "a-0: replicas: 2,1." in ran.out
+
+    path = file(("a", 0, [2]))
+    ran = run("reassign-partitions", *controllers, "--cancel", "--reassignment-json-file", path)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Successfully cancelled partition reassignment for: a-0\n"
+        "None of the specified partition moves are active.\n"
+        "Clearing broker-level throttles on broker 2\n"
+        "Clearing topic-level throttles on topic a\n"
+    )
+    assert moves.cleared() == ["2", "a"]
+
+    lonely = ("--bootstrap-controller", standby.address, "--timeout", "300", "--list")
+    ran = run("reassign-partitions", *lonely)
+    assert ran.code == 1
+    assert "no controller is active within 0.3 s" in ran.err
+    standby.close()
+
+
 def generate(run: Run, moves: Moves, tmp_path: Path, brokers: str, *more: str) -> Ran:
     path = tmp_path / "topics.json"
     path.write_text('{"topics": [{"topic": "a"}]}')
@@ -319,6 +352,7 @@ def test_broker_lists(
         (("--list", "--verify"), 2, "expected exactly one of"),
         (("--execute",), 2, "--reassignment-json-file is required with --execute"),
         (("--generate", "--broker-list", "1"), 2, "--topics-to-move-json-file is required"),
+        (("--list", "--bootstrap-controller", "x:1"), 2, "only one of --bootstrap-server and"),
         (("--list", "--additional"), 2, "--additional cannot be used with --list"),
         (("--verify", "--throttle", "5"), 2, "--throttle cannot be used with --verify"),
         (

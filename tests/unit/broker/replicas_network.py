@@ -81,6 +81,7 @@ class Link:
                 world.after(HOP_MS, fail)
                 return
             served = target.life
+            target.serving[answer] = fail
             target.handle(request, version, Listener.CLIENT).then(
                 lambda response: give_back(response, target, served)
             )
@@ -88,6 +89,7 @@ class Link:
         def give_back(response: Any, target: "Node", served: int) -> None:
             # Encoded now: what the slices point at may change on the way.
             message = received(response, version)
+            target.serving.pop(answer, None)
 
             def come() -> None:
                 if not world.linked(source.id, self.to) or target.life != served or not target.up:

@@ -88,6 +88,7 @@ class Node:
         self.up = False
         self.deaf = False
         self.timers = Timers()
+        self.serving: dict[Pending[Any], Callable[[], None]] = {}
 
     def start(self) -> None:
         """Begin another process on what the disk has, register it, and let it serve."""
@@ -129,6 +130,9 @@ class Node:
         self.up = False
         self.world.time.heaps.remove(self.timers)
         self.disk.kill()
+        for fail in self.serving.values():
+            self.world.after(HOP_MS, fail)  # The connections break.
+        self.serving.clear()
 
     def hear(self) -> None:
         """Apply the metadata up to now."""

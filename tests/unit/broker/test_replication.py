@@ -212,6 +212,17 @@ class TestFailover:
         world.heal()
         world.check_agreement()
 
+    def test_a_leader_that_dies_and_leads_again_is_followed_again(
+        self, world: ReplicasWorld
+    ) -> None:
+        """A fetch that was parked at its first life must not be waited for."""
+        world.prefer(3)
+        world.run(100)
+        world.nodes[2].kill()
+        world.nodes[3].kill()
+        world.heal()
+        world.check_agreement()
+
     def test_no_high_watermark_goes_back_below_what_was_committed(
         self, world: ReplicasWorld
     ) -> None:

@@ -71,6 +71,7 @@ class IsrManager:
         self._timer: Timer | None = None
         self._look_timer: Timer | None = None
         self._in_flight = False
+        self._failure = Error.NONE
         self._closed = False
         self.shrinks = 0
         self.expands = 0
@@ -128,11 +129,14 @@ class IsrManager:
             return
         failure = _failure(response)
         if failure is not Error.NONE:
-            logger.info("AlterPartition is not done and asked again: %s", failure.name)
+            if failure is not self._failure:
+                logger.info("AlterPartition is not done, and asked until it is: %s", failure.name)
+            self._failure = failure
             self.failures += len(taken)
             self._keep(taken)
             self._send_after(RETRY_MS)
             return
+        self._failure = Error.NONE
         assert isinstance(response, wire.AlterPartitionResponse)
         for topic in response.topics:
             for each in topic.partitions:

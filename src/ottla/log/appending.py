@@ -10,6 +10,7 @@ Source: UnifiedLog.append, LocalLog.append.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.log.producer_state import Origin
 from ottla.log.results import AppendInfo, UnexpectedOffset
 from ottla.log.scan import marker_of
@@ -228,5 +229,7 @@ def _segment_for(log: "PartitionLog", header: BatchHeader, now_ms: int) -> Segme
     if not log.segments.active.takes(
         header.last_offset, header.max_timestamp, size, log.config, now_ms
     ):
-        log.roll(now_ms, max(log.log_end_offset, header.base_offset))
+        # At the log's end, also before a gap: a gap between segments means that records are lost.
+        is_near = header.last_offset - log.log_end_offset <= RELATIVE_OFFSET_MAX
+        log.roll(now_ms, log.log_end_offset if is_near else header.base_offset)
     return log.segments.active

@@ -194,7 +194,7 @@ class DirLoader:
             return
         key = (folder.topic, folder.partition)
         assert folder.topic_id is not None
-        self._directory.logs[key] = PartitionLog(
+        log = self._directory.logs[key] = PartitionLog(
             self._ports,
             f"{self._directory.path}/{folder.name}",
             topic=folder.topic,
@@ -205,6 +205,11 @@ class DirLoader:
             high_watermark=self._survey.high_watermarks.get(key, 0),
             clean_offset=self._survey.cleaned.get(key, 0),
         )
+        if not self._directory.was_clean:
+            # The life that wrote it may have died before its first flush; without it, all that
+            # this one flushes would be a stray's after a power loss.
+            path = f"{log.directory}/{names.PARTITION_METADATA}"
+            log.unsynced_handles.append(self._ports.files.handle(path))
         self._go_on()
 
     def _give_up(self, error: BaseException) -> None:

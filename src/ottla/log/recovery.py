@@ -2,9 +2,9 @@
 
 After a clean shutdown only the end of the last segment is looked at. After a crash every segment
 from the one that holds the recovery point on is read as a whole: CRCs are checked, the first
-damaged batch and all behind it are cut off, the indexes, the leader epochs and the producer
-state are made anew. What lies before the recovery point was synced and is trusted; a missing
-index is rebuilt there too.
+damaged batch and all behind it are cut off, and so is what lies behind a gap between segments;
+the indexes, the leader epochs and the producer state are made anew. What lies before the recovery
+point was synced and is trusted; a missing index is rebuilt there too.
 
 Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
@@ -228,6 +228,9 @@ class _Loader:
             end = scan.end_offset
             if scan.size < size:
                 self._cut(base, size, scan.size)
+            # Segments follow each other without a gap: where there is one, a power loss took the
+            # end of this segment, or the next one, and left what was written after it.
+            if not last and (scan.size < size or end < bases[index + 1]):
                 self._drop(bases[index + 1 :])
                 last = True
             self._keep_scanned(base, scan, last)

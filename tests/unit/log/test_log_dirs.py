@@ -84,6 +84,21 @@ def test_a_crash_is_no_clean_shutdown_even_after_one(node: Node) -> None:
     assert [log.log_end_offset for log in found.logs] == [2]
 
 
+def test_a_folder_keeps_its_topic_id_if_its_first_life_never_flushed(node: Node) -> None:
+    """A kill, a flush in the next life, a power loss: the log was a stray's, without its id."""
+    dirs, _ = node.start()
+    append(create(dirs), batch())
+    node.disk.kill()
+    dirs, _ = node.start()
+    log = dirs.get("t", 0)
+    assert log is not None
+    log.flush()
+    node.run()
+    node.disk.crash()
+    dirs, found = node.start()
+    assert (found.strays, [log.log_end_offset for log in found.logs]) == ((), [1])
+
+
 def test_the_recovery_point_spares_what_was_flushed(node: Node) -> None:
     dirs, _ = node.start()
     log = create(dirs)

@@ -10,6 +10,7 @@ from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.names import segment_name
 from ottla.log.partition_log import PartitionLog
+from ottla.records.batch import iter_headers, restamp
 from ottla.records.control import build_marker
 from tests.unit.log.support import DIRECTORY, World, append, batch, content, produced, values
 
@@ -321,3 +322,44 @@ def test_recovery_after_the_crash_of_a_recovery() -> None:
     world.disk.faults.clear()
     assert facts(log) == facts(world.open(CONFIG))
     assert log.log_end_offset == 42
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_what_lies_behind_a_gap_is_cut_off(is_missing: bool) -> None:
+    """A power loss may take an older segment, or its end, and leave what was written later.
+
+    Without the cut the replica has a hole, which nobody notices until it leads.
+    """
+    world = World()
+    log = filled(world)
+    first, second, third = bases(log)[:3]
+    expected = [row for row in values(log) if row[0] < (second if is_missing else third - 2)]
+    log.close()
+    if is_missing:
+        for suffix in names.SEGMENT_SUFFIXES:
+            world.disk.remove(path(second, suffix))
+    else:
+        file = world.disk.open(path(second, names.LOG))
+        sizes = [header.size_in_bytes for _, header in iter_headers(file.read_at(0, file.size()))]
+        file.truncate(sum(sizes[:-1]))
+        file.close()
+    log = world.open(CONFIG)
+    assert values(log) == expected
+    assert bases(log) == ([first] if is_missing else [first, second])
+    append(log, batch([b"more"]))
+    log.close()
+    assert values(world.open(CONFIG))[:-1] == expected
+
+
+def test_a_followers_segments_have_no_gap_between_them_where_its_batches_have() -> None:
+    world = World()
+    log = world.open(CONFIG)
+    offsets = [0, 1, 50, 51, 90, 91, 200, 201]
+    for offset in offsets:
+        data = bytearray(batch([bytes(250)]))
+        restamp(data, 0, base_offset=offset, leader_epoch=0)
+        log.append_as_follower(data, now_ms=1)
+    assert len(bases(log)) > 2
+    log.close()
+    log = world.open(CONFIG)
+    assert [offset for offset, _ in values(log)] == offsets

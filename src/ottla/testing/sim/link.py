@@ -53,6 +53,7 @@ class SimLink:
     ) -> None:
         self.place = place
         self.owner = owner
+        self.answered: Callable[[], None] = lambda: None
         self._net = net
         self._choose_endpoint = choose_endpoint
         self._client_id = client_id
@@ -188,6 +189,7 @@ class SimLink:
             value: Any = decode_response(call.response, body, call.version)[1]
         except WireError as error:
             raise AssertionError(f"a malformed {call.response.__name__}: {error}") from error
+        self.answered()
         self._finish(call, value)
         # A channel's buffer, too, is only good while the listeners run.
         body[:] = b"\xbb" * len(body)
@@ -232,10 +234,20 @@ class SimLink:
         call.answer.complete(value)
 
 
-def links_from(net: Network, place: int, owner: Process | None) -> "Callable[..., SimLink]":
-    """Return what makes links from a place; see `ottla.host.node_ports.Connect`."""
+def links_from(
+    net: Network,
+    place: int,
+    owner: Process | None,
+    answered: Callable[[], None] = lambda: None,
+) -> "Callable[..., SimLink]":
+    """Return what makes links from a place; see `ottla.host.node_ports.Connect`.
+
+    `answered` is called before an answer is handed over.
+    """
 
     def connect(choose_endpoint: ChooseEndpoint, *, client_id: str, **timing: Any) -> SimLink:
-        return SimLink(net, place, owner, choose_endpoint, client_id, **timing)
+        link = SimLink(net, place, owner, choose_endpoint, client_id, **timing)
+        link.answered = answered
+        return link
 
     return connect

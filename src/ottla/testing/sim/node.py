@@ -168,7 +168,7 @@ class SimNode:
             disk=self.disk,
             timers=timers,
             workers=workers,
-            connect=links_from(sim.net, self.id, process),
+            connect=links_from(sim.net, self.id, process, self._answered),
             cleanings=SimCleanings(self.disk, workers),
             ticks_ns=lambda: 0,
             boot_id=f"boot {self.boots}",
@@ -351,6 +351,9 @@ class SimNode:
         door = Door(process, self.id, kind, name, handle)
         self._doors.append(door)
         self._sim.net.listen(address, door)
+
+    def _answered(self) -> None:
+        self._watch.touched = True
 
     def open_doors(self) -> None:
         """Let requests in."""

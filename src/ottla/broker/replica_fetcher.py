@@ -329,8 +329,14 @@ class ReplicaFetcher:
         for topic in response.responses:
             for found in topic.partitions:
                 followed = self._followed.get((topic.topic_id, found.partition_index))
-                if followed is not None:
+                if followed is None:
+                    continue
+                try:
                     self._take(followed, found, flushes)
+                except Exception:
+                    # A mistake of ours: it must not end the copying of all other partitions.
+                    logger.exception("%s cannot be followed", followed.name)
+                    self._try_later(followed)
         return flushes
 
     def _take(

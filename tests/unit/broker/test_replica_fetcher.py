@@ -7,6 +7,8 @@ request as it comes out of the codec.
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.log.partition_log import PartitionLog
@@ -43,6 +45,10 @@ class Following(World):
         # A change of the leader takes the next epoch by itself.
         assert epoch == self.broker.image.topics.by_id(TOPIC_ID).partitions[index].leader_epoch + 1  # type: ignore[union-attr]
         self.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=index, leader=leader))
+
+
+def aside(world: Following) -> FakeSender:
+    return world.peers.to(2, 1)
 
 
 def answer(
@@ -259,6 +265,17 @@ def test_a_damaged_batch_is_never_appended_and_is_asked_for_again() -> None:
     assert world.log().log_end_offset == 1
 
 
+def test_a_mistake_with_one_partition_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Following(partitions=2)
+    monkeypatch.setattr(world.log(0), "append_as_follower", None)
+    records = stamped(batch("a"), 0, 0)
+    world.leader.answer(answer(data(records), data(records, 1)))
+    assert (world.log(0).log_end_offset, world.log(1).log_end_offset) == (0, 1)
+    assert asked(open_request(world)) == {1: (1, 0)}
+
+
 def test_a_failed_request_begins_the_session_anew_after_a_pause() -> None:
     world = Following(partitions=2)
     world.leader.answer(answer(data(stamped(batch("a"), 0, 0)), data(index=1)))
@@ -298,102 +315,6 @@ def test_without_sessions_everything_is_named_each_time() -> None:
     world.leader.answer(answer(data(), data(index=1), session=0))
     assert asked(open_request(world)) == {0: (0, -1), 1: (0, -1)}
     assert open_request(world).session_epoch == 0
-
-
-# --- partitions that turn up while the leader has parked the session's request ------------------
-
-OTHER_ID = Uuid(b"o" * 16)
-
-
-def aside(world: Following) -> FakeSender:
-    return world.peers.to(2, 1)
-
-
-def create_other(world: Following) -> None:
-    world.add_topic("other", OTHER_ID, replicas=(1, 2), isr=(1, 2), leader=2)
-
-
-def about_other(*records: bytes) -> wire.FetchResponse:
-    topic = wire.FetchableTopicResponse(
-        topic_id=OTHER_ID, partitions=(data(b"".join(records), high=1),)
-    )
-    return wire.FetchResponse(session_id=0, responses=(topic,))
-
-
-def test_a_newcomer_does_not_wait_for_a_parked_request() -> None:
-    world = Following()
-    world.clock.advance(100)
-    create_other(world)
-    ((request, _, _),) = aside(world).sent
-    assert (request.session_id, request.session_epoch) == (0, -1)
-    assert [each.topic_id for each in request.topics] == [OTHER_ID]
-    # It is back soon: others may turn up, and the session's request take in all of them.
-    assert request.max_wait_ms == 50
-    aside(world).answer(about_other(stamped(batch("a"), 0, 0)))
-    assert len(aside(world).sent) == 1  # Again, from offset 1.
-    world.clock.advance(390)
-    aside(world).answer(about_other())
-    assert aside(world).sent == []  # The session's request is about to be back.
-    world.leader.answer(answer(data()))
-    assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID]
-
-
-def test_many_newcomers_are_not_named_again_and_again() -> None:
-    world = Following()
-    world.clock.advance(100)
-    world.add_topic("other", OTHER_ID, replicas=(1, 2), isr=(1, 2), leader=2, partitions=101)
-    ((request, _, _),) = aside(world).sent
-    assert len(request.topics[0].partitions) == 101
-    assert request.max_wait_ms == 500 - 100 - 20
-
-
-def test_a_newcomer_is_taken_into_the_session_when_its_request_is_back() -> None:
-    world = Following()
-    world.clock.advance(100)
-    create_other(world)
-    aside(world).answer(about_other(stamped(batch("a"), 0, 0)))
-    world.leader.answer(answer(data()))
-    assert open_request(world).topics == ()  # The newcomer's own question is not answered yet.
-    aside(world).answer(about_other())
-    world.leader.answer(answer())
-    request = open_request(world)
-    assert [each.topic_id for each in request.topics] == [OTHER_ID]
-    assert request.topics[0].partitions[0].fetch_offset == 1
-    assert aside(world).sent == []
-
-
-def test_of_a_busy_leader_nothing_is_asked_aside() -> None:
-    world = Following()
-    world.clock.advance(100)
-    world.leader.answer(answer(data(stamped(batch("a"), 0, 0))))
-    create_other(world)
-    assert aside(world).sent == []
-    world.clock.advance(5)
-    world.leader.answer(answer(data(stamped(batch("b"), 1, 0))))
-    assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID, TOPIC_ID]
-    world.clock.advance(10)
-    assert aside(world).sent == []
-
-
-def test_what_fails_aside_is_left_to_the_session() -> None:
-    world = Following()
-    world.clock.advance(100)
-    create_other(world)
-    aside(world).answer(ApiError(Error.NETWORK_EXCEPTION, "gone"))
-    assert aside(world).sent == []
-    world.leader.answer(answer(data()))
-    assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID]
-
-
-def test_a_deleted_newcomer_is_forgotten_before_its_answer() -> None:
-    world = Following()
-    world.clock.advance(100)
-    create_other(world)
-    world.commit(RemoveTopicRecord(topic_id=OTHER_ID))
-    aside(world).answer(about_other(stamped(batch("a"), 0, 0)))
-    assert aside(world).sent == []
-    world.leader.answer(answer(data()))
-    assert open_request(world).topics == ()
 
 
 # --- an offset that the leader does not have ---------------------------------------------------

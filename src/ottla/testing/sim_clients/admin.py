@@ -128,8 +128,10 @@ class Admin:
             )
         )
 
-    def reassign(self, name: str, partition: int, replicas: tuple[int, ...]) -> Dialogue[Error]:
-        """Move a partition to other brokers."""
+    def reassign(
+        self, name: str, partition: int, replicas: tuple[int, ...] | None
+    ) -> Dialogue[Error]:
+        """Move a partition to other brokers; None cancels its move."""
         wish = reassign_wire.ReassignablePartition(partition_index=partition, replicas=replicas)
         topic = reassign_wire.ReassignableTopic(name=name, partitions=(wish,))
         request = reassign_wire.AlterPartitionReassignmentsRequest(

@@ -1,0 +1,78 @@
+"""Brokers of several log folders say which of them their replicas are in (AssignReplicasToDirs).
+
+The controller must know, or a folder that fails would cost nobody the leadership of what was in
+it. A folder that failed before its assignment came counts at once: the replica leaves the ISR.
+Source: ReplicationControlManager.handleAssignReplicasToDirs, Kafka 4.0; KIP-858.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.controller.context import DecisionContext
+from ottla.controller.elections import Rules
+from ottla.controller.partition_change import Wish, change
+from ottla.controller.step import Decision, Step
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A replica of the asking broker and the folder that it is in."""
+
+    directory: Uuid
+    topic_id: Uuid
+    number: int
+
+
+def assign_directories(
+    image: ClusterImage,
+    wanted: Sequence[Place],
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    context: DecisionContext,
+) -> Decision[tuple[tuple[Place, Error], ...]]:
+    """Note folders; one answer each, in the order asked. The last one for a replica counts.
+
+    Raises: ApiError(STALE_BROKER_EPOCH) where the broker is not registered under that epoch.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        raise ApiError(
+            Error.STALE_BROKER_EPOCH, f"Broker {broker_id} has not the epoch {broker_epoch}."
+        )
+    rules = Rules(image, context.config)
+    last = {(place.topic_id, place.number): place.directory for place in wanted}
+    records: list[PartitionChangeRecord] = []
+    answers: list[tuple[Place, Error]] = []
+    for place in wanted:
+        topic = image.topics.by_id(place.topic_id)
+        partition = None if topic is None else topic.partitions.get(place.number)
+        error = _fault(broker_id, topic, partition)
+        answers.append((place, error))
+        directory = last.pop((place.topic_id, place.number), None)
+        if error is not Error.NONE or directory is None:
+            continue
+        assert topic is not None
+        assert partition is not None
+        isr = partition.isr
+        if broker.log_dirs and directory not in broker.log_dirs:
+            isr = tuple(each for each in isr if each != broker_id)
+        wish = Wish(
+            directories={broker_id: directory}, isr=isr, election=rules.election(topic.name)
+        )
+        record = change(topic.id, place.number, partition, wish, rules.surroundings(topic.name))
+        if record is not None:
+            records.append(record)
+    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+
+
+def _fault(broker_id: int, topic: TopicImage | None, partition: PartitionImage | None) -> Error:
+    if topic is None:
+        return Error.UNKNOWN_TOPIC_ID
+    if partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE if broker_id in partition.replicas else Error.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,120 @@
+"""Folders of replicas are noted, so that a folder that fails costs what was in it.
+
+Method: a broker of two folders that chose by itself; then one of the two fails.
+"""
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.controller.brokers import Heartbeat, heartbeat
+from ottla.controller.context import next_offset
+from ottla.controller.directories import Place, assign_directories
+from ottla.controller.step import Decision
+from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
+
+from .world import after, broker, cluster, context, uuid
+
+X, Y = uuid("x"), uuid("y")
+BASE = cluster(broker(1, log_dirs=(X, Y)), broker(2))
+WANTED = [NewTopic(name="t", assignments=((0, (1, 2)), (1, (1, 2))))]
+IMAGE = after(
+    BASE,
+    create_topics(
+        BASE,
+        [*WANTED, NewTopic(name="u", assignments=((0, (2,)),))],
+        validate_only=False,
+        context=context(),
+    ),
+)
+
+
+def topic_id(name: str = "t") -> Uuid:
+    found = IMAGE.topics.id_of(name)
+    assert found is not None
+    return found
+
+
+def partition(image: ClusterImage, number: int) -> PartitionImage:
+    topic = image.topics.by_name("t")
+    assert topic is not None
+    return topic.partitions[number]
+
+
+def assign(
+    *places: Place, image: ClusterImage = IMAGE, epoch: int = 101
+) -> Decision[tuple[tuple[Place, Error], ...]]:
+    return assign_directories(image, places, broker_id=1, broker_epoch=epoch, context=context())
+
+
+def test_folders_are_noted_and_nothing_else_changes() -> None:
+    assert partition(IMAGE, 0).directories[0] == DIRECTORY_UNASSIGNED
+    decided = assign(Place(X, topic_id(), 0), Place(Y, topic_id(), 1))
+    assert [error for _, error in decided.reply] == [Error.NONE, Error.NONE]
+    image = after(IMAGE, decided)
+    assert partition(image, 0).directories == (X, uuid("dir-2"))
+    assert partition(image, 1).directories == (Y, uuid("dir-2"))
+    for number in (0, 1):
+        found = partition(image, number)
+        assert (found.isr, found.leader, found.leader_epoch) == ((1, 2), 1, 0)
+    assert assign(Place(X, topic_id(), 0), image=image).step.records == ()
+
+
+def test_a_folder_that_fails_costs_what_was_in_it_alone() -> None:
+    image = after(IMAGE, assign(Place(X, topic_id(), 0), Place(Y, topic_id(), 1)))
+    report = Heartbeat(
+        broker_id=1,
+        broker_epoch=101,
+        metadata_offset=image.position[0],
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=(X,),
+    )
+    decided = heartbeat(image, report, next_offset=next_offset(image), context=context(), now_ms=0)
+    changed = after(image, decided)
+    assert (partition(changed, 0).isr, partition(changed, 0).leader) == ((2,), 2)
+    assert (partition(changed, 1).isr, partition(changed, 1).leader) == ((1, 2), 1)
+
+
+@pytest.mark.parametrize("directory", [uuid("z"), DIRECTORY_LOST])
+def test_a_folder_that_is_offline_already_costs_its_replica_at_once(directory: Uuid) -> None:
+    decided = assign(Place(directory, topic_id(), 0))
+    found = partition(after(IMAGE, decided), 0)
+    assert (found.directories[0], found.isr, found.leader) == (directory, (2,), 2)
+    assert len(decided.step.records) == 1
+    alone = after(BASE, create_topics(
+        BASE, [NewTopic(name="t", assignments=((0, (1,)),))], validate_only=False, context=context()
+    ))  # fmt: skip
+    mine = alone.topics.id_of("t")
+    assert mine is not None
+    assert partition(after(alone, assign(Place(directory, mine, 0), image=alone)), 0).leader == (
+        NO_LEADER
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        (Place(X, uuid("nobody"), 0), Error.UNKNOWN_TOPIC_ID),
+        (Place(X, topic_id(), 9), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (Place(X, topic_id("u"), 0), Error.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_what_is_not_this_broker_s_is_refused_by_itself(place: Place, error: Error) -> None:
+    decided = assign(place, Place(Y, topic_id(), 1))
+    assert [told for _, told in decided.reply] == [error, Error.NONE]
+    assert len(decided.step.records) == 1
+
+
+def test_the_last_folder_named_for_a_replica_counts() -> None:
+    decided = assign(Place(X, topic_id(), 0), Place(Y, topic_id(), 0))
+    assert partition(after(IMAGE, decided), 0).directories[0] == Y
+    assert len(decided.step.records) == 1
+
+
+def test_another_registration() -> None:
+    with pytest.raises(ApiError) as caught:
+        assign(Place(X, topic_id(), 0), epoch=100)
+    assert caught.value.error is Error.STALE_BROKER_EPOCH

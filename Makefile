@@ -10,7 +10,7 @@ STAMP := $(VENV)/.complete
 help:
 	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
 	@echo "make test    every test"
-	@echo "make soak    2,200 simulated clusters, one seed each; OTTLA_SIM_SEEDS=N plays N"
+	@echo "make soak    2,300 simulated clusters, one seed each; OTTLA_SIM_SEEDS=N plays N"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
 	@echo "make clean   remove .venv and build output"
@@ -35,7 +35,7 @@ test-sim: $(STAMP)
 	@$(BIN)/python -m pytest -s tests/sim
 
 soak: $(STAMP)
-	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2200} --workers $$(nproc) --quiet
+	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2300} --workers $$(nproc) --quiet
 
 test-spark: $(STAMP)
 	@$(BIN)/python -m pytest tests/spark

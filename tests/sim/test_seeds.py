@@ -2,8 +2,9 @@
 
 Method: the product's own nodes in simulated worlds, a seed each, played in as many processes as
 there are cores; the judgement is that of `ottla.testing.checkers_verdict`. Seeds that once failed
-(`tests/seeds.txt`, lines "sim <seed> <its story>") are played first. OTTLA_SIM_SEEDS=2000 plays
-more of them; `make soak` does, too.
+(`tests/seeds.txt`, lines "sim <seed> <its story>") are played first. Of 225 seeds more than 200
+count: one in twenty has no faults, and in some too little is written. OTTLA_SIM_SEEDS=2300 plays
+more of them; so does `make soak`.
 """
 
 import os
@@ -14,7 +15,7 @@ import pytest
 from ottla.testing.scenarios.runner import Order, play_all
 from ottla.testing.scenarios.summary import Summary
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "200"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "225"))
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))
 SECONDS_PER_SEED = 8
@@ -55,7 +56,7 @@ def test_no_history_breaks_a_promise() -> None:
     print("\n".join(summary.lines()))
     assert not failures, "\n".join(failures)
     # Else the histories proved nothing.
-    assert len(summary.counted) + len(summary.faultless) >= 0.9 * SEEDS, summary.doubtful
+    assert len(summary.counted) >= SEEDS * 8 // 9, summary.doubtful
     assert summary.median("leader_changes") >= 5
     if SEEDS >= 200:
         assert [name for name in REACHED if not summary.marks[name]] == []

@@ -1,0 +1,43 @@
+"""A simulator that finds nothing proves nothing: Ottla with one rule broken must be found out.
+
+Method: each variant (see `variants`) replaces one function of the product while a small cluster
+is played, seed after seed, until a checker that knows the promise finds it. The product itself
+keeps its promises in the very history that convicts the variant. `-s` shows how many seeds each
+one took.
+"""
+
+import pytest
+
+from ottla.testing.scenarios.report import Report
+from ottla.testing.scenarios.runner import play_scenario
+
+from .variants import VARIANTS, Variant
+
+
+def found_by(report: Report, variant: Variant) -> list[str]:
+    return [each.checker for each in report.judgement.violations if each.checker in variant.by]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda each: each.breaks.__name__)
+def test_a_broken_rule_is_found_out(variant: Variant) -> None:
+    for seed in range(1, variant.seeds + 1):
+        with variant.breaks():
+            report = play_scenario(seed, variant.scenario)
+        checkers = found_by(report, variant)
+        if checkers:
+            whole = play_scenario(seed, variant.scenario)
+            assert whole.is_kept, "\n".join(whole.lines(full=True))
+            print(f"{variant.breaks.__name__}: {seed} seeds, by {', '.join(checkers)}")
+            return
+    raise AssertionError(f"none of {variant.seeds} seeds shows it")
+
+
+def test_a_variant_is_gone_when_its_time_is_over() -> None:
+    from ottla.broker.partition import Partition
+
+    variant = next(each for each in VARIANTS if each.breaks.__name__.startswith("acknowledges"))
+    before = Partition.committed
+    with variant.breaks():
+        assert Partition.committed is not before
+    assert Partition.committed is before

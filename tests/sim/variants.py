@@ -1,0 +1,323 @@
+"""Ottla with one rule broken: each variant replaces one function of the product, for a while.
+
+What a variant breaks is a rule that some promise rests on. The simulator is worth something only
+if it notices: `test_variants` says within how many seeds.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from types import MappingProxyType
+from typing import Any
+
+from ottla.base.errors import Error
+from ottla.broker import fetcher
+from ottla.broker.partition import Partition
+from ottla.controller import brokers as brokers_module
+from ottla.controller import isr as isr_module
+from ottla.controller import partition_change
+from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.quorum_storage import QuorumStorage
+from ottla.log import appending
+from ottla.metadata.image import PartitionImage
+from ottla.raft.electing import Electing
+from ottla.raft.events import VoteAsked
+from ottla.raft.following import Following
+from ottla.raft.roles import Role
+from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
+from ottla.testing.scenarios.workload import Workload
+from ottla.testing.sim import Faults
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Let `owner.name` be something else."""
+    before = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+# -- the quorum --------------------------------------------------------------------------------
+
+
+@contextmanager
+def votes_twice() -> Iterator[None]:
+    """A voter gives its vote in one epoch to whoever asks."""
+
+    def grants(self: Electing, event: VoteAsked) -> bool:
+        node = self._node
+        up_to_date = event.log_end.rank >= node.log.end.rank
+        if event.pre_vote:
+            return up_to_date and not self.hears_leader
+        return up_to_date and node.role is not Role.LEADER
+
+    with replaced(Electing, "grants", grants):
+        yield
+
+
+@contextmanager
+def forgets_its_vote() -> Iterator[None]:
+    """The file quorum-state is not written: after a restart nobody knows of an epoch or a vote."""
+    with replaced(QuorumStorage, "store_election", lambda self, state: None):
+        yield
+
+
+@contextmanager
+def compares_no_logs() -> Iterator[None]:
+    """A voter votes for candidates that lack what it has."""
+    grants = Electing.grants
+
+    def generous(self: Electing, event: VoteAsked) -> bool:
+        end = max(event.log_end, self._node.log.end, key=lambda each: each.rank)
+        return grants(self, replace(event, log_end=end))
+
+    with replaced(Electing, "grants", generous):
+        yield
+
+
+@contextmanager
+def skips_truncation_of_metadata() -> Iterator[None]:
+    """A member keeps what its leader does not have."""
+    with replaced(Following, "_truncate", lambda self, leader_end: None):
+        yield
+
+
+@contextmanager
+def answers_before_the_commit() -> Iterator[None]:
+    """A controller answers what it has appended, whoever else has it."""
+
+    def run(self: ControllerRuntime, decide: Any, answer: Any) -> None:
+        decision = decide(self._tail)
+        self._append(decision.step)
+        answer.complete(decision.reply)
+
+    with replaced(ControllerRuntime, "_run", run):
+        yield
+
+
+# -- the controller ----------------------------------------------------------------------------
+
+
+@contextmanager
+def elects_outside_the_isr() -> Iterator[None]:
+    """Whatever replica is alive may lead."""
+    led = partition_change._led
+
+    def anyone(goal: PartitionImage, *rest: Any) -> Any:
+        around = rest[-1]
+        alive = [
+            each
+            for each, folder in zip(goal.replicas, goal.directories, strict=True)
+            if around.is_acceptable(each, folder)
+        ]
+        if alive and goal.leader not in alive:
+            return replace(goal, leader=alive[0], isr=(alive[0],), elr=()), False
+        return led(goal, *rest)
+
+    with replaced(partition_change, "_led", anyone):
+        yield
+
+
+@contextmanager
+def forgets_the_last_members() -> Iterator[None]:
+    """An in-sync set runs empty without a note of who was in it."""
+    with (
+        replaced(partition_change, "_eligible", lambda partition, goal, *rest: goal),
+        replaced(partition_change, "_remembering", lambda partition, goal, *rest: goal),
+    ):
+        yield
+
+
+@contextmanager
+def ignores_the_leader_epoch() -> Iterator[None]:
+    """Whoever once led a partition may say who is in sync, whatever happened since."""
+
+    def fault(image: Any, broker_id: int, partition: Any, wanted: Any) -> Error:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION if partition is None else Error.NONE
+
+    with replaced(isr_module, "_fault", fault):
+        yield
+
+
+@contextmanager
+def takes_every_start_for_clean() -> Iterator[None]:
+    """A broker that lost its unflushed data stays eligible to lead."""
+    leave = brokers_module.leave
+
+    def clean(*arguments: Any, unclean: bool) -> Any:
+        return leave(*arguments, unclean=False)
+
+    with replaced(brokers_module, "leave", clean):
+        yield
+
+
+# -- brokers -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def acknowledges_before_the_isr_has_it() -> Iterator[None]:
+    """acks=all is answered as soon as the leader has it."""
+    with replaced(Partition, "committed", lambda self, next_offset: Error.NONE):
+        yield
+
+
+@contextmanager
+def commits_what_the_leader_has() -> Iterator[None]:
+    """The high watermark is the leader's log end."""
+
+    def advance(self: Partition) -> bool:
+        assert self.log is not None
+        return self.log.advance_high_watermark(self.log.log_end_offset)
+
+    with replaced(Partition, "advance_high_watermark", advance):
+        yield
+
+
+@contextmanager
+def ignores_min_insync_replicas() -> Iterator[None]:
+    """A leader that is alone acknowledges."""
+    with replaced(Partition, "min_isr", property(lambda self: 1)):
+        yield
+
+
+@contextmanager
+def sees_no_divergence() -> Iterator[None]:
+    """A leader does not tell followers where their logs leave its own: none truncates."""
+    with replaced(fetcher, "divergence", lambda asked, log: None):
+        yield
+
+
+@contextmanager
+def follows_without_producers() -> Iterator[None]:
+    """A follower keeps records, but not which producer's sequence they end."""
+    append = appending.append_replicated
+
+    def without_producers(*arguments: Any) -> Any:
+        with replaced(appending, "_note_producer", lambda *_: None):
+            return append(*arguments)
+
+    with replaced(appending, "append_replicated", without_producers):
+        yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A broken rule, where it shows, and what may notice it.
+
+    Fields: `by`: the checkers of which one must find it. `seeds`: within how many it must.
+    """
+
+    breaks: Callable[[], AbstractContextManager[None]]
+    scenario: Scenario
+    by: tuple[str, ...]
+    seeds: int = 10
+
+
+def scenario(name: str, faults: Faults, *, seconds: float = 40, **workload: Any) -> Scenario:
+    """Return a small cluster in which everything happens often."""
+    busy = Workload(**({"partitions": 2, "interval_ms": 60, "change_ms": 1_500} | workload))
+    return Scenario(
+        name=name,
+        story=busy.story,
+        combined=True,
+        faults=faults,
+        config=HASTY,
+        seconds=seconds,
+        settle_seconds=60,
+    )
+
+
+def quorum(name: str, faults: Faults) -> Scenario:
+    """Return controllers that elect all the time, and hardly anything else."""
+
+    def story(story: Story) -> Dialogue[None]:
+        story.run(come_and_go(story))
+        for number in count():
+            yield from story.admin.create(TopicSpec(name=f"t{number}", replication_factor=1))
+            yield 300
+
+    return Scenario(
+        name=name,
+        story=story,
+        brokers=1,
+        controllers=3,
+        faults=faults,
+        config={**HASTY, "controller.quorum.election.timeout.ms": "80"},
+        seconds=20,
+        acknowledged_min=0,
+    )
+
+
+def come_and_go(story: Story) -> Dialogue[None]:
+    """Kill controllers, and start them again a moment later."""
+    below = story.sim.dice.below
+    nodes = [node for _, node in sorted(story.sim.nodes.items()) if node.is_controller]
+    while True:
+        yield 20 + below(200)
+        node = nodes[below(len(nodes))]
+        node.crash(lose_unflushed=False)
+        yield 1 + below(30)
+        node.restart()
+
+
+HASTY = MappingProxyType(
+    {
+        "controller.quorum.election.timeout.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "700",
+        "controller.quorum.election.backoff.max.ms": "100",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "400",
+        "replica.lag.time.max.ms": "1500",
+    }
+)
+"""Timeouts with which elections follow each other."""
+
+ELECTIONS = Faults(office=0.5, crashes=10, cut=15, paused=10, slow=0.02)
+MOVES = Faults(crashes=15, stopped=5, paused=10, cut=15, slow=0.02)
+SLOW = Faults(crashes=20, cut=15, paused=10, slow=0.25, broken=0.02)
+SILENT = Faults(crashes=10, stopped=30, cut=10, paused=20, silent=0.01, broken=0.02)
+POWER = Faults(crashes=30, stopped=15, power=0.5)
+VOTES = Faults(office=0.5, cut=30, slow=0.2)
+
+LOST = ("acknowledged write lost", "read lost", "two values at one offset")
+QUORUM = ("two leaders in one epoch", "metadata lost or reordered", "acknowledged topic lost")
+RULES = ("partition rules broken",)
+
+VARIANTS = (
+    Variant(breaks=votes_twice, scenario=quorum("votes", VOTES), by=QUORUM),
+    Variant(
+        breaks=forgets_its_vote,
+        scenario=quorum("votes", VOTES),
+        by=QUORUM,
+        seeds=40,
+    ),
+    Variant(breaks=compares_no_logs, scenario=scenario("elections", ELECTIONS), by=LOST + QUORUM),
+    Variant(
+        breaks=skips_truncation_of_metadata,
+        scenario=scenario("elections", ELECTIONS),
+        by=(*QUORUM, "no progress"),
+    ),
+    Variant(
+        breaks=answers_before_the_commit,
+        scenario=scenario("elections", ELECTIONS),
+        by=(*QUORUM, "assertion failed"),
+    ),
+    Variant(breaks=elects_outside_the_isr, scenario=scenario("moves", MOVES), by=LOST + RULES),
+    Variant(breaks=forgets_the_last_members, scenario=scenario("moves", MOVES), by=LOST + RULES),
+    Variant(breaks=ignores_the_leader_epoch, scenario=scenario("silent", SILENT), by=LOST + RULES),
+    Variant(breaks=takes_every_start_for_clean, scenario=scenario("power", POWER), by=LOST),
+    Variant(breaks=acknowledges_before_the_isr_has_it, scenario=scenario("slow", SLOW), by=LOST),
+    Variant(breaks=commits_what_the_leader_has, scenario=scenario("moves", MOVES), by=LOST),
+    Variant(breaks=ignores_min_insync_replicas, scenario=scenario("moves", MOVES), by=LOST),
+    Variant(breaks=sees_no_divergence, scenario=scenario("moves", MOVES), by=LOST),
+    Variant(
+        breaks=follows_without_producers,
+        scenario=scenario("silent", SILENT),
+        by=("idempotent write twice", "producer reordered"),
+        seeds=20,
+    ),
+)

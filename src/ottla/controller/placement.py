@@ -26,11 +26,14 @@ class Candidate:
 
 
 def candidates(image: ClusterImage) -> tuple[Candidate, ...]:
-    """Return the brokers that take new replicas: all but those on their way out."""
+    """Return the brokers that take new replicas: all but those on their way out.
+
+    One that has left counts as fenced: a topic that is made while a node restarts keeps its place.
+    """
     return tuple(
         Candidate(broker.id, broker.rack, broker.fenced)
         for _, broker in sorted(image.brokers.items())
-        if not broker.in_controlled_shutdown
+        if broker.fenced or not broker.in_controlled_shutdown
     )
 
 

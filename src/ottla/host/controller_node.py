@@ -124,15 +124,20 @@ class ControllerNode:
         """Return the active controller's id; -1 where none is known."""
         return self.runtime.leader_id
 
-    def run(
-        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
-    ) -> Pending[R | ApiError]:
-        """Decide now; answer once committed.
+    @property
+    def in_office(self) -> bool:
+        """Tell whether it may decide.
 
         A new leader of several voters waits until its office is certain: until then it may be
         one that nobody follows, and it has heard of no broker.
         """
-        if len(self._voters) > 1 and not self._is_active:
+        return self.runtime.active and (len(self._voters) == 1 or self._is_active)
+
+    def run(
+        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide now, if in office; answer once committed."""
+        if not self.in_office:
             refused: Pending[R | ApiError] = Pending()
             refused.complete(ApiError(Error.NOT_CONTROLLER))
             return refused

@@ -69,6 +69,8 @@ class CountingDice:
 class Controller:
     """See `ottla.broker.api.base.ControllerPort`. It starts with one unfenced broker."""
 
+    in_office = True
+
     def __init__(self, given: dict[str, str] | None = None) -> None:
         self.context = DecisionContext(
             config=NodeConfig.parse({**PROPERTIES, **(given or {})}),

@@ -113,3 +113,9 @@ def test_brokers_that_are_leaving_take_nothing_new() -> None:
         broker(2, rack="r"), broker(1, fenced=True), broker(3, in_controlled_shutdown=True)
     )
     assert candidates(image) == (Candidate(1, None, True), Candidate(2, "r", False))
+
+
+def test_a_broker_that_has_left_in_order_is_one_that_is_fenced() -> None:
+    """Topics of three replicas could not be made while one of three brokers restarted."""
+    image = cluster(broker(1), broker(2, fenced=True, in_controlled_shutdown=True))
+    assert candidates(image) == (Candidate(1, None, False), Candidate(2, None, True))

@@ -4,7 +4,7 @@ Method: a channel that answers from a list; then both ends together, the envelop
 the real one.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -217,6 +217,24 @@ def test_the_request_inside_is_handled_as_its_clients() -> None:
     assert (ctx.header.api_key, ctx.header.api_version) == (20, 3)
     assert (ctx.header.correlation_id, ctx.header.client_id) == (77, "a client")
     assert ctx.connection.client_host == "10.1.2.3"
+
+
+def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> None:
+    node = Controller()
+    world = World()
+    ctx = world.context(version=0, key=58, controller_or_none=Elected())
+    ctx.node = cast(Any, node)
+    request = EnvelopeRequest(
+        request_data=FRAME, request_principal=None, client_host_address=b"\x0a\1\2\3"
+    )
+    assert k58_envelope.handle(ctx, request) == EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
+    assert not node.seen
+
+
+class Elected:
+    """A controller whose office is not certain."""
+
+    in_office = False
 
 
 def test_a_request_goes_there_and_back() -> None:

@@ -107,6 +107,11 @@ class ControllerPort(Protocol):
         """Return the appended image, on which the next decision will rest."""
         ...
 
+    @property
+    def in_office(self) -> bool:
+        """Tell whether it may decide; `run` answers NOT_CONTROLLER where not."""
+        ...
+
     def run(
         self, decide: "Callable[[ClusterImage], Decision[R]]", *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:

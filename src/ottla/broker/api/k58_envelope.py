@@ -25,7 +25,7 @@ PRINCIPAL_VERSION = 0
 
 def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
     """Handle the request inside; answer its response."""
-    if not _leads(ctx):
+    if not _decides(ctx):
         return _refusal(Error.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
     try:
@@ -48,13 +48,15 @@ def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
     return answer.map(lambda response: _wrapped(ctx, response))
 
 
-def _leads(ctx: Context) -> bool:
-    quorum = ctx.quorum_or_none
-    return quorum is None or quorum.leader_id == ctx.node.node_id
+def _decides(ctx: Context) -> bool:
+    """Tell whether this is the active controller: who was just elected may not decide yet."""
+    quorum, controller = ctx.quorum_or_none, ctx.controller_or_none
+    leads = quorum is None or quorum.leader_id == ctx.node.node_id
+    return leads and (controller is None or controller.in_office)
 
 
 def _wrapped(ctx: Context, response: bytes | None) -> EnvelopeResponse:
-    if not _leads(ctx):
+    if not _decides(ctx):
         # It may say NOT_CONTROLLER inside, which its client must not see: the broker asks again.
         return _refusal(Error.NOT_CONTROLLER)
     if response is None:

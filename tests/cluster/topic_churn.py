@@ -1,0 +1,147 @@
+"""Topics that are created and deleted all the time, and what must be true of them afterwards.
+
+Each worker owns its names, so that what a name's last acknowledged change was is known. An answer
+that never came leaves both outcomes open, until a later one settles it.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
+from ottla.client.connection import Connection
+from ottla.testing import Cluster
+from ottla.testing.cluster_facts import UNREACHABLE
+from ottla.wire.messages import create_topics as create_wire
+from ottla.wire.messages import delete_topics as delete_wire
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+from .clients import eventually
+
+WORKERS = 3
+PARTITIONS = 20
+REPLICAS = 3
+ASK_SECONDS = 4.0
+"""A frozen node never answers; a controller that fails over does within that."""
+PAUSE_SECONDS = 0.05
+
+
+class Churn:
+    """Creates two topics for each that it deletes. Use it in a `with` block; `check` after it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._ports = [plan.port for plan in cluster.brokers]
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(index,), daemon=True)
+            for index in range(WORKERS)
+        ]
+        self.created: set[str] = set()
+        """Acknowledged, and not deleted since."""
+        self.deleted: set[str] = set()
+        self.changes = 0
+        self.errors: list[str] = []
+
+    def __enter__(self) -> "Churn":
+        for thread in self._threads:
+            thread.start()
+        self.wait_progress()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def wait_progress(self, more: int = 6) -> None:
+        """Wait until so many more changes are acknowledged."""
+        wanted = self.changes + more
+
+        def missing() -> int:
+            assert self.errors == []
+            return wanted - self.changes
+
+        eventually(missing, lambda found: found <= 0, what="changed topics")
+
+    def check(self) -> None:
+        """Check that what was acknowledged is so, on every broker, with a leader for each."""
+        assert self.errors == []
+        for port in self._ports:
+            eventually(partial(self._wrong, port), lambda found: not found, what="topics")
+
+    def _wrong(self, port: int) -> list[str]:
+        """Return what one broker says that contradicts an acknowledgement."""
+        with Connection("127.0.0.1", port, client_id="churn", timeout=ASK_SECONDS) as broker:
+            answer = broker.ask(MetadataRequest(topics=None), MetadataResponse, timeout=ASK_SECONDS)
+        found = {topic.name: topic for topic in answer.topics if topic.name is not None}
+        wrong = [f"{name} is lost" for name in sorted(self.created - set(found))]
+        wrong += [f"{name} is back" for name in sorted(self.deleted & set(found))]
+        for name in sorted(self.created & set(found)):
+            partitions = found[name].partitions
+            led = sum(each.leader_id >= 0 for each in partitions)
+            if (len(partitions), led) != (PARTITIONS, PARTITIONS):
+                wrong.append(f"{name} has {len(partitions)} partitions, {led} led")
+        return wrong
+
+    def _guarded(self, index: int) -> None:
+        try:
+            self._work(index)
+        except BaseException as error:
+            self.errors.append(repr(error))
+
+    def _work(self, index: int) -> None:
+        for number in itertools.count():
+            if self._stop.wait(PAUSE_SECONDS):
+                return
+            name = f"churn-{index}-{number}"
+            if not self._until_done(self._create, name):
+                return
+            self.created.add(name)
+            self.changes += 1
+            if number % 2:
+                self.created.discard(name)
+                if not self._until_done(self._delete, name):
+                    return
+                self.deleted.add(name)
+                self.changes += 1
+
+    def _until_done(self, attempt: Callable[[int, str], bool], name: str) -> bool:
+        """Ask one broker after the other until one has done it; False = told to stop."""
+        for port in itertools.cycle(self._ports):
+            with suppress(*UNREACHABLE):
+                if attempt(port, name):
+                    return True
+            if self._stop.wait(PAUSE_SECONDS):
+                return False
+        raise AssertionError("a cycle ends never")
+
+    def _create(self, port: int, name: str) -> bool:
+        topic = create_wire.CreatableTopic(
+            name=name,
+            num_partitions=PARTITIONS,
+            replication_factor=REPLICAS,
+            assignments=(),
+            configs=(),
+        )
+        request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=3_000)
+        with Connection("127.0.0.1", port, client_id="churn", timeout=ASK_SECONDS) as broker:
+            answer = broker.ask(request, create_wire.CreateTopicsResponse, timeout=ASK_SECONDS)
+        # An earlier attempt, whose answer was lost, may have made it.
+        return answer.topics[0].error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+
+    def _delete(self, port: int, name: str) -> bool:
+        topic = delete_wire.DeleteTopicState(name=name, topic_id=NO_UUID)
+        request = delete_wire.DeleteTopicsRequest(topics=(topic,), timeout_ms=3_000)
+        with Connection("127.0.0.1", port, client_id="churn", timeout=ASK_SECONDS) as broker:
+            answer = broker.ask(request, delete_wire.DeleteTopicsResponse, timeout=ASK_SECONDS)
+        return answer.responses[0].error_code in (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)

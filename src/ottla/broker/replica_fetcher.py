@@ -442,8 +442,10 @@ class ReplicaFetcher:
     def _locate(self, followed: Followed) -> None:
         """Ask where the leader's log begins and ends; the partition rests meanwhile."""
         self._rest(followed)
+        # Behind a request that is parked it would wait for that one's end.
+        sender = self._sender_aside if self._busy else self._sender
         bounds = ask_bounds(
-            self._sender, followed, node_id=self._node_id, timeout_ms=self._settings.timeout_ms
+            sender, followed, node_id=self._node_id, timeout_ms=self._settings.timeout_ms
         )
         bounds.then(lambda found: self._located(followed, found))
 

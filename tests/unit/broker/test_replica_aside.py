@@ -8,6 +8,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.wire.messages import fetch as wire
+from ottla.wire.messages.list_offsets import ListOffsetsRequest
 
 from .test_following import stamped
 from .test_replica_fetcher import Following, answer, aside, data, open_request
@@ -90,6 +91,17 @@ def test_what_fails_aside_is_left_to_the_session() -> None:
     assert aside(world).sent == []
     world.leader.answer(answer(data()))
     assert [each.topic_id for each in open_request(world).topics] == [OTHER_ID]
+
+
+def test_a_newcomer_whose_offset_the_leader_lacks_does_not_wait_either() -> None:
+    world = Following()
+    world.clock.advance(100)
+    create_other(world)
+    refused = data(error=Error.OFFSET_OUT_OF_RANGE)
+    topic = wire.FetchableTopicResponse(topic_id=OTHER_ID, partitions=(refused,))
+    aside(world).answer(wire.FetchResponse(session_id=0, responses=(topic,)))
+    assert [type(request) for request, _, _ in aside(world).sent] == [ListOffsetsRequest] * 2
+    assert len(world.leader.sent) == 1
 
 
 def test_a_deleted_newcomer_is_forgotten_before_its_answer() -> None:

@@ -5,8 +5,12 @@ replicas, more or fewer, or cancels its move; under faults of every kind that th
 checkers judge what clients were told; at the end no move is under way and all replicas are equal.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from ottla.controller import partition_change
+from ottla.metadata.image import PartitionImage
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults
@@ -51,3 +55,29 @@ def test_moving_partitions_lose_nothing(seed: int) -> None:
     assert report.is_proof, "\n".join(report.lines(full=True))
     assert report.marks["reassignment-done"] > 10
     assert report.marks["told-no-reassignment-in-progress"] > 0, "nothing was cancelled"
+
+
+def ended_early(goal: PartitionImage) -> PartitionImage:
+    """End a reassignment whoever is in sync: what must never be."""
+    staying = tuple(each for each in goal.replicas if each not in goal.removing_replicas)
+    if not goal.removing_replicas and not goal.adding_replicas:
+        return goal
+    return replace(
+        goal,
+        replicas=staying,
+        directories=tuple(goal.directory(each) for each in staying),
+        isr=staying,
+        elr=(),
+        removing_replicas=(),
+        adding_replicas=(),
+    )
+
+
+def test_a_move_that_ends_before_its_targets_are_in_sync_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the story above would prove nothing. One seed is enough."""
+    monkeypatch.setattr(partition_change, "_reassigned", ended_early)
+    report = play_scenario(1, SCENARIO)
+    found = {each.checker for each in report.judgement.violations}
+    assert "acknowledged write lost" in found

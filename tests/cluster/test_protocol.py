@@ -44,7 +44,7 @@ from .conftest import QUICK, MakeTopic, known, new_name
 from .raw import SECONDS, answer_to, answered, connect, encoded, port_of
 
 LONG_MS = 60_000
-BETWEEN_NODES = {4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67}
+BETWEEN_NODES = {4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 73}
 """Keys of what brokers and controllers say to each other."""
 
 FETCH_VERSION = 12

@@ -57,6 +57,9 @@ ELECTIONS_PER_STEP_MAX = 1_000
 """Leaders that one pass of the periodic elections changes (Kafka's MAX_ELECTIONS_PER_IMBALANCE);
 the next pass follows at once, with requests served in between."""
 
+DIRECTORY_ASSIGNMENTS_PER_REQUEST_MAX = 2_250
+"""Replicas whose folders one AssignReplicasToDirs tells of: Kafka's number."""
+
 ISR_CHANGES_PER_REQUEST_MAX = 1_000
 """Partitions whose in-sync replicas one AlterPartition asks to change, each one record."""
 

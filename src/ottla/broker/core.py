@@ -15,6 +15,7 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
 from ottla.broker.auto_create import AutoCreate
+from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.isr import IsrChange, Surroundings
 from ottla.broker.isr_manager import IsrManager
@@ -76,14 +77,7 @@ class Broker:
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
         self.replicas = self._replica_manager()
-        self.isr = IsrManager(
-            node_id=self.node_id,
-            broker_epoch=lambda: self.epoch,
-            forwarder=forwarder,
-            clock=clock,
-            timers=timers,
-            on_changed=self.replicas.isr_changed,
-        )
+        self.isr = self._isr_manager()
         self.fetchers = ReplicaFetchers(
             config=config,
             broker_epoch=lambda: self.epoch,
@@ -92,6 +86,7 @@ class Broker:
             clock=clock,
             timers=timers,
         )
+        self.directories = self._directory_assignments()
         self.partition_errors = PartitionErrors()
         self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], dice)
         self.producer_ids = ProducerIds(
@@ -110,6 +105,26 @@ class Broker:
             replicas=self.replicas,
         )
         self.groups: GroupService = _group_service(self) if groups is None else groups(self)
+
+    def _isr_manager(self) -> IsrManager:
+        return IsrManager(
+            node_id=self.node_id,
+            broker_epoch=lambda: self.epoch,
+            forwarder=self.forwarder,
+            clock=self.clock,
+            timers=self.timers,
+            on_changed=self.replicas.isr_changed,
+        )
+
+    def _directory_assignments(self) -> DirectoryAssignments:
+        return DirectoryAssignments(
+            node_id=self.node_id,
+            broker_epoch=lambda: self.epoch,
+            log_dirs=self.log_dirs,
+            forwarder=self.forwarder,
+            clock=self.clock,
+            timers=self.timers,
+        )
 
     def _replica_manager(self) -> ReplicaManager:
         return ReplicaManager(
@@ -141,6 +156,7 @@ class Broker:
         if delta.changed_brokers:
             self.replicas.recheck()
         self.fetchers.update([partition for partition, _ in touched])
+        self.directories.update(delta.image, [partition for partition, _ in touched])
         for partition, begins in touched:
             if partition.topic != OFFSETS_TOPIC:
                 continue
@@ -163,6 +179,7 @@ class Broker:
         """Stop the timers, write all to disk and say on disk that it was done."""
         self.maintenance.stop()
         self.isr.close()
+        self.directories.close()
         self.fetchers.close()
         self.groups.shutdown()
         return self.log_dirs.shutdown(self.epoch)

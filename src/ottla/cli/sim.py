@@ -65,19 +65,23 @@ def sim(
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected 1 at least")
     from ottla.testing.scenarios.runner import Order, play_all
+    from ottla.testing.scenarios.scenario import ScenarioFailed
     from ottla.testing.scenarios.summary import Summary
 
     order = Order(file=None if scenario is None else str(scenario), seconds=length)
     check_scenario(order.file)
     summary = Summary()
-    for report in play_all(chosen, order, workers=workers):
-        summary.add(report)
-        if as_json:
-            print(json.dumps(report.as_json()), flush=True)
-        elif not quiet or not report.is_kept:
-            print("\n".join(report.lines(full=len(chosen) == 1)), flush=True)
-        elif summary.seeds % PROGRESS_EVERY == 0:
-            print(f"{summary.seeds} of {len(chosen)} seeds", file=sys.stderr, flush=True)
+    try:
+        for report in play_all(chosen, order, workers=workers):
+            summary.add(report)
+            if as_json:
+                print(json.dumps(report.as_json()), flush=True)
+            elif not quiet or not report.is_kept:
+                print("\n".join(report.lines(full=len(chosen) == 1)), flush=True)
+            elif summary.seeds % PROGRESS_EVERY == 0:
+                print(f"{summary.seeds} of {len(chosen)} seeds", file=sys.stderr, flush=True)
+    except ScenarioFailed as error:
+        raise CommandError(f"the scenario cannot be played: {error}") from None
     if len(chosen) > 1 and not as_json:
         print("\n".join(summary.lines()))
     return 1 if summary.broken else 0

@@ -62,8 +62,13 @@ def play(seed: int, order: Order) -> Report:
 def play_scenario(seed: int, scenario: Scenario) -> Report:
     """Play a scenario with a seed."""
     run = Run(seed, scenario)
-    run.rough()
-    run.calm()
+    try:
+        run.rough()
+        run.calm()
+    except Exception as error:
+        # Not a node's: those are witnesses. The story, a client or the simulator has failed.
+        error.add_note(f"seed {seed}, at {run.story.now_ms} ms of scenario {scenario.name!r}")
+        raise
     return run.report()
 
 

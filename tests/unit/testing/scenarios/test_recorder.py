@@ -1,0 +1,110 @@
+"""A recorder writes down what nodes tell, record by record, and what does not fit together.
+
+Method: observations made by hand.
+"""
+
+from dataclasses import replace
+
+from ottla.base.ids import Uuid
+from ottla.metadata.image import EMPTY
+from ottla.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    Record,
+    RemoveTopicRecord,
+    encode_record,
+)
+from ottla.raft.batches import LogBatch
+from ottla.testing.checkers_metadata import images_that_differ, metadata_lost_or_reordered
+from ottla.testing.history import History
+from ottla.testing.scenarios.recorder import Recorder
+from ottla.testing.sim.observations import (
+    Acknowledged,
+    ImagePublished,
+    MetadataCommitted,
+    QuorumLed,
+)
+
+TOPIC = Uuid(bytes(15) + b"\x09")
+CREATED = PartitionRecord(
+    partition_id=0,
+    topic_id=TOPIC,
+    replicas=(1, 2, 3),
+    isr=(1, 2),
+    leader=1,
+    leader_epoch=0,
+    partition_epoch=0,
+)
+
+
+def batch(offset: int, *records: Record, epoch: int = 1) -> LogBatch:
+    return LogBatch(
+        base_offset=offset,
+        next_offset=offset + len(records),
+        epoch=epoch,
+        timestamp=5,
+        size_bytes=100,
+        values=tuple(map(encode_record, records)),
+    )
+
+
+def committed(node: int, what: LogBatch) -> MetadataCommitted:
+    return MetadataCommitted(7, node, 1, what)
+
+
+def test_partitions_are_told_record_by_record_and_once() -> None:
+    recorder = Recorder(History())
+    shrunk = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2,), leader=2)
+    grown = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2, 3))
+    for node in (1, 2):
+        recorder.observe(committed(node, batch(10, CREATED)))
+        recorder.observe(committed(node, batch(11, shrunk, grown)))
+    seen = recorder.history.partitions
+    assert [(each.offset, each.isr, each.leader, each.leader_epoch) for each in seen] == [
+        (10, (1, 2), 1, 0),
+        (11, (2,), 2, 1),
+        (12, (2, 3), 2, 1),
+    ]
+    assert [(each.node, each.epoch) for each in recorder.history.offices] == [(1, 0), (2, 1)]
+    assert recorder.history.leader_changes() == 1
+    assert len(recorder.history.metadata) == 4
+    assert metadata_lost_or_reordered(recorder.history) == []
+
+
+def test_batches_that_differ_at_one_offset_are_told_apart() -> None:
+    recorder = Recorder(History())
+    recorder.observe(committed(1, batch(10, CREATED)))
+    recorder.observe(committed(2, batch(10, replace(CREATED, leader=2))))
+    assert len(metadata_lost_or_reordered(recorder.history)) == 1
+
+
+def test_a_deleted_topic_is_forgotten() -> None:
+    recorder = Recorder(History())
+    recorder.observe(committed(1, batch(10, CREATED, RemoveTopicRecord(topic_id=TOPIC))))
+    recorder.observe(committed(1, batch(12, CREATED)))
+    assert [each.offset for each in recorder.history.partitions] == [10, 12]
+
+
+def test_only_images_that_differ_are_told() -> None:
+    recorder = Recorder(History())
+    image = replace(EMPTY, position=(4, 1))
+    for node, told in ((1, image), (2, replace(image)), (3, replace(EMPTY, position=(5, 1)))):
+        recorder.observe(ImagePublished(7, node, 1, told))
+    assert recorder.history.images == []
+    recorder.observe(ImagePublished(8, 3, 1, replace(image, features=image.features.set("x", 1))))
+    assert [witness.at_ms for witness in images_that_differ(recorder.history)] == [8]
+
+
+def test_what_was_acknowledged_without_replicas_is_no_promise() -> None:
+    recorder = Recorder(History())
+    word = Acknowledged(7, 1, 1, TOPIC, 0, 3, 40, 99, -1)
+    recorder.observe(word)
+    recorder.observe(word._replace(acks=1))
+    assert [(each.offset, each.crc) for each in recorder.history.acknowledgements] == [(40, 99)]
+
+
+def test_controllers_take_office() -> None:
+    recorder = Recorder(History())
+    for node, epoch in ((1, 1), (2, 2), (2, 3), (1, 4)):
+        recorder.observe(QuorumLed(7, node, 1, epoch))
+    assert recorder.history.controller_changes() == 2

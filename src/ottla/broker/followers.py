@@ -10,6 +10,7 @@ Source: Kafka's Replica.scala; KIP-903 (broker epochs).
 
 from dataclasses import dataclass
 
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_OFFSET
 from ottla.metadata.brokers import BrokerImage
 
@@ -68,9 +69,20 @@ class FollowerState:
         )
 
 
-def is_stale(broker: BrokerImage | None, broker_epoch: int) -> bool:
-    """Tell whether a fetch comes from a life of its broker that is over."""
-    return broker is not None and NO_EPOCH != broker_epoch < broker.epoch
+def check_life(broker: BrokerImage | None, broker_epoch: int) -> None:
+    """Raise ApiError unless a fetch comes from the life of its broker that is registered.
+
+    One of a life that is over says nothing of what the broker has now. One of a life that this
+    leader has not heard of yet must wait, other than in Kafka: with that registration the
+    broker left the in-sync replicas, and until the leader hears of it, what it acknowledged
+    with the newcomer's help would be with fewer in-sync replicas than it believes.
+    """
+    if broker_epoch == NO_EPOCH:
+        return
+    if broker is None or broker_epoch > broker.epoch:
+        raise ApiError(Error.UNKNOWN_LEADER_EPOCH)
+    if broker_epoch < broker.epoch:
+        raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
 
 
 def may_join(broker: BrokerImage | None, broker_epoch: int | None) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
-from ottla.broker.followers import NEVER_MS, FollowerState, is_stale, may_join
+from ottla.broker.followers import NEVER_MS, FollowerState, check_life, may_join
 from ottla.broker.isr import IsrChange, Surroundings
 from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
@@ -322,8 +322,7 @@ class Partition:
             # With a leader epoch it is one that this leader does not know yet, or no more.
             refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
             raise ApiError(refusal)
-        if is_stale(self.surroundings.brokers.get(node), broker_epoch):
-            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        check_life(self.surroundings.brokers.get(node), broker_epoch)
         return follower
 
     def note_fetch(

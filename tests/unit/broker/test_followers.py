@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.broker.followers import NEVER_MS, FollowerState, is_stale, may_join
+from ottla.broker.followers import NEVER_MS, FollowerState, check_life, may_join
 from ottla.metadata.brokers import BrokerImage
 
 
@@ -90,7 +91,7 @@ class TestCatchingUp:
 
 
 class TestJoining:
-    """`may_join` and `is_stale`: the broker must be the one that fetched, and stay."""
+    """`may_join` and `check_life`: the broker must be the one that fetched, and stay."""
 
     @pytest.mark.parametrize(
         ("image", "epoch", "may"),
@@ -109,15 +110,21 @@ class TestJoining:
         assert may_join(image, epoch) is may
 
     @pytest.mark.parametrize(
-        ("image", "epoch", "stale"),
+        ("image", "epoch"), [(broker(), 5), (broker(fenced=True), 5), (broker(), -1), (None, -1)]
+    )
+    def test_whose_fetch_counts(self, image: BrokerImage | None, epoch: int) -> None:
+        check_life(image, epoch)
+
+    @pytest.mark.parametrize(
+        ("image", "epoch", "error"),
         [
-            (broker(), 5, False),
-            (broker(), 6, False),
-            (broker(), 4, True),
-            (broker(fenced=True), 4, True),
-            (broker(), -1, False),
-            (None, 4, False),
+            (broker(), 4, Error.NOT_LEADER_OR_FOLLOWER),
+            (broker(fenced=True), 4, Error.NOT_LEADER_OR_FOLLOWER),
+            (broker(), 6, Error.UNKNOWN_LEADER_EPOCH),
+            (None, 4, Error.UNKNOWN_LEADER_EPOCH),
         ],
     )
-    def test_who_is_stale(self, image: BrokerImage | None, epoch: int, stale: bool) -> None:
-        assert is_stale(image, epoch) is stale
+    def test_whose_does_not(self, image: BrokerImage | None, epoch: int, error: Error) -> None:
+        with pytest.raises(ApiError) as refusal:
+            check_life(image, epoch)
+        assert refusal.value.error is error

@@ -277,13 +277,18 @@ class World:
         self.broker.apply(replay(self.broker.image, records, offset=self.offset, epoch=1))
 
     def add_broker(
-        self, node_id: int = 1, *, fenced: bool = False, listener: str = "PLAINTEXT"
+        self,
+        node_id: int = 1,
+        *,
+        fenced: bool = False,
+        listener: str = "PLAINTEXT",
+        epoch: int | None = None,
     ) -> None:
         """Register a broker, unfenced unless said otherwise."""
         record = RegisterBrokerRecord(
             broker_id=node_id,
             incarnation_id=Uuid(bytes(15) + bytes([node_id])),
-            broker_epoch=node_id,
+            broker_epoch=node_id if epoch is None else epoch,
             end_points=(
                 BrokerEndpoint(
                     name=listener, host=f"host{node_id}", port=9090 + node_id, security_protocol=0

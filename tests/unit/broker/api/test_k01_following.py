@@ -12,7 +12,6 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.fetcher import NEWS_MS
 from ottla.broker.partition import Partition
 from ottla.metadata.records import (
-    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
@@ -193,6 +192,17 @@ class TestWhoMayFetch:
         stale = Follower(world, 2, epoch=1).begin(at(offset=1, epoch=0))
         assert errors(stale) == [Error.NOT_LEADER_OR_FOLLOWER]
         assert partition(world).high_watermark == 0
+
+    def test_a_life_that_is_not_known_yet_waits(self, world: World) -> None:
+        """With its registration it left the in-sync replicas, of which this leader must hear."""
+        append(world, "a")
+        Follower(world, 3).open(1)
+        early = Follower(world, 2, epoch=7)
+        assert errors(early.begin(at(offset=1, epoch=0))) == [Error.UNKNOWN_LEADER_EPOCH]
+        assert partition(world).high_watermark == 0
+        world.add_broker(2, epoch=7)
+        assert errors(early.begin(at(offset=1, epoch=0), wait_ms=0)) == [Error.NONE]
+        assert partition(world).high_watermark == 1
 
     def test_an_added_replica_may_and_a_removed_one_may_not(self, world: World) -> None:
         world.add_broker(4)
@@ -393,9 +403,7 @@ class TestResting:
     def test_another_life_in_the_same_session_is_noted_everywhere(
         self, world: World, follower: Follower
     ) -> None:
-        world.commit(
-            BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, in_controlled_shutdown=0)
-        )
+        world.add_broker(2, epoch=7)
         follower.broker_epoch = 7
         self.fetch(follower)
         assert [partition(world, index).followers[2].broker_epoch for index in (0, 1)] == [7, 7]

@@ -2,17 +2,22 @@
 
 The controller must know, or a folder that fails would cost nobody the leadership of what was in
 it. A folder that failed before its assignment came counts at once: the replica leaves the ISR.
+
+A replica that was in another folder before has begun anew in this one, since brokers do not move
+logs: its old folder was taken out of the broker's configuration, perhaps after a clean stop. So it
+leaves the ISR and is not eligible to lead, which Kafka overlooks. Whoever moved the log by hand
+loses nothing: the replica fetches what it lacks, or leads as the last known leader.
 Source: ReplicationControlManager.handleAssignReplicasToDirs, Kafka 4.0; KIP-858.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.partition_change import UNKNOWN_DIRECTORIES, Wish, change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
@@ -58,13 +63,24 @@ def assign_directories(
             continue
         assert topic is not None
         assert partition is not None
-        isr = partition.isr
-        if broker.log_dirs and directory not in broker.log_dirs:
-            isr = tuple(each for each in isr if each != broker_id)
+        around = rules.surroundings(topic.name)
         wish = Wish(
-            directories={broker_id: directory}, isr=isr, election=rules.election(topic.name)
+            directories={broker_id: directory},
+            isr=partition.isr,
+            election=rules.election(topic.name),
         )
-        record = change(topic.id, place.number, partition, wish, rules.surroundings(topic.name))
+        known = partition.directory(broker_id)
+        is_offline = bool(broker.log_dirs) and directory not in broker.log_dirs
+        is_anew = known not in UNKNOWN_DIRECTORIES and known != directory
+        if is_offline or is_anew:
+            others = tuple(each for each in partition.isr if each != broker_id)
+            is_last = not others and not around.elr_enabled and not is_offline
+            wish = replace(
+                wish,
+                isr=partition.isr if is_last else others,
+                unclean_shutdown=frozenset({broker_id} if is_anew else ()),
+            )
+        record = change(topic.id, place.number, partition, wish, around)
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), tuple(answers))

@@ -3,6 +3,8 @@
 Method: a broker of two folders that chose by itself; then one of the two fails.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.errors import ApiError, Error
@@ -12,10 +14,12 @@ from ottla.controller.context import next_offset
 from ottla.controller.directories import Place, assign_directories
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
+from ottla.metadata.features import ELR_VERSION
 from ottla.metadata.image import ClusterImage, PartitionImage
-from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
+from ottla.metadata.records import FeatureLevelRecord, PartitionChangeRecord
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, RECOVERED, RECOVERING
 
-from .world import after, broker, cluster, context, uuid
+from .world import advance, after, broker, cluster, context, uuid
 
 X, Y = uuid("x"), uuid("y")
 BASE = cluster(broker(1, log_dirs=(X, Y)), broker(2))
@@ -118,3 +122,47 @@ def test_another_registration() -> None:
     with pytest.raises(ApiError) as caught:
         assign(Place(X, topic_id(), 0), epoch=100)
     assert caught.value.error is Error.STALE_BROKER_EPOCH
+
+
+def known_in(directory: Uuid, image: ClusterImage = IMAGE) -> ClusterImage:
+    """Return the image with partition 0's first replica in that folder."""
+    record = PartitionChangeRecord(
+        partition_id=0, topic_id=topic_id(), directories=(directory, uuid("dir-2"))
+    )
+    return advance(image, [record])
+
+
+GONE = uuid("taken-out")
+ELR = FeatureLevelRecord(name=ELR_VERSION, feature_level=1)
+
+
+def test_a_replica_that_began_anew_in_another_folder_is_neither_in_sync_nor_eligible() -> None:
+    for known in (GONE, DIRECTORY_LOST):
+        moved = known_in(known)
+        found = partition(after(moved, assign(Place(X, topic_id(), 0), image=moved)), 0)
+        assert (found.directories[0], found.isr, found.leader) == (X, (2,), 2)
+    eligible = PartitionChangeRecord(
+        partition_id=0, topic_id=topic_id(), isr=(), leader=-1, eligible_leader_replicas=(1, 2)
+    )
+    image = advance(known_in(GONE), [ELR, eligible])
+    image = replace(image, brokers=image.brokers.set(2, broker(2, fenced=True)))
+    found = partition(after(image, assign(Place(X, topic_id(), 0), image=image)), 0)
+    assert (found.isr, found.elr, found.leader) == ((), (2,), NO_LEADER)
+
+
+@pytest.mark.parametrize("elr", [True, False])
+def test_a_lone_replica_that_was_moved_by_hand_leads_again(elr: bool) -> None:
+    alone = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=topic_id(),
+        replicas=(1,),
+        directories=(GONE,),
+        isr=() if elr else (1,),
+        leader=-1,
+        eligible_leader_replicas=(1,) if elr else None,
+        last_known_elr=(1,) if elr else None,
+    )
+    image = advance(IMAGE, [*([ELR] if elr else []), alone])
+    found = partition(after(image, assign(Place(X, topic_id(), 0), image=image)), 0)
+    assert (found.directories, found.isr, found.leader) == ((X,), (1,), 1)
+    assert found.leader_recovery_state == (RECOVERING if elr else RECOVERED)

@@ -6,9 +6,11 @@ then of everything, in order.
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.pending import Pending
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.broker_links import BrokerLinks
@@ -33,6 +35,9 @@ SHUTDOWN_TIMEOUT_MS = 5 * 60_000
 """How long a broker waits for the controller to let it go, which it does once all others that
 live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
 
+FORMER_EPOCH_WAIT_MS = 2_000
+"""How long a start looks for a registration that its former self did not live to note."""
+
 ELECTION_SLACK_MS = 1_000
 """How much longer than its timeouts an election of the quorum may take."""
 
@@ -54,7 +59,7 @@ class BrokerNode:
         self._config = config
         self._on_failure = on_failure
         self._folders = folders
-        self._boot_id = ports.boot_id
+        self._ports = ports
         self.broker: Broker | None = None
         self._links = ControllerLinks(ports.connect, config, ports.clock, ports.timers)
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
@@ -149,6 +154,7 @@ class BrokerNode:
     def load(self) -> Steps[None]:
         """Register, replay the metadata up to there, then load the logs. Raises StartError."""
         self._follower.start()
+        yield from self._learn_former_epoch()
         self._lifecycle.start()
         registered = yield from wait(self._lifecycle.milestones.registered)
         if isinstance(registered, ApiError):
@@ -168,6 +174,38 @@ class BrokerNode:
         if not self._folders.log_dirs.online_dirs:
             raise StartError("every log folder has failed")
         self._folder_lost()
+
+    def _learn_former_epoch(self) -> Steps[None]:
+        """Look whether a life that lost nothing was registered and died before it noted that.
+
+        Its registration counts like the one that was noted: the folders, whose ids it named, have
+        been used in this boot of the machine only, and by one process at a time.
+        """
+        since = self._folders.unspoilt_since
+        if since < 0:
+            return
+        yield self._up_to_date(FORMER_EPOCH_WAIT_MS)
+        former = self.image.brokers.get(self._config.node_id)
+        if former is None or former.epoch <= since:
+            return
+        if set(former.log_dirs) == set(self._folders.directory_ids):
+            config = replace(self._lifecycle.config, previous_broker_epoch=former.epoch)
+            self._lifecycle.config = config
+
+    def _up_to_date(self, limit_ms: int) -> Pending[None]:
+        """Return a promise kept once all that the own metadata log holds is committed, or late."""
+        up_to_date: Pending[None] = Pending()
+        raft, ports = self._follower.raft, self._ports
+
+        def end(_: None = None) -> None:
+            timer.cancel()
+            up_to_date.complete(None)
+
+        timer = ports.timers.at(ports.clock.monotonic_ms() + limit_ms, end)
+        self._follower.until(lambda image: 0 < raft.log.end_offset <= image.position[0] + 1).then(
+            end
+        )
+        return up_to_date
 
     def serve(self) -> Steps[None]:
         """Ask to be unfenced; return when it is so, and the own image says it too."""
@@ -198,7 +236,7 @@ class BrokerNode:
                 self._lifecycle.dir_failed(directory.directory_id)
 
     def _epoch_changed(self, epoch: int) -> None:
-        self._folders.log_dirs.note_running(epoch, self._boot_id)
+        self._folders.log_dirs.note_running(epoch, self._ports.boot_id)
         if self.broker is not None:
             self.broker.epoch = epoch
 

@@ -5,6 +5,7 @@ deleted only on positive evidence: the topic id is known and its assignment does
 broker. A folder whose topic id nobody knows is set aside as a stray, reported and kept.
 """
 
+import contextlib
 import logging
 import os
 import posixpath
@@ -18,7 +19,7 @@ from ottla.host.quorum_storage import QuorumStorage
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log import names
-from ottla.log.checkpoints import decode_clean_shutdown, decode_running
+from ottla.log.checkpoints import decode_clean_shutdown, decode_running, encode_running
 from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import DirectoryRefused, LogDirs
@@ -39,7 +40,13 @@ class Folders:
     """What the node holds on disk. `close` gives the locks back."""
 
     def __init__(
-        self, *, cluster_id: str, quorum: QuorumStorage, log_dirs: LogDirs, previous_epoch: int
+        self,
+        *,
+        cluster_id: str,
+        quorum: QuorumStorage,
+        log_dirs: LogDirs,
+        previous_epoch: int,
+        unspoilt_since: int,
     ) -> None:
         self.cluster_id = cluster_id
         self.quorum = quorum
@@ -47,6 +54,9 @@ class Folders:
         self.previous_broker_epoch = previous_epoch
         """The broker's epoch in its last life, where that lost nothing that it wrote: it stopped
         cleanly, or the machine has been up ever since. -1 = it may have lost something."""
+        self.unspoilt_since = unspoilt_since
+        """The epoch from which on nothing was lost in this boot, though the broker may have been
+        registered again and have died before it could note that; -1 = none is known."""
 
     @property
     def directory_ids(self) -> tuple[Uuid, ...]:
@@ -95,7 +105,8 @@ def open_folders(
     paths = [os.path.abspath(path) for path in config.log_dirs]
     metadata_path = os.path.abspath(config.metadata_log_dir)
     cluster_id = _cluster_id(disk, metadata_path)
-    previous_epoch = _previous_epoch(disk, paths, boot_id)
+    clean = [_clean_epoch(disk, path) for path in paths]
+    running = [_running_epoch(disk, path, boot_id) for path in paths]
     # A metadata folder of its own is locked and checked like a log folder; it hosts no logs.
     log_dirs = LogDirs(
         disk,
@@ -127,8 +138,17 @@ def open_folders(
             where = error.filename or metadata_path
             raise StartError(f"{where}: {error.strerror or error}") from None
         raise
+    left = min(map(max, clean, running), default=-1)
+    unspoilt_since = min(running, default=-1)
+    if boot_id and unspoilt_since < left:
+        for path in paths:
+            _note_what_is_left(disk, path, left, boot_id)
     return Folders(
-        cluster_id=cluster_id, quorum=quorum, log_dirs=log_dirs, previous_epoch=previous_epoch
+        cluster_id=cluster_id,
+        quorum=quorum,
+        log_dirs=log_dirs,
+        previous_epoch=left,
+        unspoilt_since=unspoilt_since,
     )
 
 
@@ -145,20 +165,27 @@ def _cluster_id(disk: Disk, path: str) -> str:
     return properties.cluster_id
 
 
-def _previous_epoch(disk: Disk, paths: list[str], boot_id: str) -> int:
-    """Return the epoch of the last life; -1 where any folder may have lost what was written."""
-    return min((_epoch_left(disk, path, boot_id) for path in paths), default=-1)
-
-
-def _epoch_left(disk: Disk, path: str, boot_id: str) -> int:
+def _clean_epoch(disk: Disk, path: str) -> int:
+    """Return the epoch of a clean stop; -1 where the last one was not."""
     try:
         return decode_clean_shutdown(disk.read_bytes(posixpath.join(path, names.CLEAN_SHUTDOWN)))
     except OSError:
-        pass
+        return -1
+
+
+def _running_epoch(disk: Disk, path: str, boot_id: str) -> int:
+    """Return the epoch since which nothing was lost in this boot; -1 where that is not known."""
     try:
         return decode_running(disk.read_bytes(posixpath.join(path, names.RUNNING)), boot_id)
     except OSError:
         return -1
+
+
+def _note_what_is_left(disk: Disk, path: str, epoch: int, boot_id: str) -> None:
+    """Let what a clean stop left count as unspoilt for as long as the machine is up."""
+    note = encode_running(epoch, boot_id)
+    with contextlib.suppress(OSError):
+        disk.write_atomic(posixpath.join(path, names.RUNNING), note)
 
 
 def _open_files_max() -> int:

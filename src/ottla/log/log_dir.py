@@ -175,7 +175,10 @@ class LogDir:
         """Say, in a worker, which registration uses the directory now, and in which boot."""
         if self.error is not None:
             return completed(self.error)
-        return self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
+        written = self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
+        # It may have failed meanwhile for another reason.
+        written.then(lambda _: None if self.error is None else self.distrust())
+        return written
 
     def distrust(self) -> None:
         """Let the next start take this for an unclean end: what was written may be lost."""

@@ -210,6 +210,10 @@ def run_and_die(world: World, config: NodeConfig, epoch: int, boot_id: str) -> F
 
 
 def previous_epoch(world: World, config: NodeConfig, boot_id: str) -> int:
+    return left_by_the_last_life(world, config, boot_id).previous_broker_epoch
+
+
+def left_by_the_last_life(world: World, config: NodeConfig, boot_id: str) -> Folders:
     folders = open_folders(
         world.disk,
         config,
@@ -220,7 +224,7 @@ def previous_epoch(world: World, config: NodeConfig, boot_id: str) -> int:
         boot_id=boot_id,
     )
     folders.close()
-    return folders.previous_broker_epoch
+    return folders
 
 
 def test_a_process_that_died_has_lost_nothing_while_the_machine_is_up() -> None:
@@ -277,3 +281,28 @@ def test_a_spoilt_note_of_the_last_life_is_no_note() -> None:
     ):
         world.disk.write_atomic(f"/a/{names.RUNNING}", spoilt)
         assert previous_epoch(world, config, "monday") == -1
+
+
+def test_nothing_is_lost_since_the_epoch_of_this_boot_whatever_was_registered_later() -> None:
+    world = World()
+    config = formatted(world)
+    assert left_by_the_last_life(world, config, "monday").unspoilt_since == -1
+    run_and_die(world, config, 41, "monday")
+    assert left_by_the_last_life(world, config, "monday").unspoilt_since == 41
+    assert left_by_the_last_life(world, config, "tuesday").unspoilt_since == -1
+
+
+def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
+    """That start may be registered and die before it notes anything itself."""
+    world = World()
+    config = formatted(world)
+    for path in ("/a", "/b"):
+        world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
+    first = left_by_the_last_life(world, config, "monday")
+    assert (first.previous_broker_epoch, first.unspoilt_since) == (42, -1)
+    world.disk.kill()
+    for path in ("/a", "/b"):
+        world.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
+    second = left_by_the_last_life(world, config, "monday")
+    assert (second.previous_broker_epoch, second.unspoilt_since) == (42, 42)
+    assert left_by_the_last_life(world, config, "tuesday").previous_broker_epoch == -1

@@ -277,3 +277,36 @@ def test_a_process_may_die_in_the_midst_of_writing_and_recovers() -> None:
     assert writer.acknowledged > count
     assert sim.leaderless() == 0
     assert sim.problems == []
+
+
+def test_a_broker_that_dies_right_after_its_registration_has_lost_nothing_either() -> None:
+    """Its folders still name the epoch before; what it wrote then is all there."""
+    sim, _ = served()
+    first, second, third = (node for node in sim.nodes.values() if node.is_broker)
+    third.pause()
+    sim.run(ms=15_000)
+    first.crash(lose_unflushed=False)
+    states: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    sim.observe(
+        lambda seen: (
+            states.append((seen.state.isr, seen.state.elr))
+            if isinstance(seen, PartitionSet)
+            else None
+        )
+    )
+    sim.run(ms=15_000)
+    assert {elr for _, elr in states} == {(first.id,)}
+    for _ in range(2):
+        epoch = sim.image.brokers[first.id].epoch
+        first.pace.slowest_us = 10_000_000  # Its note is not written in time.
+        first.restart()
+        sim.run_until(
+            lambda epoch=epoch: sim.image.brokers[first.id].epoch > epoch, limit_ms=30_000
+        )  # type: ignore[misc]
+        first.crash(lose_unflushed=False)
+    assert second.serves
+    first.pace.slowest_us = 4_000
+    first.restart()
+    sim.run_until(lambda: first.serves, limit_ms=60_000)
+    assert all(first.id in (*isr, *elr) for isr, elr in states), states
+    assert sim.problems == []

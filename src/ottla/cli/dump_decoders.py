@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.cli.wire_json import to_json
 from ottla.coordinator import records as group_records
-from ottla.metadata.records import TYPES_BY_ID, decode_record
+from ottla.metadata.records import TYPES_BY_ID, decode_entry
 from ottla.records.control import MARKERS, ControlType, decode_key, decode_marker
 from ottla.records.errors import CorruptBatch
 from ottla.records.record import Record
@@ -47,7 +47,7 @@ def cluster_metadata(record: Record) -> Texts:
         _, position = decode_uvarint(data, 0)
         type_id, position = decode_uvarint(data, position)
         version, _ = decode_uvarint(data, position)
-        decoded = decode_record(data)
+        decoded = decode_entry(data)
     except WireError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
     kind = _WORD.sub("_", TYPES_BY_ID[type_id].__name__).upper()
@@ -107,15 +107,17 @@ def control_text(record: Record) -> str:
     if kind in _CONTROL:
         name, cls = _CONTROL[kind]
         try:
-            value: object = decode(cls, record.value or b"", 0)
-        except WireError as error:
+            version = _version(record.value)
+            value: object = decode(cls, record.value or b"", version)
+        except (WireError, ValueError) as error:
             return f"{name} unreadable: {error}"
-        return f"{name} {_dumps(to_json(value, 0))}"
+        return f"{name} {_dumps(to_json(value, version))}"
     number = _INT16.unpack_from(record.key, _INT16.size)[0] if record.key else -1
     return f"controlType: {kind.name if kind is not None else 'UNKNOWN'}({number})"
 
 
 _CONTROL: dict[ControlType, tuple[str, type]] = {
+    ControlType.LEADER_CHANGE: ("LeaderChange:", control.LeaderChangeMessage),
     ControlType.SNAPSHOT_HEADER: ("SnapshotHeader", control.SnapshotHeaderRecord),
     ControlType.SNAPSHOT_FOOTER: ("SnapshotFooter", control.SnapshotFooterRecord),
     ControlType.KRAFT_VERSION: ("KRaftVersion", control.KRaftVersionRecord),

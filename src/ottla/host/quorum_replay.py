@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ottla.host.quorum_storage import READ_BYTES_MAX, MetadataDamaged, QuorumStorage
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import Record, decode_record
+from ottla.metadata.records import Record, decode_entry, decode_record, settled
 from ottla.raft.batches import LogBatch, read_batches
 from ottla.raft.snapshots import CorruptSnapshot, SnapshotContent
 from ottla.raft.values import OffsetAndEpoch
@@ -18,7 +18,7 @@ from ottla.wire.errors import WireError
 
 def records_of(batch: LogBatch) -> list[Record]:
     """Return the metadata records of a batch; a control batch has none."""
-    return [decode_record(value) for value in batch.values]
+    return settled(decode_entry(value) for value in batch.values)
 
 
 def image_of(snapshot: OffsetAndEpoch, content: SnapshotContent) -> ClusterImage:

@@ -70,11 +70,17 @@ def decode_election(data: bytes) -> ElectionState:
     voters = fields.get("currentVoters") or ()
     directory_id = fields.get("votedDirectoryId")
     try:
+        leader_id = _integer(fields, "leaderId", NOBODY)
+        voted_id = _integer(fields, "votedId", NOBODY)
+        voted_directory_id = NO_UUID if directory_id is None else parse_uuid(directory_id)
+        if leader_id != NOBODY:
+            # Kafka 4 keeps the vote beside the leader who was elected by it.
+            voted_id, voted_directory_id = NOBODY, NO_UUID
         return ElectionState(
             epoch=_integer(fields, "leaderEpoch", 0),
-            leader_id=_integer(fields, "leaderId", NOBODY),
-            voted_id=_integer(fields, "votedId", NOBODY),
-            voted_directory_id=NO_UUID if directory_id is None else parse_uuid(directory_id),
+            leader_id=leader_id,
+            voted_id=voted_id,
+            voted_directory_id=voted_directory_id,
             voters=tuple(_integer(voter, "voterId", 0) for voter in voters),
         )
     except (ValueError, TypeError, AttributeError, AssertionError) as error:

@@ -19,6 +19,7 @@ from ottla.log.producer_state import BatchMetadata, ProducerEntry
 from ottla.log.time_index import ENTRY as TIME_ENTRY
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.metadata.records import NoOpRecord, encode_record
+from ottla.raft.control import leader_change_batch
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
@@ -211,11 +212,28 @@ def test_offsets_and_groups(run: Run, tmp_path: Path) -> None:
 
 
 def test_cluster_metadata(run: Run, tmp_path: Path) -> None:
-    rows = [(None, encode_record(NoOpRecord()), (), 1), (None, b"\x01\x7f\x00", (), 1)]
+    values = (encode_record(NoOpRecord()), b"\x01\x7f\x00", b"\x01\x17\x00\x01\x00\x02\x02m")
+    rows = [(None, value, (), 1) for value in values]
     ran = dump(run, write(tmp_path, ".log", encode_batch(rows)), "--cluster-metadata-decoder")
     texts = [line.partition(" headerKeys: [] ")[2] for line in ran.out.splitlines()[3:]]
     assert texts[0] == 'payload: {"type":"NO_OP_RECORD","version":0,"data":{}}'
     assert texts[1].startswith("payload: Error at 1, skipping. ")
+    assert texts[2] == (
+        'payload: {"type":"BEGIN_TRANSACTION_RECORD","version":0,"data":{"name":"m"}}'
+    )
+
+
+def test_leader_changes_are_told_as_kafka_4_1_does(run: Run, tmp_path: Path) -> None:
+    data = leader_change_batch(
+        leader_id=2, voters=(1, 2), granting_voters=(2,), base_offset=0, epoch=3, timestamp=9
+    )
+    line = dump(run, write(tmp_path, ".log", data), "--cluster-metadata-decoder").out.splitlines()[
+        3
+    ]
+    assert line.partition(" headerKeys: [] ")[2] == (
+        'LeaderChange: {"version":0,"leaderId":2,"voters":[{"voterId":1},{"voterId":2}],'
+        '"grantingVoters":[{"voterId":2}]}'
+    )
 
 
 def test_names_of_snapshots(run: Run, tmp_path: Path) -> None:

@@ -64,6 +64,13 @@ def test_round_trip_of_version_1(directory_id: bytes) -> None:
     assert decode_election(encode_election(state, 1)) == state
 
 
+def test_the_vote_that_kafka_keeps_beside_its_leader_is_read_over() -> None:
+    for content in (VERSION_0, VERSION_1):
+        fields = json.loads(content) | {"leaderId": 1, "votedId": 3}
+        state = decode_election(json.dumps(fields).encode())
+        assert (state.leader_id, state.voted_id, state.voted_directory_id) == (1, -1, NO_UUID)
+
+
 def test_null_voters_count_as_none() -> None:
     fields = json.loads(VERSION_0) | {"currentVoters": None}
     assert decode_election(json.dumps(fields).encode()).voters == ()
@@ -79,7 +86,6 @@ def test_null_voters_count_as_none() -> None:
         {"leaderEpoch": "2"},
         {"leaderEpoch": True},
         {"leaderId": None},
-        {"leaderId": 1, "votedId": 1},
         {"currentVoters": [1]},
         {"currentVoters": [{"voterId": -3}]},
         {"votedDirectoryId": "short"},

@@ -2,11 +2,13 @@
 
 A record's frame is three unsigned varints (frame version 1, type, version), then its body, so
 Kafka's dump tool reads the log. Types that Kafka has and Ottla never writes (ACLs, quotas, SCRAM
-credentials, delegation tokens, transactions, ZooKeeper migration) are refused when they are read:
-a node that skipped a fact would serve a state that the log does not say.
+credentials, delegation tokens, ZooKeeper migration) are refused when they are read: a node that
+skipped a fact would serve a state that the log does not say. Marks of transactions are no facts;
+`settled` takes them out.
 Source: MetadataRecordSerde, AbstractApiMessageSerde; KIP-631.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.metadata.records.brokers import (
@@ -35,6 +37,11 @@ from ottla.metadata.records.topics import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from ottla.metadata.records.transactions import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import WireError
 from ottla.wire.primitives import decode_uvarint, encode_uvarint
@@ -58,9 +65,12 @@ Record = (
     | ClearElrRecord
 )
 
+Marker = BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
+
 FRAME_VERSION: Final = 1
 
 RECORD_TYPES: Final[tuple[type[Any], ...]] = Record.__args__
+MARKER_TYPES: Final[tuple[type[Any], ...]] = Marker.__args__
 
 
 def _type_id(cls: type[Any]) -> int:
@@ -69,8 +79,10 @@ def _type_id(cls: type[Any]) -> int:
     return key
 
 
-TYPES_BY_ID: Final[dict[int, type[Any]]] = {_type_id(cls): cls for cls in RECORD_TYPES}
-assert len(TYPES_BY_ID) == len(RECORD_TYPES)
+TYPES_BY_ID: Final[dict[int, type[Any]]] = {
+    _type_id(cls): cls for cls in RECORD_TYPES + MARKER_TYPES
+}
+assert len(TYPES_BY_ID) == len(RECORD_TYPES) + len(MARKER_TYPES)
 
 
 def _prefix(cls: type[Any]) -> tuple[bytes, int]:
@@ -90,7 +102,39 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes | bytearray | memoryview) -> Record:
-    """Return the record in `data`; raise WireError where it is not one that Ottla knows."""
+    """Return the fact in `data`; raise WireError where it is not one that Ottla knows."""
+    entry = decode_entry(data)
+    if isinstance(entry, Marker):
+        raise WireError(f"{type(entry).__name__} where only facts may be")
+    return entry
+
+
+def settled(entries: Iterable[Record | Marker]) -> list[Record]:
+    """Return the facts of one batch, without those of transactions that were aborted.
+
+    Raises: WireError where a transaction goes on behind the batch, as one of Kafka's migration
+    from ZooKeeper did.
+    """
+    records: list[Record] = []
+    began: int | None = None
+    for entry in entries:
+        if not isinstance(entry, Marker):
+            records.append(entry)
+            continue
+        if isinstance(entry, BeginTransactionRecord) != (began is None):
+            raise WireError(
+                "a metadata transaction of several batches, which Ottla does not support"
+            )
+        if isinstance(entry, AbortTransactionRecord):
+            del records[began:]
+        began = len(records) if isinstance(entry, BeginTransactionRecord) else None
+    if began is not None:
+        raise WireError("a metadata transaction of several batches, which Ottla does not support")
+    return records
+
+
+def decode_entry(data: bytes | bytearray | memoryview) -> Record | Marker:
+    """Return the fact or the mark in `data`. Raises: as `decode_record`."""
     frame_version, position = decode_uvarint(data, 0)
     if frame_version != FRAME_VERSION:
         raise WireError(f"metadata record of frame version {frame_version}, expected 1")
@@ -101,15 +145,18 @@ def decode_record(data: bytes | bytearray | memoryview) -> Record:
         raise WireError(f"metadata record of type {type_id}, which Ottla does not support")
     if version not in spec_of(cls).versions:
         raise WireError(f"{cls.__name__} of version {version}, which Ottla does not know")
-    record: Record = decode(cls, memoryview(data)[position:], version)
-    return record
+    entry: Record | Marker = decode(cls, memoryview(data)[position:], version)
+    return entry
 
 
 __all__ = [
     "FRAME_VERSION",
     "LEADER_UNCHANGED",
+    "MARKER_TYPES",
     "RECORD_TYPES",
     "TYPES_BY_ID",
+    "AbortTransactionRecord",
+    "BeginTransactionRecord",
     "BrokerEndpoint",
     "BrokerFeature",
     "BrokerRegistrationChangeRecord",
@@ -117,8 +164,10 @@ __all__ = [
     "ConfigRecord",
     "ControllerEndpoint",
     "ControllerFeature",
+    "EndTransactionRecord",
     "FeatureLevelRecord",
     "FenceBrokerRecord",
+    "Marker",
     "NoOpRecord",
     "PartitionChangeRecord",
     "PartitionRecord",
@@ -130,6 +179,8 @@ __all__ = [
     "TopicRecord",
     "UnfenceBrokerRecord",
     "UnregisterBrokerRecord",
+    "decode_entry",
     "decode_record",
     "encode_record",
+    "settled",
 ]

@@ -11,16 +11,21 @@ from hypothesis import given, settings
 from ottla.metadata.records import (
     RECORD_TYPES,
     TYPES_BY_ID,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FenceBrokerRecord,
     NoOpRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
     TopicRecord,
+    decode_entry,
     decode_record,
     encode_record,
+    settled,
 )
 from ottla.wire.errors import WireError
 from ottla.wire.schema import spec_of
@@ -54,12 +59,16 @@ FIELDS = {
     15: "broker_id broker_epoch next_producer_id",
     17: "broker_id broker_epoch fenced in_controlled_shutdown log_dirs",
     20: "",
+    23: "name",
+    24: "",
+    25: "reason",
     27: "controller_id incarnation_id zk_migration_ready end_points features",
     28: "topic_name",
 }
 
 NEWEST = {
-    0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 15: 0, 17: 2, 20: 0, 27: 0, 28: 0,
+    0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 15: 0, 17: 2, 20: 0, 23: 0, 24: 0,
+    25: 0, 27: 0, 28: 0,
 }  # fmt: skip
 
 
@@ -130,3 +139,33 @@ def test_partition_change_without_changes_writes_no_tags() -> None:
 def test_what_is_no_record_of_ours_is_refused(data: bytes, said: str | None) -> None:
     with pytest.raises(WireError, match=said):
         decode_record(data)
+
+
+BEGIN = b"\x01\x17\x00\x01\x00\x12\x12Bootstrap records"
+
+
+def test_marks_of_transactions_are_kafkas() -> None:
+    assert decode_entry(BEGIN) == BeginTransactionRecord(name="Bootstrap records")
+    assert decode_entry(b"\x01\x18\x00\x00") == EndTransactionRecord()
+    assert decode_entry(b"\x01\x19\x00\x00") == AbortTransactionRecord()
+    with pytest.raises(WireError, match="BeginTransactionRecord where only facts may be"):
+        decode_record(BEGIN)
+
+
+def test_a_transaction_counts_as_a_whole_or_not_at_all() -> None:
+    one, two, three = (
+        NoOpRecord(),
+        FenceBrokerRecord(id=1, epoch=2),
+        RemoveTopicRecord(topic_id=ID),
+    )
+    begin, end, abort = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()
+    assert settled([one, begin, two, end, three]) == [one, two, three]
+    assert settled([one, begin, two, three, abort, begin, three, end]) == [one, three]
+    assert settled([begin, end]) == []
+
+
+@pytest.mark.parametrize("marks", ["b", "e", "a", "bb", "bee", "bab"])
+def test_a_transaction_of_several_batches_is_refused(marks: str) -> None:
+    kinds = {"b": BeginTransactionRecord, "e": EndTransactionRecord, "a": AbortTransactionRecord}
+    with pytest.raises(WireError, match="several batches"):
+        settled(kinds[mark]() for mark in marks)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
 
 MINUTE_US = 60_000 * MS
+NEVER = 1 << 62
+"""A life that does not come: the disk fails still."""
 HOT_CHANCE = 0.5
 """How often a fault looks for a node that leads something."""
 
@@ -201,6 +203,22 @@ class Mischief:
         }
         return len({*self._lost, victim.id}) < sim.min_insync_replicas
 
+    def _may_refuse_writes(self, node: "SimNode") -> bool:
+        """Tell whether a disk may fail; its broker counts as one that lost data meanwhile.
+
+        A folder that refused a write is not trusted with what it took before, so that the broker
+        is eligible to lead no more, as after a loss of power.
+        """
+        if not self.may_lose_power(node):
+            return False
+        if node.is_broker:
+            self._lost[node.id] = NEVER
+        return True
+
+    def _writes_again(self, node: "SimNode") -> None:
+        if self._lost.get(node.id) == NEVER:
+            self._lost[node.id] = node.life
+
     def elected(self, node_id: int) -> None:
         """Perhaps crash a node that has just come into an office."""
         if self._stopped or self._random.random() >= self.faults.office:
@@ -250,11 +268,14 @@ class Mischief:
 
     def _full_disk(self) -> None:
         node = self._random.choice(list(self._sim.nodes.values()))
+        if not self._may_refuse_writes(node):
+            return
         self._sim.mark("disk-full")
         node.disk.capacity = node.disk.used_bytes() + self._random.randrange(20_000)
 
         def free() -> None:
             node.disk.capacity = None
+            self._writes_again(node)
 
         self._later(500, 15_000, free)
 
@@ -265,12 +286,15 @@ class Mischief:
         if not several:
             return
         node = random.choice(several)
+        if not self._may_refuse_writes(node):
+            return
         self._sim.mark("folder-bad")
         fault = node.disk.fail(path=f"{random.choice(node.config.log_dirs)}/", times=None)
 
         def mended() -> None:
             if fault in node.disk.faults:
                 node.disk.faults.remove(fault)
+            self._writes_again(node)
             node.stop(back_after_ms=random.randrange(20, 2_000))
 
         self._later(1_000, 15_000, mended)

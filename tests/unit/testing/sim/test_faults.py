@@ -7,7 +7,8 @@ from dataclasses import fields
 from random import Random
 
 from ottla.metadata.node_config import NodeConfig
-from ottla.testing.sim import Faults
+from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim.faults import Mischief
 from ottla.testing.sim.layout import layout, tuning
 
 
@@ -51,3 +52,17 @@ def test_what_a_test_configures_wins() -> None:
     (node,) = layout(1, 1, combined=True, config={"min.insync.replicas": "7"})
     assert node["min.insync.replicas"] == "7"
     assert node["default.replication.factor"] == "1"
+
+
+def test_a_broker_whose_disk_refuses_writes_counts_as_one_that_may_have_lost_some() -> None:
+    sim = Sim(1)
+    sim.run(3_500)
+    mischief = Mischief(sim, Faults(full_disks=1.0), Random(1))
+    one, other = sim.nodes[1], sim.nodes[2]
+    assert mischief.may_lose_power(other)
+    assert mischief._may_refuse_writes(one)
+    assert not mischief.may_lose_power(other), "min.insync.replicas is 2: one may lose data"
+    assert mischief.may_lose_power(one)
+    mischief._writes_again(one)
+    assert mischief.may_lose_power(other), "nothing was refused meanwhile"
+    assert mischief._may_refuse_writes(sim.nodes[101]), "controllers flush what they acknowledge"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ottla.base.ids import NO_LEADER
 from ottla.metadata.delta import ClusterDelta, TopicChange
-from ottla.metadata.topics import PartitionImage
+from ottla.metadata.topics import RECOVERED, PartitionImage
 
 
 @dataclass(slots=True)
@@ -30,7 +30,9 @@ class ElectionStatistics:
                 if after.leader in (NO_LEADER, before.leader):
                     continue
                 self.elections += 1
-                if after.leader not in (*before.isr, *before.elr):
+                # A reassignment may end with a leader that has just joined: it is in sync.
+                is_sure = after.leader_recovery_state == RECOVERED
+                if not is_sure and after.leader not in (*before.isr, *before.elr):
                     self.unclean_elections += 1
 
 

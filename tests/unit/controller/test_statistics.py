@@ -7,7 +7,14 @@ from ottla.base.ids import Uuid
 from ottla.controller.statistics import ElectionStatistics
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY
-from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, Record, TopicRecord
+from ottla.metadata.records import (
+    RECOVERY_UNCHANGED,
+    PartitionChangeRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
+from ottla.metadata.topics import RECOVERING
 
 TOPIC = Uuid(bytes(15) + b"\x07")
 
@@ -37,8 +44,12 @@ def made(*, isr: tuple[int, ...] = (1, 2), elr: tuple[int, ...] | None = None) -
     )
 
 
-def led_by(leader: int, isr: tuple[int, ...] | None = None) -> PartitionChangeRecord:
-    return PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=leader, isr=isr)
+def led_by(
+    leader: int, isr: tuple[int, ...] | None = None, recovery: int = RECOVERY_UNCHANGED
+) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC, leader=leader, isr=isr, leader_recovery_state=recovery
+    )
 
 
 def test_a_new_partition_is_no_election() -> None:
@@ -59,5 +70,9 @@ def test_a_bump_of_the_epoch_under_the_same_leader_is_none() -> None:
 
 
 def test_a_leader_from_outside_is_unclean_and_an_eligible_one_is_not() -> None:
-    assert counts(made(), led_by(3, isr=(3,))) == (1, 1)
+    assert counts(made(), led_by(3, isr=(3,), recovery=RECOVERING)) == (1, 1)
     assert counts(made(isr=(), elr=(3,)), led_by(3, isr=(3,))) == (1, 0)
+
+
+def test_a_newcomer_that_leads_at_the_end_of_a_reassignment_is_in_sync() -> None:
+    assert counts(made(), led_by(3, isr=(3,))) == (1, 0)

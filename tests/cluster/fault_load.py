@@ -33,9 +33,10 @@ class Load:
             `offsets`: by partition, where. `errors`: what a user would have been told of.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, value_bytes: int = 0) -> None:
         self.partitions = partitions
         self.topic = topic
+        self._value_bytes = value_bytes
         self._cluster = cluster
         self._stop = threading.Event()
         self._threads = [
@@ -125,7 +126,8 @@ class Load:
                 with suppress(BufferError):
                     producer.produce(
                         self.topic,
-                        value=b"%d" % self.sent[partition],
+                        # Blanks do not change a number.
+                        value=(b"%d" % self.sent[partition]).ljust(self._value_bytes),
                         partition=partition,
                         on_delivery=self._delivered,
                     )

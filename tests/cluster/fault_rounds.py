@@ -328,9 +328,14 @@ ROUNDS: tuple[Act, ...] = (
 
 
 @contextmanager
-def under_load(cluster: Cluster, topic: str, partitions: int) -> Iterator[Scene]:
+def under_load(
+    cluster: Cluster, topic: str, partitions: int, value_bytes: int = 0
+) -> Iterator[Scene]:
     """Write to, read from and watch a topic of the cluster; check all of it at the end."""
-    with LeaderWatch(cluster, topic) as watch, Load(cluster, topic, partitions) as load:
+    with (
+        LeaderWatch(cluster, topic) as watch,
+        Load(cluster, topic, partitions, value_bytes) as load,
+    ):
         yield Scene(cluster, load, watch)
     load.check()
 

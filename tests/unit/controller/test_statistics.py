@@ -4,11 +4,11 @@ Method: a topic's partition goes through hand-written records; the counts are co
 """
 
 from ottla.base.ids import Uuid
+from ottla.controller.partition_change import RECOVERY_UNCHANGED
 from ottla.controller.statistics import ElectionStatistics
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import (
-    RECOVERY_UNCHANGED,
     PartitionChangeRecord,
     PartitionRecord,
     Record,

@@ -3,6 +3,7 @@
 Method: the options' own functions, and the command itself on seeds that are not played.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,39 @@ def test_what_is_no_scenario_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
         file.write_text(content)
         assert main(["sim", "--seed", "1", "--scenario", str(file)]) == 1
         assert reason in capsys.readouterr().err
+
+
+REFUSED = """
+from ottla.testing.scenarios import Scenario, TopicSpec
+
+def story(story):
+    yield from story.create(TopicSpec(name="no/name", replication_factor=1))
+
+SCENARIO = Scenario(name="refused", story=story, brokers=1, controllers=1, combined=True)
+"""
+
+
+def test_a_story_that_asks_for_what_is_refused_is_told_so_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "story.py"
+    file.write_text(REFUSED)
+    assert main(["sim", "--seed", "1", "--scenario", str(file)]) == 1
+    assert capsys.readouterr().err == (
+        "ottla sim: the scenario cannot be played: topic no/name is refused: "
+        "INVALID_TOPIC_EXCEPTION\n"
+    )
+
+
+def test_many_seeds_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "story.py"
+    file.write_text(REFUSED.replace("no/name", "fine"))
+    words = ["sim", "--seeds", "4..6", "--seconds", "2", "--scenario", str(file)]
+    assert main([*words, "--quiet"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("3 seeds: 0 count, 0 without faults, 3 prove nothing (4, 5, 6)")
+    assert main([*words, "--json"]) == 0
+    assert [json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines()] == [4, 5, 6]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from ottla.metadata.node_definitions import NODE_DEFINITIONS
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.topic_config import DEFINITIONS, validate_topic_configs
 from ottla.metadata.topic_names import fault_of
+from ottla.metadata.unsupported import refusal
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -247,6 +248,8 @@ def _check_broker_values(
     for name in sorted(changed):
         key = NODE_DEFINITIONS.keys.get(name)
         if key is None:
+            if reason := refusal(name, after[name]):
+                raise _invalid(f"{name} {reason}.")
             near = NODE_DEFINITIONS.similar(name)
             hint = f" Did you mean {near}?" if near else ""
             raise _invalid(f"Unknown broker config name: {name}.{hint}")

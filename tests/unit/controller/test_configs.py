@@ -155,6 +155,11 @@ def test_brokers_and_the_default_of_all(name: str) -> None:
         (of_broker(("num.partitions", SET, "2")), Error.INVALID_REQUEST, "num.partitions"),
         (of_broker(("listeners", SET, "A://b:1")), Error.INVALID_REQUEST, "listeners"),
         (of_broker(("log.retention.sm", SET, "2")), Error.INVALID_REQUEST, "log.retention.ms"),
+        (
+            of_broker(("leader.replication.throttled.rate", SET, "9")),
+            Error.INVALID_REQUEST,
+            "Ottla enforces no quotas",
+        ),
         (of_broker(("message.max.bytes", SET, "x")), Error.INVALID_REQUEST, "message.max.bytes=x"),
         (of_broker(name="9"), Error.BROKER_ID_NOT_REGISTERED, "id 9"),
         (of_broker(name="-1"), Error.INVALID_REQUEST, "integer"),

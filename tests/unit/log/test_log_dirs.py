@@ -8,6 +8,7 @@ import errno
 
 import pytest
 
+from ottla.log import names
 from ottla.log.log_dir import LogDir
 from ottla.log.log_dirs import DirectoryRefused, LoadResult, LogDirs
 from ottla.log.partition_log import PartitionLog
@@ -250,6 +251,17 @@ def test_a_failed_flush_takes_its_directory_and_no_other(node: Node) -> None:
     assert dirs.directory_ids == (IDS[1],)
     assert create(dirs, partition=4).directory == "/d2/t-4"
     append(lost[1], batch())
+
+
+def test_a_note_under_way_when_its_directory_fails_does_not_vouch_for_it() -> None:
+    workers = QueuedWorkers()
+    node = Node(workers)
+    dirs, _ = node.start()
+    log = create(dirs)
+    dirs.note_running(7, "monday")
+    dirs.fail(log, OSError(errno.EIO, "broken"))
+    workers.run()
+    assert [node.disk.exists(f"{path}/{names.RUNNING}") for path in ("/d1", "/d2")] == [False, True]
 
 
 def test_the_one_who_notices_is_told_what_is_lost(node: Node) -> None:

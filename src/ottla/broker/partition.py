@@ -173,6 +173,7 @@ class Partition:
         begins = state.leader == self.node_id and state.leader_epoch > self.leader_epoch
         if anew or state.partition_epoch > self.partition_epoch:
             self.pending = None
+        dropped = [node for node in self.isr if node not in state.isr]
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -184,16 +185,21 @@ class Partition:
         if not self.is_leader:
             self.followers = {}
             return False
-        self._follow_members()
+        self._follow_members(dropped)
         if begins:
             self._begin_epoch(led)
         if self.log is not None:
             self.advance_high_watermark()
         return begins
 
-    def _follow_members(self) -> None:
-        """Know exactly the assigned replicas; what is known of those that stay is kept."""
-        known = self.followers
+    def _follow_members(self, dropped: list[int]) -> None:
+        """Know exactly the assigned replicas; what is known of those that stay is kept.
+
+        Not of those that the controller has dropped from the in-sync replicas: the folder that
+        held what they had may have failed, and what they have now only a fetch can tell. Without
+        one they would hold the high watermark back, and be proposed again for another's fetch.
+        """
+        known = {node: each for node, each in self.followers.items() if node not in dropped}
         members = [node for node in self.replicas if node != self.node_id]
         if members != list(known):
             self.followers = {node: known.get(node) or FollowerState() for node in members}

@@ -276,3 +276,22 @@ class TestWhatIsCommittedMeanwhile:
         world.clock.advance(30_001)
         world.broker.replicas.recheck()
         assert partition(world).high_watermark == 1
+
+    def test_one_that_the_controller_dropped_counts_again_only_once_it_has_fetched(
+        self, world: World
+    ) -> None:
+        """Its folder may have failed: for as long as it may lag, acks=all waited for it, and
+        another's fetch brought it back among those in sync, of which one had nothing any more."""
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2, 3)))
+        world.broker.replicas.append("t", 0, batch("a"), acks=1)
+        fetch(world, 2, offset=1)
+        fetch(world, 3, offset=1)
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 3)))
+        fetch(world, 3, offset=1)
+        assert world.controller.calls == []
+        waiting = world.broker.replicas.append("t", 0, batch("b"))
+        fetch(world, 3, offset=2)
+        assert partition(world).high_watermark == 2
+        assert waiting.done  # type: ignore[union-attr]
+        fetch(world, 2, offset=2)
+        assert proposed(world) == [(0, (1, 3, 2))]

@@ -271,6 +271,8 @@ class ReplicaManager:
             if shrink:
                 propose_reduction(partition)
             self._commit(partition)
+            if self.deletes.count:
+                self.deletes.wake(partition)  # Brokers that are fenced now are not waited for.
 
     def _commit(self, partition: Partition) -> None:
         """Commit what can be committed, where something besides the replicas' ends changed."""

@@ -39,7 +39,7 @@ class _Deletion:
             return
         try:
             if partition.deleted:
-                raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+                raise ApiError(partition.gone)
             partition.leader_log()
         except ApiError as refusal:
             self.partition, self.error = None, refusal.error

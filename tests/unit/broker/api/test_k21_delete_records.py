@@ -105,6 +105,13 @@ class TestFollowers:
         follow(world, 2, 2)
         assert waiting.value == (Error.NONE, 2)
 
+    def test_replicas_that_die_meanwhile_are_waited_for_no_longer(self, world: World) -> None:
+        waiting = self.begin(world)
+        follow(world, 2, 2)
+        world.add_broker(3, fenced=True)
+        assert waiting.done
+        assert waiting.value == (Error.NONE, 2)
+
     def test_the_records_are_gone_when_the_time_is_up(self, world: World) -> None:
         waiting = self.begin(world)
         follow(world, 2, 2)
@@ -116,6 +123,16 @@ class TestFollowers:
     def test_another_leader_ends_the_wait(self, world: World) -> None:
         waiting = self.begin(world)
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2))
+        assert waiting.value == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+    def test_a_replica_that_moves_away_ends_the_wait(self, world: World) -> None:
+        """The topic is there still: its records are to be deleted elsewhere."""
+        waiting = self.begin(world)
+        world.commit(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, leader=2, isr=(2, 3), replicas=(2, 3)
+            )
+        )
         assert waiting.value == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
     def test_deletion_of_the_topic_ends_the_wait(self, world: World) -> None:

@@ -100,10 +100,10 @@ def alter_configs(
         answers.append(AlteredResource(resource))
     if validate_only or not records:
         return Decision(Step(), tuple(answers))
-    return Decision(_step(image, records, context), tuple(answers))
+    return Decision(_step(image, records), tuple(answers))
 
 
-def _step(image: ClusterImage, records: Sequence[ConfigRecord], context: DecisionContext) -> Step:
+def _step(image: ClusterImage, records: Sequence[ConfigRecord]) -> Step:
     names = {record.name for record in records}
     effects = (ElectUncleanly(),) if UNCLEAN in names else ()
     forgotten = tuple(forget_eligible(image, _topics_of(MIN_ISR, records)))

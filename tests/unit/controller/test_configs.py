@@ -3,7 +3,7 @@
 Method: tables of changes against one image; what is changed is replayed and looked at.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -20,6 +20,7 @@ from ottla.metadata.records import (
     PartitionChangeRecord,
     Record,
 )
+from ottla.metadata.topics import TopicImage, TopicsImage
 
 from .world import THREE, advance, after, context
 
@@ -273,6 +274,19 @@ def test_a_new_minimum_forgets_who_was_eligible_before_it_counts(
     kinds = [type(record) for record in decided.step.records]
     assert kinds == sorted(kinds, key=lambda each: each is ConfigRecord)
     assert decided.step.atomic == (len(kept) == 2)
+
+
+def test_a_topic_s_change_looks_at_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else ten thousand changes, each of one of ten thousand topics, take the square of that."""
+
+    def every(_topics: TopicsImage) -> Iterator[TopicImage]:
+        raise AssertionError("all topics are looked at")
+
+    monkeypatch.setattr(TopicsImage, "__iter__", every)
+    for change, forgotten in (("retention.ms", 0), (MIN_ISR, 1)):
+        decided = alter(of_topic((change, SET, "1")), image=ELIGIBLE)
+        assert decided.reply[0].error is Error.NONE
+        assert len(decided.step.records) == 1 + forgotten
 
 
 def test_where_nobody_is_in_sync_who_is_eligible_stays_it() -> None:

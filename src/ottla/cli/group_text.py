@@ -104,9 +104,9 @@ def state_lines(group: Group) -> list[str]:
     coordinator = f"{host}:{port}  ({node})"
     rows = (
         ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"),
-        (group.name, coordinator, group.assignor, group.state, str(len(group.members))),
+        (group.name, coordinator, group.assignor or MISSING, group.state, str(len(group.members))),
     )
-    widths = (max(25, len(group.name)), max(25, len(coordinator)), 20, 15, 0)
+    widths = (max(COLUMN_MIN, len(group.name)), max(25, len(coordinator)), 20, 20, 0)
     return ["", *(_padded(row, widths) for row in rows)]
 
 

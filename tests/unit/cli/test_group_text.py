@@ -1,5 +1,7 @@
 """The tables of `ottla consumer-groups`, column by column as kafka-consumer-groups.sh has them."""
 
+from dataclasses import replace
+
 from ottla.cli.group_client import Group, Listing, Member
 from ottla.cli.group_text import (
     deletion_lines,
@@ -77,9 +79,14 @@ def test_static_members_show_their_instance() -> None:
 
 def test_states() -> None:
     expected = """
-GROUP                     COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE           #MEMBERS
-g                         127.0.0.1:9092  (1)       range                Stable          1"""
+GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS
+g               127.0.0.1:9092  (1)       range                Stable               1"""
     assert "\n".join(state_lines(group(member("a")))) == expected
+
+
+def test_a_group_without_members_has_no_strategy() -> None:
+    line = state_lines(replace(group(), assignor="", state="Empty"))[2]
+    assert line.split() == ["g", "127.0.0.1:9092", "(1)", "-", "Empty", "0"]
 
 
 def test_listings() -> None:

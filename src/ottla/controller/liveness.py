@@ -57,6 +57,11 @@ class BrokerLiveness:
         """Forget an earlier process of that broker and begin with this one."""
         self._contacts[broker_id] = Contact(now_ms)
 
+    def excuse(self, late_ms: int, now_ms: int) -> None:
+        """Count a time in which nobody could be heard against no broker."""
+        for contact in self._contacts.values():
+            contact.last_ms = min(contact.last_ms + late_ms, now_ms)
+
     def forget(self, broker_id: int) -> None:
         """Forget a broker; harmless for an unknown one."""
         self._contacts.pop(broker_id, None)

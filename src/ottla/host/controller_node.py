@@ -39,6 +39,11 @@ R = TypeVar("R")
 RECHECK_MS = 1000
 """How often sessions are looked at while nobody's can end."""
 
+AWAY_MS = 500
+"""How late that look comes where this process was stopped or starved. Heartbeats that came
+meanwhile were not heard and their senders have given up; if that time counted, a cluster's only
+controller would fence every live broker when it goes on."""
+
 
 class ControllerNode:
     """See `ottla.broker.api.base.ControllerPort`."""
@@ -194,11 +199,22 @@ class ControllerNode:
         wait_until_ms = now_ms + RECHECK_MS
         if due_ms is not None and failure is None:
             wait_until_ms = min(due_ms, wait_until_ms)
-        self._timer = self._timers.at(wait_until_ms, self._check_sessions)
+        self._timer = self._timers.at(wait_until_ms, lambda: self._look(wait_until_ms))
+
+    def _look(self, planned_ms: int) -> None:
+        """Look at sessions, but not at what brokers failed to say while this node was away."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - planned_ms >= AWAY_MS:
+            log.warning("the controller was held up for %d ms", now_ms - planned_ms)
+            self.context.liveness.excuse(now_ms - planned_ms, now_ms)
+        self._check_sessions()
 
     def _fence(self, image: ClusterImage, now_ms: int) -> Step:
+        stalest = self.context.liveness.stalest(image)
         step = fence_stalest(image, self.context, now_ms)
-        self.timed_out_heartbeats += bool(step.records)
+        if step.records and stalest is not None:
+            self.timed_out_heartbeats += 1
+            log.warning("broker %d is fenced: its session is over", stalest[1])
         return step
 
 

@@ -37,6 +37,15 @@ def test_a_broker_that_is_known_to_be_dead_has_no_session() -> None:
     assert liveness.is_alive(2, 100)
 
 
+def test_a_time_in_which_nobody_could_be_heard_does_not_count() -> None:
+    liveness = BrokerLiveness(SESSION_MS)
+    liveness.touch(1, 0)
+    liveness.touch(2, 500)
+    liveness.excuse(600, 700)
+    assert liveness.stalest(IMAGE) == (600 + SESSION_MS, 1)
+    assert not liveness.is_alive(2, 700 + SESSION_MS), "nobody is heard of in the future"
+
+
 def test_the_stalest_is_the_one_silent_longest_fenced_ones_aside() -> None:
     liveness = BrokerLiveness(SESSION_MS)
     assert liveness.stalest(IMAGE) is None

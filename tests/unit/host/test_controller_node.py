@@ -110,6 +110,20 @@ def test_many_that_go_silent_together_are_all_fenced() -> None:
     assert fenced(controller) == list(range(11, 61))
 
 
+def test_a_controller_that_was_stopped_fences_nobody_for_its_own_silence() -> None:
+    world = World()
+    controller = running(world)
+    add_broker(world, controller, 11)
+    add_broker(world, controller, 12)
+    world.advance(2_000)
+    world.clock.elapsed_ms += 5 * SESSION_MS
+    world.advance(1_000)
+    assert fenced(controller) == []
+    controller.context.liveness.touch(12, world.clock.monotonic_ms())
+    world.advance(SESSION_MS - 2_000)
+    assert fenced(controller) == [11], "the rest of its session counts as ever"
+
+
 class ConfusedLiveness(BrokerLiveness):
     """Names a broker that does not exist, until it is told to be sane."""
 

@@ -69,6 +69,24 @@ def test_three_nodes_that_are_brokers_and_controllers() -> None:
         cluster.wait_ready()
 
 
+def test_a_whole_cluster_stops_in_order(tmp_path: Path) -> None:
+    """All at once, then one by one, of which the last two find no quorum any more."""
+    with Cluster(brokers=3, config=QUICK_QUORUM, data_dir=tmp_path):
+        pass
+    assert [stops(tmp_path, node) for node in (1, 2, 3)] == [1, 1, 1]
+    with Cluster(brokers=3, data_dir=tmp_path) as cluster:
+        for node in (1, 2, 3):
+            cluster.stop(node)
+    assert [stops(tmp_path, node) for node in (1, 2, 3)] == [2, 2, 2]
+
+
+def stops(folder: Path, node: int) -> int:
+    """Return how often a node has stopped in order; the last time its logs were closed."""
+    assert (folder / f"node-{node}" / "data" / ".kafka_cleanshutdown").exists()
+    log = (folder / f"node-{node}" / "server.log").read_text()
+    return log.count(f"node {node} is stopped")
+
+
 def test_controllers_of_their_own_and_what_is_known_of_partitions() -> None:
     with Cluster(brokers=3, controllers=1) as cluster:
         assert [node.id for node in cluster.controllers] == [101]

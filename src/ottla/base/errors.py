@@ -373,6 +373,14 @@ class ApiError(Exception):
         super().__init__(f"{error.name}: {self.message}")
 
 
+def error_of(code: int) -> Error:
+    """Return the error of a code that a peer sent; one that this table lacks is not known."""
+    try:
+        return Error(code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR
+
+
 def error_name(code: int) -> str:
     """Return the name of a code, or the number itself where this table lacks it."""
     try:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base import limits
-from ottla.base.errors import ApiError, Error
+from ottla.base.errors import ApiError, Error, error_name, error_of
 from ottla.base.ids import Uuid
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker.isr import NOT_APPLIED, OVERTAKEN, IsrChange
 from ottla.broker.partition import Partition
+from ottla.broker.summary import Summary
 from ottla.wire.messages import alter_partition as wire
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class IsrManager:
         self._look_timer: Timer | None = None
         self._in_flight = False
         self._failure = Error.NONE
+        self._summary = Summary(logger)
         self._closed = False
         self.shrinks = 0
         self.expands = 0
@@ -80,6 +82,7 @@ class IsrManager:
     def propose(self, partition: Partition, change: IsrChange) -> None:
         """Bring a proposal to the controller, with others of this moment."""
         self._waiting[partition.topic_id, partition.index] = Proposal(partition, change)
+        self._summary.add(logging.INFO, *_said_of(partition, change))
         self._send_after(0)
 
     def start(self, look: Callable[..., None], interval_ms: int) -> None:
@@ -107,6 +110,7 @@ class IsrManager:
 
     def _send(self) -> None:
         self._timer = None
+        self._summary.log()
         taken: dict[tuple[Uuid, int], Proposal] = {}
         for key, proposal in tuple(self._waiting.items()):
             if len(taken) == limits.ISR_CHANGES_PER_REQUEST_MAX:
@@ -147,6 +151,7 @@ class IsrManager:
                     self._on_changed(proposal.partition)
                 else:
                     taken[topic.topic_id, each.partition_index] = proposal
+        self._summary.log()
         # Those without an answer, and those that are to be asked again.
         self._keep(taken)
         self._send_after(RETRY_MS if taken else 0)
@@ -157,7 +162,7 @@ class IsrManager:
     def _is_done(self, proposal: Proposal, answer: wire.ResponsePartitionData) -> bool:
         """Take over an answer; return False where the proposal must be made again."""
         partition, change = proposal
-        error = Error(answer.error_code)
+        error = error_of(answer.error_code)
         if error is Error.NONE:
             self.expands += change.grows
             self.shrinks += not change.grows
@@ -168,12 +173,14 @@ class IsrManager:
         self.failures += 1
         if not proposal.waits:
             return True
-        where = f"{partition.topic}-{partition.index}"
+        self._summary.add(
+            logging.INFO,
+            f"in-sync replicas stay as they are, {error_name(answer.error_code)}",
+            f"{partition.topic}-{partition.index} {partition.isr}",
+        )
         if error in NOT_APPLIED:
-            logger.info("%s: in-sync replicas stay %s: %s", where, partition.isr, error.name)
             partition.isr_refused()
             return True
-        logger.info("%s: no change of the in-sync replicas: %s", where, error.name)
         return error in OVERTAKEN
 
 
@@ -182,7 +189,18 @@ def _failure(response: object) -> Error:
     if isinstance(response, ApiError):
         return response.error
     assert isinstance(response, wire.AlterPartitionResponse)
-    return Error(response.error_code)
+    return error_of(response.error_code)
+
+
+def _said_of(partition: Partition, change: IsrChange) -> tuple[str, str]:
+    """Return the headline of a proposal, and what it is of this partition."""
+    named = f"{partition.topic}-{partition.index}"
+    members = {node for node, _ in change.isr}
+    if change.grows:
+        return "in sync again", f"{named} {sorted(members.difference(partition.isr))}"
+    log, left = partition.log, sorted(members.symmetric_difference(change.maximal))
+    assert log is not None
+    return "out of sync", f"{named} {left} at {log.high_watermark} of {log.log_end_offset}"
 
 
 def alter_partition_request(

@@ -3,7 +3,6 @@
 Source: Kafka's Partition.{maybeExpandIsr, maybeShrinkIsr, getOutOfSyncReplicas}; KIP-903.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.followers import FollowerState, may_join
@@ -11,8 +10,6 @@ from ottla.broker.isr import IsrChange, expansion, reduction
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
-
-logger = logging.getLogger(__name__)
 
 
 def propose_expansion(partition: "Partition", fetching: FollowerState | None = None) -> None:
@@ -35,7 +32,6 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
         and may_join(around.brokers.get(node), follower.broker_epoch)
     )
     if joining and around.monotonic_ms() >= partition.quiet_until_ms:
-        logger.info("%s-%d: %s are in sync again", partition.topic, partition.index, joining)
         _propose(
             partition, expansion(partition.isr, joining, _epochs(partition), at=_at(partition))
         )
@@ -54,14 +50,6 @@ def propose_reduction(partition: "Partition") -> None:
         and not follower.is_caught_up(end, now_ms=now_ms, lag_time_max_ms=around.lag_time_max_ms)
     )
     if leaving and now_ms >= partition.quiet_until_ms:
-        logger.info(
-            "%s-%d: %s are out of sync; high watermark %d, log end %d",
-            partition.topic,
-            partition.index,
-            leaving,
-            log.high_watermark,
-            end,
-        )
         _propose(
             partition, reduction(partition.isr, leaving, _epochs(partition), at=_at(partition))
         )

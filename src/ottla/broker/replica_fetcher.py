@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.base.errors import ApiError, Error
+from ottla.base.errors import ApiError, Error, error_name, error_of
 from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
@@ -39,6 +39,7 @@ from ottla.broker.replica_asking import (
     ask_bounds,
     fetch_request,
 )
+from ottla.broker.summary import Summary
 from ottla.log.partition_log import PartitionLog, UnexpectedOffset
 from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
@@ -113,6 +114,7 @@ class ReplicaFetcher:
         self._followed: dict[FollowedKey, Followed] = {}
         self._news: dict[FollowedKey, None] = {}
         """What the leader must hear of; of these some may rest, or be gone, by then."""
+        self._summary = Summary(logger)
         self._session = LeaderSession()
         self._busy = False
         self._sent_ms: int | None = None
@@ -271,9 +273,8 @@ class ReplicaFetcher:
             self._request_failed(response.error, response.message)
             return
         if response.error_code:
-            known = response.error_code in set(Error)
-            error = Error(response.error_code) if known else Error.UNKNOWN_SERVER_ERROR
-            self._request_failed(error, error.name)
+            error = error_of(response.error_code)
+            self._request_failed(error, error_name(response.error_code))
             return
         self._failures = 0
         self._session.answered(response.session_id)
@@ -337,6 +338,7 @@ class ReplicaFetcher:
                     # A mistake of ours: it must not end the copying of all other partitions.
                     logger.exception("%s cannot be followed", followed.name)
                     self._try_later(followed)
+        self._summary.log()
         return flushes
 
     def _take(
@@ -408,12 +410,12 @@ class ReplicaFetcher:
         before = following.position_of(log)
         log.truncate_to(end)
         after = following.position_of(log)
-        logger.info(
-            "%s: the leader's epoch %d ends at %d: cut from %d (epoch %d) to %d (epoch %d)",
-            followed.name,
-            *(told.epoch, told.end_offset),
-            *before,
-            *after,
+        self._summary.add(
+            logging.INFO,
+            f"cut back to what broker {self.leader_id} has, too",
+            "{} from {} (epoch {}) to {} (epoch {}), its epoch {} ends at {}".format(
+                followed.name, *before, *after, told.epoch, told.end_offset
+            ),
         )
         if after == before:
             self._try_later(followed)  # Asking the same again would be told the same.
@@ -426,15 +428,8 @@ class ReplicaFetcher:
             return
         if followed.failures == 0:
             level = logging.INFO if reaction is Reaction.WAIT else logging.ERROR
-            said = Error(code).name if code in set(Error) else str(code)
-            logger.log(
-                level,
-                "%s: broker %d answers %s in epoch %d",
-                followed.name,
-                self.leader_id,
-                said,
-                followed.leader_epoch,
-            )
+            headline = f"broker {self.leader_id} answers {error_name(code)}"
+            self._summary.add(level, headline, f"{followed.name} in epoch {followed.leader_epoch}")
         self._try_later(followed)
 
     # -- an offset that the leader does not have -----------------------------------------------

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ottla.base.errors import ApiError, Error
+from ottla.base.errors import ApiError, Error, error_of
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.base.ports import Clock
 from ottla.broker.peers import Sender
@@ -221,7 +221,7 @@ class ChannelPeers:
         return self._failed()
 
     def _refused(self, code: int) -> AskFailed:
-        self._note(Error(code) if code in set(Error) else Error.UNKNOWN_SERVER_ERROR)
+        self._note(error_of(code))
         return self._failed()
 
     def _note(self, error: Error) -> None:

@@ -2,7 +2,7 @@
 
 import kafka.errors
 
-from ottla.base.errors import ApiError, Error, error_name
+from ottla.base.errors import ApiError, Error, error_name, error_of
 
 THEIR_NAMES = {
     Error.UNKNOWN_SERVER_ERROR: "UNKNOWN",
@@ -39,3 +39,8 @@ def test_an_api_error_carries_code_and_sentence() -> None:
     assert ApiError(Error.NONE).message == Error.NONE.message
     assert error_name(3) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert error_name(9999) == "error 9999"
+
+
+def test_a_peers_code_is_an_error_even_where_it_is_not_in_the_table() -> None:
+    assert error_of(3) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert error_of(9999) is Error.UNKNOWN_SERVER_ERROR

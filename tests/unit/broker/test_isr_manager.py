@@ -137,6 +137,18 @@ class TestAsking:
         world.clock.advance(0)
         assert world.controller.calls == []
 
+    def test_many_partitions_are_one_line_in_the_log(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A broker that dies or comes back would bury everything else."""
+        caplog.set_level("INFO", logger="ottla.broker.isr_manager")
+        world.add_topic("u", OTHER_ID, partitions=9, replicas=(1, 2, 3), isr=(1, 2, 3))
+        world.clock.advance(30_001)
+        world.broker.replicas.recheck(shrink=True)
+        world.clock.advance(0)
+        (line,) = caplog.messages
+        assert line.startswith("out of sync: 9 partitions, such as u-0 [2, 3] at 0 of 0, u-1")
+
     def test_nothing_is_sent_after_the_end(self, world: World) -> None:
         world.broker.isr.close()
         fetch(world, 2)
@@ -228,6 +240,20 @@ class TestAnswers:
         asking.clock.advance(1)
         ((request, _),) = asking.controller.calls
         assert request.broker_epoch == 9
+        assert proposed(asking) == [(0, (1, 2))]
+
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_an_error_of_a_newer_controller_is_one_to_ask_again_after(
+        self, asking: World, whole: bool
+    ) -> None:
+        """No such number here: the proposal was lost, and the partition waited for ever."""
+        unknown: Any = 32_000
+        asking.controller.answer(
+            AlterPartitionResponse(error_code=unknown, topics=())
+            if whole
+            else answered(0, 1, error=unknown)
+        )
+        asking.clock.advance(RETRY_MS)
         assert proposed(asking) == [(0, (1, 2))]
 
     def test_an_answer_of_another_epoch_is_old_news(self, asking: World) -> None:

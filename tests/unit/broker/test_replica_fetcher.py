@@ -402,3 +402,18 @@ def test_nothing_is_asked_after_the_end() -> None:
     world.broker.shutdown()
     world.leader.answer(answer(data(stamped(batch("a"), 0, 0), high=1)))
     assert world.leader.sent == []
+
+
+def test_an_error_of_many_partitions_is_one_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A leader that hears late of thousands of elections refuses them all at once."""
+    caplog.set_level("INFO", logger="ottla.broker.replica_fetcher")
+    world = Following(partitions=5)
+    refusals = [data(index=index, error=Error.FENCED_LEADER_EPOCH) for index in range(5)]
+    world.leader.answer(answer(*refusals))
+    (line,) = caplog.messages
+    assert line == (
+        "broker 2 answers FENCED_LEADER_EPOCH: 5 partitions, such as "
+        "t-0 in epoch 0, t-1 in epoch 0, t-2 in epoch 0"
+    )

@@ -8,7 +8,8 @@ epoch is bumped so that they notice. Until then all replicas count, and nothing 
 before. What only drops or reorders replicas in sync ends with its own start.
 
 Cancelling takes the adding replicas out again. Where no other one is in the ISR that could lose
-records, so it is refused unless the topic allows unclean elections.
+records, so it is refused unless the topic allows unclean elections; then an eligible replica
+leads before any other one, where Kafka takes the first.
 
 One difference from Kafka 4.0: a target that replaces another one, still under way, does not
 forget which replicas were there first (Kafka then takes the adding replicas of the given-up
@@ -186,8 +187,10 @@ def _cancelled(topic: TopicImage, number: int, partition: PartitionImage, rules:
             f"Unable to revert the assignment of partition {topic.name}:{number}: no replica that"
             " it would leave is in sync, and the topic does not allow unclean leader elections.",
         )
+    if not isr and not set(partition.elr) & set(replicas):
+        isr = replicas[:1]
     return Wish(
-        isr=isr or replicas[:1],
+        isr=isr,
         replicas=replicas,
         removing=(),
         adding=(),

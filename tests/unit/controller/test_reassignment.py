@@ -21,7 +21,7 @@ from ottla.metadata.records import (
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
-from ottla.metadata.topics import DIRECTORY_UNASSIGNED, topic_records
+from ottla.metadata.topics import DIRECTORY_UNASSIGNED, RECOVERED, topic_records
 
 from .moves import (
     CONTEXT,
@@ -193,6 +193,19 @@ def test_cancelling_may_lose_records_where_the_topic_allows_it() -> None:
     image = configured(stranded(), "unclean.leader.election.enable", "true")
     image = told(alive(image, 1), None)
     assert state(of(image)) == ((1,), (), (), (1,), 1)
+
+
+def test_cancelling_loses_no_records_where_who_stays_is_eligible() -> None:
+    """Nothing was committed since 2 left the ISR; 1 left it before."""
+    image = advance(SIX, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+    image = configured(world_in(image, (1, 2)), "min.insync.replicas", "2")
+    image = configured(image, "unclean.leader.election.enable", "true")
+    image = dead(synced(told(image, (4, 5)), 1, 2, 4), 1)
+    image = alive(synced(image, 4), 1)
+    assert (state(of(image))[3:], of(image).elr) == (((4,), 4), (2,))
+    image = told(image, None)
+    assert state(of(image)) == ((1, 2), (), (), (2,), 2)
+    assert of(image).leader_recovery_state == RECOVERED
 
 
 # -- what happens meanwhile --------------------------------------------------------------------

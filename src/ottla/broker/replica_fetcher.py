@@ -233,8 +233,8 @@ class ReplicaFetcher:
 
     def _ask_aside(self, sent_ms: int) -> None:
         """Ask for those that the session's request, which is parked, knows nothing of."""
-        if self._aside or self._aside_failed:
-            return
+        if self._aside or self._aside_failed or self._look_again is not None:
+            return  # Not even a look: thousands may end their pauses in one moment.
         waiting = [key for key in self._news if key not in self._session.members]
         new = [self._followed[key] for key in waiting if key in self._followed]
         new = [followed for followed in new if followed.can_be_asked]
@@ -242,8 +242,7 @@ class ReplicaFetcher:
             return
         since_ms = self._clock.monotonic_ms() - sent_ms
         if since_ms < ASIDE_AFTER_MS:
-            if self._look_again is None:
-                self._look_again = self._timers.at(sent_ms + ASIDE_AFTER_MS, self._looked_again)
+            self._look_again = self._timers.at(sent_ms + ASIDE_AFTER_MS, self._looked_again)
             return
         left_ms = self._settings.max_wait_ms - since_ms - ASIDE_MARGIN_MS
         if left_ms <= 0:

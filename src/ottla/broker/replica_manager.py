@@ -27,6 +27,7 @@ from ottla.broker.metrics import TopicMetrics
 from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.broker.read_replica import Selector
+from ottla.broker.summary import Summary
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
@@ -91,6 +92,7 @@ class ReplicaManager:
         self._by_key: dict[Key, Partition] = {}
         """Each partition twice, by id and by name: what requests look up."""
         self._metrics: dict[str, TopicMetrics] = {}
+        self._summary = Summary(logger)
 
     # -- Finding --
 
@@ -307,6 +309,7 @@ class ReplicaManager:
         for topic in delta.created_topics.values():
             for index in sorted(topic.partitions):
                 touched += self._follow(topic, index, is_new=not first)
+        self._summary.log()
         self._wake_each([partition for partition, _began in touched])
         return touched
 
@@ -356,7 +359,7 @@ class ReplicaManager:
             # It may have been loaded before the broker knew its own settings.
             log.reconfigure(settings.log)
         except OSError as error:
-            logger.error("%s-%d has no log: %s", topic.name, index, error)
+            self._summary.add(logging.ERROR, "there is no log", f"{topic.name}-{index} ({error})")
         partition = Partition(
             topic.name,
             topic.id,

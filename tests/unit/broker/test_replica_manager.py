@@ -236,6 +236,19 @@ class TestDiskFailure:
             assert not isinstance(result, Pending)
             assert result.error is Error.KAFKA_STORAGE_ERROR
 
+    def test_what_a_lost_folder_held_is_one_line_in_the_log(
+        self, two: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """At a start of a broker that misses a folder, of thousands of partitions."""
+        for topic in ("a", "b"):
+            partition = two.broker.replicas.partition(topic, 0)
+            two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
+        caplog.clear()
+        caplog.set_level("INFO", logger="ottla.broker.replica_manager")
+        two.add_topic("c", Uuid(b"c" * 16), partitions=9)
+        (line,) = caplog.messages
+        assert line.startswith("there is no log: 9 partitions, such as c-0 (")
+
     def test_a_failure_in_a_worker_is_heard_of(self, two: World) -> None:
         append(two, "x", topic="a")
         two.disk.faults.append(Fault(operation="sync", path="/one"))

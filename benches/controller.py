@@ -161,7 +161,7 @@ def main(console: Console) -> None:
         creation(report, cluster, admin)
         failover(report, cluster, admin)
         broker_loss(report, cluster, admin)
-    console.print(table)
+        console.print(table)  # Before tens of thousands of folders are removed.
 
 
 if __name__ == "__main__":

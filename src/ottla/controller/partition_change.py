@@ -25,11 +25,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage, PartitionImage
-from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
-from ottla.metadata.topic_config import effective_topic_value
 from ottla.metadata.topics import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
@@ -105,22 +102,6 @@ def acceptor(
         return not online or directory in online or directory in UNKNOWN_DIRECTORIES
 
     return is_acceptable
-
-
-def surroundings(
-    image: ClusterImage,
-    config: NodeConfig,
-    topic_name: str,
-    *,
-    without: int | None = None,
-    plus: int | None = None,
-) -> Surroundings:
-    """Return the surroundings of a topic's partitions, as the image and this node say."""
-    return Surroundings(
-        is_acceptable=acceptor(image, without=without, plus=plus),
-        min_isr=effective_topic_value(image, config, topic_name, "min.insync.replicas"),
-        elr_enabled=elr_enabled(image.features),
-    )
 
 
 def change(

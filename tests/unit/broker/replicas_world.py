@@ -23,9 +23,9 @@ from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.controller.brokers import UNFENCE, fencing_records, register_broker
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import come_back
+from ottla.controller.elections import Rules, come_back
 from ottla.controller.liveness import BrokerLiveness
-from ottla.controller.partition_change import Election, Wish, change, surroundings
+from ottla.controller.partition_change import Election, Wish, change
 from ottla.controller.step import Decision
 from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict
@@ -290,7 +290,7 @@ class ReplicasWorld:
         if node_id in state.isr and self.image.brokers[node_id].active and state.leader != node_id:
             others = [each for each in state.replicas if each != node_id]
             wish = Wish(replicas=(node_id, *others), election=Election.PREFERRED)
-            around = surroundings(self.image, self.context.config, "t")
+            around = Rules(self.image, self.context.config).surroundings("t")
             record = change(TOPIC_ID, 0, state, wish, around)
             self.commit(*(() if record is None else (record,)))
 

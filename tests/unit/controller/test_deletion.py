@@ -8,6 +8,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
+from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.records import ConfigRecord
@@ -106,7 +107,8 @@ def test_a_refusal_does_not_keep_the_others() -> None:
     ]
 
 
-def test_deletion_can_be_switched_off() -> None:
+def test_kafka_5975_deletion_that_is_switched_off_is_refused() -> None:
+    """Nothing is noted for a later controller to act upon either (KAFKA-3175)."""
     with pytest.raises(ApiError) as caught:
         delete_topics(IMAGE, [by_name("a")], context=context({"delete.topic.enable": "false"}))
     assert caught.value.error is Error.TOPIC_DELETION_DISABLED
@@ -118,3 +120,22 @@ def test_a_second_deletion_finds_nothing() -> None:
     assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
     [told] = delete_topics(image, [by_id("a")], context=context()).reply
     assert told.error is Error.UNKNOWN_TOPIC_ID
+
+
+def test_kafka_14337_a_name_that_collided_with_a_deleted_one_is_free() -> None:
+    wanted = [NewTopic(name="a.b")], [NewTopic(name="a_b")]
+    image = IMAGE
+    for topics in wanted:
+        decided = create_topics(image, topics, validate_only=False, context=context())
+        assert [each.error for each in decided.reply] == [Error.NONE]
+        image = after(image, decided)
+        gone = delete_topics(image, [by_name(topics[0].name)], context=context())
+        image = after(image, gone)
+    assert [topic.name for topic in image.topics] == sorted(NAMES)
+
+
+def test_kafka_6612_a_deleted_topic_gets_no_more_partitions() -> None:
+    image = after(IMAGE, delete(by_name("a")))
+    decided = create_partitions(image, [Growth("a", 5)], validate_only=False, context=context())
+    assert [each.error for each in decided.reply] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+    assert decided.step.records == ()

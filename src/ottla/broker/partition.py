@@ -168,7 +168,9 @@ class Partition:
         """
         if state.partition_epoch < self.partition_epoch:
             return False
-        led = self.is_leader
+        # One change of the metadata may hold several epochs. Where one is skipped another broker
+        # may have led in it, and cut off what followers told this one that they have.
+        led = self.is_leader and state.leader_epoch == self.leader_epoch + 1
         anew = state.leader_epoch != self.leader_epoch
         begins = state.leader == self.node_id and state.leader_epoch > self.leader_epoch
         if anew or state.partition_epoch > self.partition_epoch:
@@ -205,7 +207,7 @@ class Partition:
             self.followers = {node: known.get(node) or FollowerState() for node in members}
 
     def _begin_epoch(self, led: bool) -> None:
-        """Lead in a new epoch; `led` = this broker led in the one before."""
+        """Lead in a new epoch; `led` = this broker led in the one right before."""
         log = self.log
         end = NO_OFFSET
         if log is not None:

@@ -321,3 +321,23 @@ class TestWhatIsCommittedMeanwhile:
         assert waiting.done  # type: ignore[union-attr]
         fetch(world, 2, offset=2)
         assert proposed(world) == [(0, (1, 3, 2))]
+
+    def test_another_leader_in_between_makes_all_followers_tell_anew(self, world: World) -> None:
+        """Two elections in one change: broker 3 cut off what it had, as broker 2 lacked it, but
+        still counted with it; what was acknowledged then could be lost with brokers 1 and 2."""
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2, 3)))
+        waiting = world.broker.replicas.append("t", 0, batch("a", "b"))
+        fetch(world, 2, offset=0)
+        fetch(world, 3, offset=2)
+        world.commit(
+            *(
+                PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=leader)
+                for leader in (2, 1)
+            )
+        )
+        assert partition(world).leader_epoch == 2
+        fetch(world, 2, offset=2)
+        assert partition(world).high_watermark == 0
+        fetch(world, 3, offset=2)
+        assert partition(world).high_watermark == 2
+        assert waiting.done  # type: ignore[union-attr]

@@ -53,6 +53,10 @@ def assign_manually(
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
+    """Refuse a list of replicas that cannot be; `expected`: its length, None = any.
+
+    Raises: ApiError(INVALID_REPLICA_ASSIGNMENT).
+    """
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     for broker_id in sorted(replicas):

@@ -25,7 +25,7 @@ from ottla.log.removal import Removed, Replica, remove_replicas
 from ottla.wire.messages import delete_replicas as wire
 
 API = Api(
-    key=1002, versions=range(1), advertised=NOBODY, listeners=BROKERS, acl="cluster:cluster_action"
+    key=1002, versions=range(1), advertised=NOBODY, listeners=BROKERS, acl="cluster:cluster-action"
 )
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ Not done:  directory ids, which go with kraft.version 1; endpoints of the leader
 from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
 from ottla.wire.messages.vote import VoteRequest
 
-API = Api(key=52, versions=range(3), listeners=CONTROLLERS, acl="cluster:cluster_action")
+API = Api(key=52, versions=range(3), listeners=CONTROLLERS, acl="cluster:cluster-action")
 
 
 def handle(ctx: Context, request: VoteRequest) -> Answer:

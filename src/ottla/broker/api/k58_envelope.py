@@ -18,7 +18,7 @@ from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-API = Api(key=58, versions=range(1), listeners=CONTROLLERS, acl="cluster:cluster_action")
+API = Api(key=58, versions=range(1), listeners=CONTROLLERS, acl="cluster:cluster-action")
 
 PRINCIPAL_VERSION = 0
 

@@ -8,7 +8,7 @@ Not done:  the endpoints of v1: a quorum's voters are configured.
 from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 
-API = Api(key=59, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster_action")
+API = Api(key=59, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster-action")
 
 
 def handle(ctx: Context, request: FetchSnapshotRequest) -> Answer:

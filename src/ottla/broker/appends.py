@@ -52,6 +52,7 @@ def park_append(
     waits: list[Wait],
     acks: int,
     deadline_ms: int,
+    gone: Pending[None] | None = None,
 ) -> Pending[list[AppendResult]]:
     """Wait for replicas and flushes; `results` is completed in place."""
     pending: Pending[list[AppendResult]] = Pending()
@@ -79,6 +80,7 @@ def park_append(
         attempt=attempt,
         expire=expire,
         deadline_ms=deadline_ms,
+        gone=gone,
     )
     for wait in tuple(waits):
         if wait.flushed is not None:

@@ -11,6 +11,7 @@ locks, no re-check after parking and no garbage to sweep.
 
 from collections.abc import Callable, Hashable, Iterable
 
+from ottla.base.pending import Pending
 from ottla.base.timers import Timer, Timers
 
 
@@ -20,6 +21,7 @@ class Parked:
     __slots__ = (
         "_attempt",
         "_expire",
+        "_gone",
         "_is_trying",
         "_keys",
         "_lot",
@@ -41,6 +43,7 @@ class Parked:
         self._keys = keys
         self._attempt = attempt
         self._expire = expire
+        self._gone: Pending[None] | None = None
         self._timer: Timer | None = None
         self._is_trying = False
         self._woken_meanwhile = False
@@ -75,6 +78,9 @@ class Parked:
         """Forget the request unanswered: nobody is there any more to hear the answer."""
         self._leave()
 
+    def _abandon(self, _none: None) -> None:
+        self._leave()
+
     def hasten(self, deadline_ms: int) -> None:
         """Bring the deadline forward; one that is earlier anyway stays."""
         timer = self._timer
@@ -94,6 +100,8 @@ class Parked:
         self.done = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._gone is not None:
+            self._gone.forget(self._abandon)
         self._lot._remove(self, self._keys)
 
 
@@ -113,16 +121,21 @@ class ParkingLot:
         expire: Callable[[], None],
         deadline_ms: int,
         wanted_bytes: int = 0,
+        gone: "Pending[None] | None" = None,
     ) -> Parked:
         """Park a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
 
-        `attempt` is not run now: the caller has just found that it would fail.
+        `attempt` is not run now: the caller has just found that it would fail. Once `gone` is
+        kept nobody hears the answer: how long to wait is the peer's word, up to weeks.
         """
         parked = Parked(self, tuple(keys), attempt, expire, wanted_bytes)
         for key in parked._keys:
             self._by_key.setdefault(key, {})[parked] = None
         parked._timer = self._timers.at(deadline_ms, parked._time_out)
         self.count += 1
+        if gone is not None:
+            parked._gone = gone
+            gone.then(parked._abandon)
         return parked
 
     def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:

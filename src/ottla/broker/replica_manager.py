@@ -184,11 +184,13 @@ class ReplicaManager:
         acks: int,
         timeout_ms: int,
         origin: Origin = "client",
+        gone: Pending[None] | None = None,
     ) -> list[AppendResult] | Pending[list[AppendResult]]:
         """Append to several partitions, each by itself; a result for each, in order.
 
         With acks=all the results wait until every in-sync replica has what was appended, at
-        most `timeout_ms`. A partition that fails does not hold up or undo the others.
+        most `timeout_ms`; once `gone` is kept nobody waits. A partition that fails does not hold
+        up or undo the others.
         """
         now_ms = self._clock.now_ms()
         results: list[AppendResult] = []
@@ -234,7 +236,7 @@ class ReplicaManager:
         if not waits:
             return results
         deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
-        return park_append(self.produces, results, waits, acks, deadline_ms)
+        return park_append(self.produces, results, waits, acks, deadline_ms, gone)
 
     # -- What replicas do --
 

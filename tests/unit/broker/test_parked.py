@@ -3,6 +3,7 @@
 Method: requests that note their own attempts and ends; timers are run by hand.
 """
 
+from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.parked import Parked, ParkingLot
 
@@ -188,3 +189,29 @@ def test_a_connection_that_ends_within_the_answer_is_no_second_end() -> None:
     request.ready = True
     assert lot.wake("a") == 1
     assert lot.count == 0
+
+
+def test_a_request_whose_asker_is_gone_is_forgotten() -> None:
+    timers = Timers()
+    lot = ParkingLot(timers)
+    gone: Pending[None] = Pending()
+    answers: list[str] = []
+
+    def park(is_ready: bool) -> None:
+        lot.park(
+            "a",
+            attempt=lambda: is_ready and (answers.append("answered") or True),  # type: ignore[func-returns-value]
+            expire=lambda: answers.append("expired"),
+            deadline_ms=100,
+            gone=gone,
+        )
+
+    park(True)
+    park(False)
+    assert lot.wake("a") == 1
+    assert lot.count == 1
+    gone.complete(None)
+    assert (lot.count, lot.waits_on("a"), len(timers)) == (0, False, 0)
+    park(False)
+    assert lot.count == 0
+    assert answers == ["answered"]

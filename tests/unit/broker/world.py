@@ -339,11 +339,12 @@ class World:
         listener: Listener = Listener.CLIENT,
         client_id: str = "test",
     ) -> Context:
-        """Return the surroundings of one request."""
+        """Return the surroundings of one request; it comes over a `connection` of its own."""
         name = "CONTROLLER" if listener is Listener.CONTROLLER else "PLAINTEXT"
+        self.connection = Connection("c", listener, name, "127.0.0.1", 5000)
         return Context(
             header=RequestHeader(key, version, 7, client_id),
-            connection=Connection("c", listener, name, "127.0.0.1", 5000),
+            connection=self.connection,
             now_ms=self.clock.now_ms(),
             monotonic_ms=self.clock.monotonic_ms(),
             node=cast(Any, self),

@@ -51,7 +51,9 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
         refused = AppendResult(Error.INVALID_REQUIRED_ACKS)
         return _answer(ctx, shape, [refused for _, _, indexes in shape for _ in indexes])
     results, batches = _sort(ctx, request)
-    appended = ctx.broker.replicas.append_all(batches, acks=acks, timeout_ms=request.timeout_ms)
+    appended = ctx.broker.replicas.append_all(
+        batches, acks=acks, timeout_ms=request.timeout_ms, gone=ctx.connection.closed
+    )
     if isinstance(appended, Pending):
         return appended.map(lambda late: _answer(ctx, shape, _merge(results, late)))
     merged = _merge(results, appended)

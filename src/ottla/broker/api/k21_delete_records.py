@@ -79,6 +79,7 @@ def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Answer:
         attempt=attempt,
         expire=expire,
         deadline_ms=ctx.monotonic_ms + max(request.timeout_ms, 0),
+        gone=ctx.connection.closed,
     )
     return answer
 

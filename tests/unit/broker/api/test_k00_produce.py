@@ -255,6 +255,14 @@ class TestAcksAll:
         replicated.clock.advance(1)
         assert parts(waiting.value) == [(Error.REQUEST_TIMED_OUT, -1)]
 
+    def test_a_producer_that_is_gone_is_not_waited_with(self, replicated: World) -> None:
+        """How long it would wait is its own word: weeks, for each connection that was opened."""
+        waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
+        assert replicated.broker.replicas.produces.count == 1
+        replicated.connection.closed.complete(None)
+        assert replicated.broker.replicas.produces.count == 0
+        assert not waiting.done
+
     def test_a_retry_waits_like_the_first(self, replicated: World) -> None:
         request = produce(
             batch("a", producer_id=9, producer_epoch=0, base_sequence=0), topic="r", timeout_ms=50

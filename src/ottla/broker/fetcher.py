@@ -99,8 +99,8 @@ class Fetcher:
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
             return reads
         self.take_back(reads)
-        return _WaitingFetch(self, fetching, limits, gone).park(
-            self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size
+        return _WaitingFetch(self, fetching, limits).park(
+            self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size, gone
         )
 
     def _fetch_for_follower(
@@ -121,9 +121,9 @@ class Fetcher:
             if size >= limits.min_bytes or urgent or wait_ms <= 0 or not fetching.partitions:
                 return reads
             self.take_back(reads, for_follower=True)
-            waiting = _WaitingFetch(self, fetching, limits, gone)
+            waiting = _WaitingFetch(self, fetching, limits)
             keys = self._keys(fetching) if session is None else (session,)
-            pending = waiting.park(keys, now_ms, limits.min_bytes - size)
+            pending = waiting.park(keys, now_ms, limits.min_bytes - size, gone)
             if reads and session is not None:
                 waiting.hasten(now_ms + NEWS_MS)
             return pending
@@ -292,23 +292,23 @@ class Fetcher:
 class _WaitingFetch:
     """A parked fetch: reads again when woken, and takes what there is when its time is up."""
 
-    __slots__ = ("_fetcher", "_fetching", "_gone", "_limits", "_parked", "pending")
+    __slots__ = ("_fetcher", "_fetching", "_limits", "_parked", "pending")
 
     def __init__(
         self,
         fetcher: Fetcher,
         fetching: Fetching,
         limits: FetchLimits,
-        gone: Pending[None],
     ) -> None:
         self._fetcher = fetcher
         self._fetching = fetching
         self._limits = limits
-        self._gone = gone
         self._parked: Parked | None = None
         self.pending: Pending[Reads] = Pending()
 
-    def park(self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int) -> Pending[Reads]:
+    def park(
+        self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int, gone: Pending[None]
+    ) -> Pending[Reads]:
         fetcher = self._fetcher
         lot = fetcher.followers if self._limits.replica_id >= 0 else fetcher.parked
         self._parked = lot.park(
@@ -317,8 +317,8 @@ class _WaitingFetch:
             expire=self._expire,
             deadline_ms=now_ms + self._limits.max_wait_ms,
             wanted_bytes=wanted_bytes,
+            gone=gone,
         )
-        self._gone.then(self._abandon)
         return self.pending
 
     def hasten(self, deadline_ms: int) -> None:
@@ -326,15 +326,9 @@ class _WaitingFetch:
         assert self._parked is not None
         self._parked.hasten(deadline_ms)
 
-    def _abandon(self, _none: None) -> None:
-        """Let go at once: how long it would wait is the peer's word, up to weeks."""
-        assert self._parked is not None
-        self._parked.abandon()
-
     def _attempt(self) -> bool:
         reads, size, urgent = self._fetcher.read(self._fetching, self._limits)
         if size >= self._limits.min_bytes or urgent:
-            self._gone.forget(self._abandon)
             self.pending.complete(reads)
             return True
         self._fetcher.take_back(reads, for_follower=self._limits.replica_id >= 0)
@@ -343,7 +337,6 @@ class _WaitingFetch:
         return False
 
     def _expire(self) -> None:
-        self._gone.forget(self._abandon)
         self.pending.complete(self._fetcher.read(self._fetching, self._limits)[0])
 
 

@@ -74,11 +74,8 @@ class Parked:
         finally:
             self._is_trying = False
 
-    def abandon(self) -> None:
+    def abandon(self, _none: None = None) -> None:
         """Forget the request unanswered: nobody is there any more to hear the answer."""
-        self._leave()
-
-    def _abandon(self, _none: None) -> None:
         self._leave()
 
     def hasten(self, deadline_ms: int) -> None:
@@ -101,7 +98,7 @@ class Parked:
         if self._timer is not None:
             self._timer.cancel()
         if self._gone is not None:
-            self._gone.forget(self._abandon)
+            self._gone.forget(self.abandon)
         self._lot._remove(self, self._keys)
 
 
@@ -135,7 +132,7 @@ class ParkingLot:
         self.count += 1
         if gone is not None:
             parked._gone = gone
-            gone.then(parked._abandon)
+            gone.then(parked.abandon)
         return parked
 
     def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:

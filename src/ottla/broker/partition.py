@@ -203,7 +203,7 @@ class Partition:
         """
         known = {node: each for node, each in self.followers.items() if node not in dropped}
         members = [node for node in self.replicas if node != self.node_id]
-        if members != list(known):
+        if dropped or members != list(known):
             self.followers = {node: known.get(node) or FollowerState() for node in members}
 
     def _begin_epoch(self, led: bool) -> None:

@@ -193,3 +193,15 @@ def test_a_deleted_partition_is_unknown(partition: Partition) -> None:
     partition.follow(state(1))
     partition.gone = Error.UNKNOWN_TOPIC_OR_PARTITION
     assert partition.committed(0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_replica_that_left_the_isr_and_the_replicas_at_once_is_forgotten(
+    partition: Partition,
+) -> None:
+    partition.follow(state(1, 2, 3, 4))
+    append(partition, "a")
+    reach(partition, {2: 1, 3: 0, 4: 1})
+    assert high_watermark(partition) == 0
+    partition.follow(state(1, 2, 4, epoch=1, changes=1))
+    assert sorted(partition.followers) == [2, 4]
+    assert high_watermark(partition) == 1

@@ -5,11 +5,9 @@ its own numbers, 0, 1, 2 and so on, so that a lost record is a missing number, a
 that comes twice, and a record out of order one that comes late.
 """
 
-import threading
 import time
 from contextlib import suppress
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from ottla.testing import Cluster
 
 from . import stored
+from .background import Background
 from .clients import eventually
 
 PAUSE_SECONDS = 0.02
@@ -26,7 +25,7 @@ DELIVERY_SECONDS = 300
 """delivery.timeout.ms of librdkafka: how long it tries before it tells its user of a failure."""
 
 
-class Load:
+class Load(Background):
     """Writers and readers of one topic. Use it in a `with` block; `check` after it.
 
     Fields: `acknowledged`: by partition, when each record was acknowledged (`time.monotonic`).
@@ -38,33 +37,16 @@ class Load:
         self.topic = topic
         self._value_bytes = value_bytes
         self._cluster = cluster
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(work,), daemon=True)
-            for work in (self._write, self._read)
-        ]
+        super().__init__((self._write, self._read), patience=DELIVERY_SECONDS)
         self.sent = [0] * partitions
         self.acknowledged: list[list[float]] = [[] for _ in range(partitions)]
         self.offsets: list[list[int]] = [[] for _ in range(partitions)]
         self.seen: list[list[int]] = [[] for _ in range(partitions)]
         """What the consumer read, by partition."""
-        self.errors: list[str] = []
 
-    def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
+    def begun(self) -> None:
+        """Wait until it goes."""
         self.wait_progress()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(DELIVERY_SECONDS if kind is None else 1)
 
     def wait_progress(self, within: float = 60.0) -> None:
         """Wait until a record that is sent from now on is acknowledged, on each partition."""
@@ -105,12 +87,6 @@ class Load:
         # A follower is in sync also while it is a moment behind.
         found = eventually(values, lambda found: len(found) >= len(expected), what="the replica")
         assert found == expected, f"partition {partition} on node {node}"
-
-    def _guarded(self, work: Any) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self.errors.append(repr(error))
 
     def _write(self) -> None:
         producer = Producer(

@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
+from functools import partial
 
 from ottla.testing import Cluster, cluster_facts
 from ottla.testing.cluster_facts import UNREACHABLE
 from ottla.testing.layout import ClusterError, NodePlan
+
+from .background import Background
 
 PAUSE_SECONDS = 0.04
 QUORUM = -1
@@ -73,34 +75,15 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
     return merged
 
 
-class LeaderWatch:
+class LeaderWatch(Background):
     """Watches one topic of a cluster while it is in a `with` block."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic
-        self._stop = threading.Event()
+        super().__init__([partial(self._watch, node) for node in cluster.nodes], patience=10)
         self._lock = threading.Lock()
         self.sights: dict[int, list[Sight]] = {}
         self.faults: list[Fault] = []
-        self._threads = [
-            threading.Thread(target=self._watch, args=(node,), daemon=True)
-            for node in cluster.nodes
-        ]
-
-    def __enter__(self) -> "LeaderWatch":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(10)
 
     def leader(self, partition: int) -> int:
         """Return who led last, as far as seen; -1 = nobody."""

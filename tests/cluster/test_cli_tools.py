@@ -61,8 +61,10 @@ def test_topics_from_their_creation_to_their_end(tool: Tool) -> None:
     assert tool("topics", "--alter", "--topic", "life", "--partitions", "2") == (0, "", "")
     described = tool("topics", "--describe", "--topic", "life").out.splitlines()
     assert described[0].startswith("Topic: life\tTopicId: ")
+    # The cluster's default of min.insync.replicas is written down when it begins (KIP-966).
     assert described[0].endswith(
-        "\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=1000"
+        "\tPartitionCount: 2\tReplicationFactor: 1"
+        "\tConfigs: min.insync.replicas=1,retention.ms=1000"
     )
     assert described[1:] == [
         f"\tTopic: life\tPartition: {index}\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: "

@@ -5,11 +5,9 @@ that never came leaves both outcomes open, until a later one settles it.
 """
 
 import itertools
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
@@ -20,6 +18,7 @@ from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
+from .background import Background
 from .clients import eventually
 
 WORKERS = 3
@@ -31,38 +30,21 @@ ASK_SECONDS = 4.0
 PAUSE_SECONDS = 0.4
 
 
-class Churn:
+class Churn(Background):
     """Keeps one of KEPT_EACH topics. Use it in a `with` block; `check` after it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._ports = [plan.port for plan in cluster.brokers]
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(index,), daemon=True)
-            for index in range(WORKERS)
-        ]
+        super().__init__([partial(self._work, index) for index in range(WORKERS)], patience=60)
         self.created: set[str] = set()
         """Acknowledged, and not deleted since."""
         self.deleted: set[str] = set()
         self.changes = 0
-        self.errors: list[str] = []
 
-    def __enter__(self) -> "Churn":
-        for thread in self._threads:
-            thread.start()
+    def begun(self) -> None:
+        """Wait until it goes."""
         self.wait_progress()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
 
     def wait_progress(self, more: int = 6) -> None:
         """Wait until so many more changes are acknowledged."""
@@ -93,12 +75,6 @@ class Churn:
             if (len(partitions), led) != (PARTITIONS, PARTITIONS):
                 wrong.append(f"{name} has {len(partitions)} partitions, {led} led")
         return wrong
-
-    def _guarded(self, index: int) -> None:
-        try:
-            self._work(index)
-        except BaseException as error:
-            self.errors.append(repr(error))
 
     def _work(self, index: int) -> None:
         for number in itertools.count():

@@ -1,10 +1,8 @@
 """A producer and a watcher that go on while nodes are stopped, and what must be true afterwards."""
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Producer
@@ -20,6 +18,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
+from .background import Background
 from .clients import Closing, eventually
 from .confluent_client import consumer
 
@@ -30,7 +29,7 @@ LATEST = -1
 ASK_SECONDS = 5.0
 
 
-class Workload:
+class Workload(Background):
     """Writes numbered messages to all partitions of a topic, and watches its high watermarks.
 
     `config`: more properties of the producer, or other ones than the usual.
@@ -46,32 +45,18 @@ class Workload:
         self._topic = topic
         self._partitions = partitions
         self._addresses = [cluster.address(node.id) for node in cluster.brokers]
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+        super().__init__((self._write, self._watch), patience=150)
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         """Value by partition and offset."""
-        self.errors: list[str] = []
         self.marks: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
 
-    def __enter__(self) -> "Workload":
-        for work in (self._write, self._watch):
-            thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+    def begun(self) -> None:
+        """Wait until it goes."""
         self.wait_progress()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.wait_progress()
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(150)
+    def ending(self) -> None:
+        """Wait until it goes again."""
+        self.wait_progress()
 
     def wait_progress(self, partitions: Callable[[int], bool] = lambda _: True) -> None:
         """Wait until each partition (of those named) has a new acknowledgement."""
@@ -119,12 +104,6 @@ class Workload:
                 assert time.monotonic() < deadline, f"read {len(values)} of {count} records"
                 values += [each.value for each in reader.poll(0.5)]
         return values
-
-    def _run(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self.errors.append(repr(error))
 
     def _write(self) -> None:
         producer = Producer(

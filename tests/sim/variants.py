@@ -208,13 +208,17 @@ def follows_without_producers() -> Iterator[None]:
 class Variant:
     """A broken rule, where it shows, and what may notice it.
 
-    Fields: `by`: the checkers of which one must find it. `seeds`: within how many it must.
+    Fields: `by`: the checkers of which one must find it.
     """
 
     breaks: Callable[[], AbstractContextManager[None]]
     scenario: Scenario
     by: tuple[str, ...]
-    seeds: int = 10
+
+
+SEEDS_MAX = 100
+"""Within how many seeds each variant must be found out. Most take fewer than ten, but which seed
+shows what shifts with every change of the product, and some show in one seed of six only."""
 
 
 def scenario(name: str, faults: Faults, *, seconds: float = 40, **workload: Any) -> Scenario:
@@ -293,7 +297,6 @@ VARIANTS = (
         breaks=forgets_its_vote,
         scenario=quorum("votes", VOTES),
         by=QUORUM,
-        seeds=40,
     ),
     Variant(breaks=compares_no_logs, scenario=scenario("elections", ELECTIONS), by=LOST + QUORUM),
     Variant(
@@ -318,6 +321,5 @@ VARIANTS = (
         breaks=follows_without_producers,
         scenario=scenario("silent", SILENT),
         by=("idempotent write twice", "producer reordered"),
-        seeds=20,
     ),
 )

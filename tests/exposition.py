@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format 0.0.4, for tests.
+"""A strict reader of Prometheus' text format 0.0.4, for tests, and of what the docs list.
 
 It refuses what Prometheus would take with a shrug: a family without help or type, samples outside
 their family, the same sample twice, counters that are negative or not called `_total`, histograms
@@ -8,6 +8,9 @@ whose buckets do not grow, lack +Inf, or disagree with their count.
 import math
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs" / "metrics.md"
 
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
@@ -114,3 +117,12 @@ def check_histogram(name: str, family: Parsed) -> None:
         assert bounds[-1] == math.inf
         assert counts[-1] == family.samples[f"{name}_count", labels]
         assert (family.samples[f"{name}_sum", labels] > 0) <= (counts[-1] > 0)
+
+
+def documented(*, besides: str) -> set[str]:
+    """Return the names of all families that the docs list, but for those of one section."""
+    sections = DOCS.read_text(encoding="utf-8").split("\n## ")
+    kept = [each for each in sections if not each.startswith(f"{besides}\n")]
+    assert len(kept) == len(sections) - 1, f"no section {besides}"
+    rows = [line for each in kept for line in each.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])}

@@ -4,20 +4,28 @@
     python tools/diagrams.py --check    exit code 1 where the page is not what it would write
 
 The diagrams are Mermaid, which code hosts draw. Transitions come from the tables alone; the words
-on what is done are here, one for each state, and a state without its words stops the tool.
+on what a state is are here, and a state without its words stops the tool.
 """
 
 import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.controller import partition_states, replica_states
 from ottla.controller.partition_states import PartitionState
 from ottla.controller.replica_states import ReplicaState
 
 S = TypeVar("S", bound=Enum)
+
+
+class Words(NamedTuple):
+    """What a state is in the metadata, and what brokers are told of it by requests."""
+
+    what: str
+    told: str
+
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "state-machines.md"
 
@@ -28,47 +36,67 @@ Written by `tools/diagrams.py` from `controller/partition_states.py` and
 `controller/replica_states.py`; a test fails where it is not current. The names are Kafka's, the
 ids those of its metrics.
 
-A transition that is not drawn is refused, for that partition or replica alone, and reported; all
-others of the same round proceed. What entering a state brings is decided by
-`controller/partition_changes.py` and `controller/replica_changes.py`, and comes out as records to
-write and requests to send.
+In both modes one controller decides on the metadata, and which state a partition or a replica is in
+follows from that at any moment (`partition_state_of`, `replica_state_of`). Nobody walks these
+tables on the way to a decision: what is decided at once is one change, though it takes several
+steps here, as where a topic is made with its leaders. Brokers learn of a change from the metadata
+log in KRaft, and act on it by themselves; in clusters over ZooKeeper `controller/telling.py` tells
+them by requests.
 
-The tables are walked where the controller tells its brokers by requests, as in clusters over
-ZooKeeper, which Ottla does not run yet. Where brokers follow the metadata log (KRaft) nobody
-walks them: the state of a partition or replica follows from the metadata at any moment, and
-brokers act on it by themselves. Replicas of deleted topics are no longer in the metadata, so
-none of the states of deletion is ever seen there.
+Deletions do walk the replicas' table (`controller/deletion_policy.py`), and the ledger of deletions
+keeps how far each replica is. A transition that is not drawn is refused, for that replica alone,
+and logged; all others proceed. This is seen over ZooKeeper, where a topic stays until all its
+replicas have gone. In KRaft the topic leaves the metadata at once, and with it its replicas do.
 """
 
 PARTITION_WORK: Final = {
-    PartitionState.NEW: "Nothing yet: it has replicas, and waits for its first leader.",
-    PartitionState.ONLINE: (
-        "From NewPartition the first live replica leads, and all live ones are in sync; they get"
-        " LeaderAndIsr as new. Else an election by one of the four strategies, with the leader"
-        " epoch raised, and LeaderAndIsr to those whom the strategy names. Without a leader it"
-        " stays where it was."
+    PartitionState.NEW: Words(
+        "It is assigned, and nobody ever led it: over ZooKeeper it has no state yet. In KRaft"
+        " never, since partitions are made with their leaders.",
+        "Nothing.",
     ),
-    PartitionState.OFFLINE: "In memory only: its leader is gone.",
-    PartitionState.NON_EXISTENT: "In memory only: its topic is being deleted.",
+    PartitionState.ONLINE: Words(
+        "It has a leader.",
+        "UpdateMetadata to all, of any change. LeaderAndIsr to its replicas where they have to act"
+        " on it, as new to those that did not hold it before.",
+    ),
+    PartitionState.OFFLINE: Words(
+        "Somebody led it, and nobody does: no replica that may lead is there.",
+        "The same, with the leader -1.",
+    ),
+    PartitionState.NON_EXISTENT: Words(
+        "It is not there. Over ZooKeeper also: the deletion of its topic has begun.",
+        "UpdateMetadata with the leader -2 to all when the deletion begins; nothing after that.",
+    ),
 }
 
 REPLICA_WORK: Final = {
-    ReplicaState.NEW: "LeaderAndIsr as new, where the partition is led; never for its leader.",
-    ReplicaState.ONLINE: (
-        "From NewReplica it joins the assignment where it is missing. Else LeaderAndIsr, where"
-        " the partition is led and its topic is to stay."
+    ReplicaState.NEW: Words(
+        "A reassignment adds it, and it is not in sync yet.", "LeaderAndIsr as new."
     ),
-    ReplicaState.OFFLINE: (
-        "StopReplica without deletion. It leaves the in-sync set, but for the last member, and"
-        " the lead; the other replicas get LeaderAndIsr, unless the topic is to go. A partition"
-        " that nobody ever led only has everybody told of the live brokers."
+    ReplicaState.ONLINE: Words(
+        "Its broker is there and stays, and its folder works.",
+        "LeaderAndIsr of what changes; of all that it hosts when its broker comes.",
     ),
-    ReplicaState.DELETION_STARTED: "StopReplica with deletion.",
-    ReplicaState.DELETION_SUCCESSFUL: "In memory only: the broker has confirmed.",
-    ReplicaState.DELETION_INELIGIBLE: (
-        "In memory only: its broker or disk is gone. It is tried again from OfflineReplica."
+    ReplicaState.OFFLINE: Words(
+        "Its broker is gone, fenced or about to go, or its folder has failed.",
+        "All hear by UpdateMetadata that it is offline. A broker that is about to go gets"
+        " StopReplica without deletion for what it follows, where there are other replicas.",
     ),
-    ReplicaState.NON_EXISTENT: "It leaves the assignment and is forgotten.",
+    ReplicaState.DELETION_STARTED: Words(
+        "In the ledger: its broker was ordered to delete it.",
+        "StopReplica with deletion, until there is an answer.",
+    ),
+    ReplicaState.DELETION_SUCCESSFUL: Words("In the ledger: its broker has confirmed.", "Nothing."),
+    ReplicaState.DELETION_INELIGIBLE: Words(
+        "In the ledger: its broker is gone, its folder has failed, or it was refused. It is tried"
+        " again from OfflineReplica.",
+        "Nothing.",
+    ),
+    ReplicaState.NON_EXISTENT: Words(
+        "It is not assigned.",
+        "StopReplica with deletion, where a reassignment took it out.",
+    ),
 }
 
 
@@ -80,7 +108,7 @@ def page() -> str:
 
 
 def _machine(
-    title: str, previous: Mapping[S, frozenset[S]], work: Mapping[S, str]
+    title: str, previous: Mapping[S, frozenset[S]], work: Mapping[S, Words]
 ) -> Iterator[str]:
     assert set(work) == set(previous), f"a state of {title} has no words"
     yield f"## {title}"
@@ -91,11 +119,12 @@ def _machine(
         yield f"    {_name(source)} --> {_name(target)}"
     yield "```"
     yield ""
-    yield "| State | Id | Entered from | On entry |"
-    yield "|---|---|---|---|"
+    yield "| State | Id | Entered from | In the metadata | Told over ZooKeeper |"
+    yield "|---|---|---|---|---|"
     for state in previous:
         sources = ", ".join(_name(each) for each in _in_order(previous[state]))
-        yield f"| {_name(state)} | {state.value} | {sources} | {work[state]} |"
+        what, told = work[state]
+        yield f"| {_name(state)} | {state.value} | {sources} | {what} | {told} |"
 
 
 def _transitions(previous: Mapping[S, frozenset[S]]) -> Iterator[tuple[S, S]]:

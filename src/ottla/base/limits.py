@@ -65,3 +65,9 @@ ISR_CHANGES_PER_REQUEST_MAX = 1_000
 
 PRODUCER_IDS_PER_BLOCK = 1_000
 """Ids that a broker gets at once; a crash of it wastes at most so many (KIP-730)."""
+
+ZOOKEEPER_MULTI_BYTES_MAX = 900_000
+"""Bytes of one multi: ZooKeeper takes 1,048,575 (jute.maxbuffer)."""
+
+ZOOKEEPER_MULTI_OPERATIONS_MAX = 1_000
+"""Operations of one multi: ZooKeeper holds up every other write while it checks them."""

@@ -1,11 +1,13 @@
 """The dynamic configurations: overrides by resource. Source: ConfigurationsImage, Kafka 4.0."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from immutables import Map
+
+from ottla.metadata.records import ConfigRecord
 
 Resource = tuple[int, str]
 """Resource type and name."""
@@ -63,3 +65,27 @@ class ConfigsImage:
         if resource not in self._by_resource:
             return self
         return ConfigsImage(self._by_resource.delete(resource))
+
+
+def config_records(
+    resource: Resource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    *,
+    rewritten: Collection[str] = (),
+) -> list[ConfigRecord]:
+    """Return what leads from a resource's values to others, by name.
+
+    `rewritten`: names of which there is a record also where nothing changes.
+    """
+    resource_type, resource_name = resource
+    return [
+        ConfigRecord(
+            resource_type=resource_type,
+            resource_name=resource_name,
+            name=name,
+            value=after.get(name),
+        )
+        for name in sorted({*before, *after, *rewritten})
+        if before.get(name) != after.get(name) or name in rewritten
+    ]

@@ -15,14 +15,18 @@ from ottla.base.ids import Uuid
 from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.controllers import controller_of
+from ottla.metadata.deletions import deletion_of, standing_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.producer_ids import ProducerIdsImage
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
+    DeletionRecord,
+    DeletionReplicasRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
+    ForgetDeletionRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -69,6 +73,8 @@ class ClusterDelta:
     changed_configs: frozenset[Resource] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
     changed_features: frozenset[str] = frozenset()
+    changed_deletions: frozenset[Uuid] = frozenset()
+    """Topics whose entry in the deletion ledger came, changed or went."""
 
 
 class _Replay:
@@ -82,10 +88,12 @@ class _Replay:
         self.topics = image.topics
         self.configs = image.configs
         self.producer_ids = image.producer_ids
+        self.deletions = image.deletions
         self.touched_partitions: dict[Uuid, set[int]] = {}
         self.touched_configs: set[Resource] = set()
         self.touched_brokers: set[int] = set()
         self.touched_features: set[str] = set()
+        self.touched_deletions: set[Uuid] = set()
         self.open_topic: TopicImage | None = None
         self.open_partitions: Any = None
 
@@ -192,6 +200,22 @@ class _Replay:
     def producer_id_block(self, record: ProducerIdsRecord) -> None:
         self.producer_ids = ProducerIdsImage(record.next_producer_id)
 
+    def deletion(self, record: DeletionRecord) -> None:
+        before = self.deletions.of(record.topic_id)
+        self.deletions = self.deletions.with_deletion(deletion_of(record, before))
+        self.touched_deletions.add(record.topic_id)
+
+    def deletion_replicas(self, record: DeletionReplicasRecord) -> None:
+        before = self.deletions.of(record.topic_id)
+        assert before is not None, "a record about a deletion that nobody asked for"
+        after = before.with_standing(record.broker_id, standing_of(record), record.partitions)
+        self.deletions = self.deletions.with_deletion(after)
+        self.touched_deletions.add(record.topic_id)
+
+    def forget_deletion(self, record: ForgetDeletionRecord) -> None:
+        self.deletions = self.deletions.without(record.topic_id)
+        self.touched_deletions.add(record.topic_id)
+
     def no_op(self, record: NoOpRecord) -> None:
         """Nothing happened, at a new offset."""
 
@@ -204,6 +228,7 @@ class _Replay:
             topics=self.topics,
             configs=self.configs,
             producer_ids=self.producer_ids,
+            deletions=self.deletions,
             position=position,
         )
         created, changed, deleted = _topic_changes(self.before, image, self.touched_partitions)
@@ -216,6 +241,7 @@ class _Replay:
             changed_configs=frozenset(self.touched_configs),
             changed_brokers=frozenset(self.touched_brokers),
             changed_features=frozenset(self.touched_features),
+            changed_deletions=frozenset(self.touched_deletions),
         )
 
 
@@ -237,6 +263,9 @@ APPLY: dict[type[Any], _Apply] = {
     ProducerIdsRecord: _Replay.producer_id_block,
     RegisterControllerRecord: _Replay.register_controller,
     NoOpRecord: _Replay.no_op,
+    DeletionRecord: _Replay.deletion,
+    DeletionReplicasRecord: _Replay.deletion_replicas,
+    ForgetDeletionRecord: _Replay.forget_deletion,
 }
 
 
@@ -274,6 +303,11 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ClusterDelta:
         ),
         changed_brokers=_different(old.brokers, new.brokers),
         changed_features=_different(old.features, new.features),
+        changed_deletions=frozenset(
+            each
+            for each in old.deletions.ids() | new.deletions.ids()
+            if old.deletions.of(each) != new.deletions.of(each)
+        ),
     )
 
 

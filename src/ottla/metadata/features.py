@@ -19,6 +19,11 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 ELR_VERSION_LEVEL: Final = 1
 """1 = partitions have eligible leader replicas, 0 = they have not."""
 
+OTTLA_VERSION: Final = "ottla.version"
+OTTLA_VERSION_LEVEL: Final = 1
+"""What Ottla adds to Kafka's records: 1 = the deletion ledger, 0 = nothing. No node registers with
+it yet, so that no cluster can be at level 1 before its controller drives the ledger."""
+
 SUPPORTED: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     FeatureRange(ELR_VERSION, 0, ELR_VERSION_LEVEL),
@@ -35,3 +40,8 @@ DEFAULT_LEVELS: Final = {
 def elr_enabled(features: Mapping[str, int]) -> bool:
     """Tell whether a cluster of these finalized levels keeps eligible leader replicas."""
     return features.get(ELR_VERSION, 0) >= ELR_VERSION_LEVEL
+
+
+def ledger_enabled(features: Mapping[str, int]) -> bool:
+    """Tell whether a cluster of these finalized levels keeps account of deletions."""
+    return features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_LEVEL

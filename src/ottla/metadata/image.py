@@ -17,6 +17,7 @@ from ottla.metadata import brokers, controllers
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
 from ottla.metadata.configs import ALL_BROKERS, ConfigsImage, ResourceType
 from ottla.metadata.controllers import ControllerImage
+from ottla.metadata.deletions import DeletionsImage, deletion_records
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.producer_ids import ProducerIdsImage
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord, Record
@@ -36,6 +37,7 @@ class ClusterImage:
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     producer_ids: ProducerIdsImage = field(default_factory=ProducerIdsImage)
+    deletions: DeletionsImage = field(default_factory=DeletionsImage)
     position: tuple[int, int] = NOWHERE
 
     def broker_ids(self) -> list[int]:
@@ -46,6 +48,16 @@ class ClusterImage:
         """Tell whether a broker is there, unfenced and not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
+
+    def is_queued_for_deletion(self, topic_name: str) -> bool:
+        """Tell whether a topic that is still there is to go: nobody may change it any more."""
+        topic_id = self.topics.id_of(topic_name)
+        return topic_id is not None and self.deletions.is_queued(topic_id)
+
+    def is_being_deleted(self, topic_name: str) -> bool:
+        """Tell whether a topic that is still there loses its replicas: nobody serves it."""
+        topic_id = self.topics.id_of(topic_name)
+        return topic_id is not None and self.deletions.is_being_deleted(topic_id)
 
     def to_records(self) -> Iterator[Record]:
         """Yield records that lead from `EMPTY` to this image.
@@ -74,6 +86,8 @@ class ClusterImage:
             yield ProducerIdsRecord(
                 broker_id=-1, next_producer_id=self.producer_ids.next_producer_id
             )
+        for deletion in self.deletions:
+            yield from deletion_records(deletion)
 
 
 EMPTY: Final = ClusterImage()

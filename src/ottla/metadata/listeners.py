@@ -65,11 +65,18 @@ def fail(name: str, value: object, reason: str) -> ConfigError:
 
 
 def parse_listeners(
-    values: Mapping[str, Any], given: Mapping[str, str], roles: tuple[str, ...]
+    values: Mapping[str, Any],
+    given: Mapping[str, str],
+    roles: tuple[str, ...],
+    *,
+    zookeeper: bool = False,
 ) -> Listeners:
-    """Return the node's listeners; raise ConfigError for the first rule that is broken."""
+    """Return the node's listeners; raise ConfigError for the first rule that is broken.
+
+    `zookeeper`: controllers are brokers, and have no listeners of their own.
+    """
     controller_names = _names(values["controller.listener.names"])
-    if not controller_names:
+    if not controller_names and not zookeeper:
         raise fail("controller.listener.names", None, "must name a listener in KRaft mode")
     protocols = _protocol_map(values, given, controller_names)
     own = _endpoints("listeners", values["listeners"], protocols, distinct_ports=True)
@@ -271,6 +278,14 @@ def parse_ip_limits(text: str) -> dict[str, int]:
             raise ValueError(f"{entry!r} is not address:count")
         found[str(ip_address(address.strip().strip("[]")))] = int(count)
     return found
+
+
+def is_zookeeper_connect(text: str) -> bool:
+    """Tell whether `text` names ZooKeeper servers: `zk1:2181,zk2:2181/chroot`; no port = 2181."""
+    servers, _, _chroot = text.strip().partition("/")
+    named = [entry if ":" in entry else f"{entry}:2181" for entry in servers.split(",")]
+    matches = [_HOST_PORT.match(entry.strip()) for entry in named]
+    return all(match is not None and int(match["port"]) <= PORT_MAX for match in matches)
 
 
 def parse_voters(entries: tuple[str, ...]) -> tuple[Voter, ...]:

@@ -77,21 +77,22 @@ class NodeConfig:
         """Return the configuration; raise ConfigError with name, value and what was expected."""
         given = {name: value for name, value in properties.items() if value.strip()}
         values = _parse_all(properties)
-        _check_mode(given, values)
-        node_id = _node_id(values)
-        roles = values["process.roles"]
+        zookeeper = _is_zookeeper(given, values)
+        node_id = _node_id(values, zookeeper)
+        roles = ("broker",) if zookeeper else values["process.roles"]
         derive(values, given)
         _check_values(values)
         voters = parse_voters(values["controller.quorum.voters"])
         servers = parse_servers(values["controller.quorum.bootstrap.servers"])
-        _check_quorum(node_id, roles, voters, servers, values)
+        if not zookeeper:
+            _check_quorum(node_id, roles, voters, servers, values)
         log_dirs = parse_list(values["log.dirs"] or values["log.dir"])
         return cls(
             given=given,
             values=values,
             roles=roles,
             node_id=node_id,
-            listener_set=parse_listeners(values, given, roles),
+            listener_set=parse_listeners(values, given, roles, zookeeper=zookeeper),
             quorum_voters=voters,
             quorum_bootstrap_servers=servers,
             log_dirs=log_dirs,
@@ -112,6 +113,12 @@ class NodeConfig:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values)
+
+    @property
+    def zookeeper_connect(self) -> str | None:
+        """Return where the ZooKeeper ensemble is; None in KRaft mode."""
+        connect: str | None = self.values["zookeeper.connect"]
+        return connect
 
     @property
     def is_broker(self) -> bool:
@@ -242,28 +249,79 @@ def _unknown(definitions: ConfigDef, name: str, text: str) -> Problem | None:
     return Problem(name, shown, f"is not a property of Kafka's or Ottla's nodes{hint}")
 
 
-def _check_mode(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    roles = values["process.roles"]
+KRAFT_ONLY: Final = (
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+)
+"""What would pretend, in ZooKeeper mode, that there is a quorum."""
+
+ZOOKEEPER_LEVELS: Final = ("3.9", "3.9-IV0")
+
+
+def _is_zookeeper(given: Mapping[str, str], values: dict[str, Any]) -> bool:
+    """Tell which mode the file asks for, and check what only that one takes."""
+    roles, connect = values["process.roles"], values["zookeeper.connect"]
+    level = "inter.broker.protocol.version"
+    if connect is None:
+        _check_roles(given, roles)
+        if level in given:
+            reason = "is of ZooKeeper mode: in KRaft mode metadata.version stands for it"
+            raise fail(level, given[level], reason)
+        return False
+    if roles:
+        raise fail(
+            "process.roles",
+            given["process.roles"],
+            f"cannot be set together with zookeeper.connect={connect}: one says KRaft mode, the"
+            " other ZooKeeper mode",
+        )
+    for name in KRAFT_ONLY:
+        if name in given:
+            raise fail(name, given[name], "is of KRaft mode, and zookeeper.connect is set")
+    if values[level] not in ZOOKEEPER_LEVELS:
+        raise fail(level, values[level], f"expected {' or '.join(ZOOKEEPER_LEVELS)}")
+    if values["zookeeper.connection.timeout.ms"] is None:
+        values["zookeeper.connection.timeout.ms"] = values["zookeeper.session.timeout.ms"]
+    return True
+
+
+def _check_roles(given: Mapping[str, str], roles: tuple[str, ...]) -> None:
     if not roles:
         raise fail(
             "process.roles",
             given.get("process.roles"),
-            "must say broker, controller or both: only KRaft mode is supported so far",
+            "must say broker, controller or both; or zookeeper.connect must be set instead",
         )
     if len(set(roles)) < len(roles):
         raise fail("process.roles", given["process.roles"], "names a role twice")
 
 
-def _node_id(values: dict[str, Any]) -> int:
+def _node_id(values: dict[str, Any], zookeeper: bool) -> int:
     """Return the id, which may have either name or both; both then say the same."""
     node_id, broker_id = values["node.id"], values["broker.id"]
     if node_id >= 0 and broker_id >= 0 and node_id != broker_id:
         raise fail("node.id", node_id, f"must have the same value as broker.id={broker_id}")
     found: int = node_id if node_id >= 0 else broker_id
-    if found < 0:
+    if zookeeper:
+        _check_broker_id(found, values)
+    elif found < 0:
         raise fail("node.id", node_id, "must be set, to 0 or more, in KRaft mode")
     values["node.id"] = values["broker.id"] = found
     return found
+
+
+def _check_broker_id(broker_id: int, values: Mapping[str, Any]) -> None:
+    reserved = values["reserved.broker.max.id"]
+    if broker_id < 0:
+        raise fail("broker.id", broker_id, "must be set, to 0 or more: Ottla generates no ids")
+    if values["broker.id.generation.enable"] and broker_id > reserved:
+        raise fail(
+            "broker.id",
+            broker_id,
+            f"must not be above reserved.broker.max.id={reserved} while"
+            " broker.id.generation.enable is true",
+        )
 
 
 Values = Mapping[str, Any]

@@ -23,7 +23,7 @@ from ottla.metadata.config_def import (
     one_of,
 )
 from ottla.metadata.group_definitions import GROUP_KEYS
-from ottla.metadata.listeners import parse_ip_limits
+from ottla.metadata.listeners import is_zookeeper_connect, parse_ip_limits
 from ottla.metadata.log_definitions import LOG_KEYS
 
 _K = ConfigKey
@@ -47,6 +47,20 @@ IDENTITY: Final = (
     _K("process.roles", _LIST, (), "broker, controller or both.", each_of("broker", "controller")),
     _K("node.id", _INT, -1, "This node's number, from 0; broker.id is another name for it."),
     _K("broker.id", _INT, -1, "Another name for node.id."),
+    _K(
+        "reserved.broker.max.id",
+        _INT,
+        1_000,
+        "In ZooKeeper mode the largest broker.id while broker.id.generation.enable is true.",
+        at_least(0),
+    ),
+    _K(
+        "broker.id.generation.enable",
+        _BOOL,
+        True,
+        "In ZooKeeper mode whether ids above reserved.broker.max.id are kept for generated ones;"
+        " Ottla generates none: broker.id must be set.",
+    ),
     _K("broker.rack", _STRING, None, "Where the broker stands, for spreading replicas."),
     _K("server.max.startup.time.ms", _LONG, LONG_MAX, "The longest start.", at_least(1)),
 )
@@ -102,6 +116,37 @@ QUORUM: Final = (
         500,
         "How often the controller writes a record that says nothing; 0 = never.",
         at_least(0),
+    ),
+)
+
+ZOOKEEPER: Final = (
+    _K(
+        "zookeeper.connect",
+        _STRING,
+        None,
+        "The ZooKeeper servers, host:port with commas, and perhaps a path below which the"
+        " cluster's metadata is; instead of process.roles.",
+        Check("as host:port,host:port/path", is_zookeeper_connect),
+    ),
+    _K(
+        "zookeeper.session.timeout.ms",
+        _INT,
+        18_000,
+        "After how long without a word from a broker ZooKeeper takes it for dead.",
+        at_least(1),
+    ),
+    _K(
+        "zookeeper.connection.timeout.ms",
+        _INT,
+        None,
+        "How long a start waits for ZooKeeper; zookeeper.session.timeout.ms where not set.",
+    ),
+    _K("zookeeper.max.in.flight.requests", _INT, 10, _NONE, at_least(1)),
+    _K(
+        "inter.broker.protocol.version",
+        _STRING,
+        "3.9",
+        "In ZooKeeper mode what brokers speak among themselves: 3.9 or 3.9-IV0.",
     ),
 )
 
@@ -203,6 +248,13 @@ NETWORK: Final = (
 TOPICS: Final = (
     _K("auto.create.topics.enable", _BOOL, True, "Whether asking for a topic creates it."),
     _K("delete.topic.enable", _BOOL, True, "Whether topics can be deleted."),
+    _K(
+        "ottla.deletion.receipt.retention.ms",
+        _LONG,
+        604_800_000,
+        "How long the ledger of deletions keeps the receipts of topics that are gone.",
+        at_least(0),
+    ),
     _K("num.partitions", _INT, 1, "Partitions of a topic that does not say.", at_least(1)),
     _K("default.replication.factor", _INT, 1, "Replicas of a topic that does not say."),
 )
@@ -296,8 +348,18 @@ REPLICATION: Final = (
         True,
         "Whether a broker says that it stops.",
     ),
-    _K("controlled.shutdown.max.retries", _INT, 3, _NONE),
-    _K("controlled.shutdown.retry.backoff.ms", _LONG, 5_000, _NONE),
+    _K(
+        "controlled.shutdown.max.retries",
+        _INT,
+        3,
+        "How often a broker asks to be let go in ZooKeeper mode before it goes anyway.",
+    ),
+    _K(
+        "controlled.shutdown.retry.backoff.ms",
+        _LONG,
+        5_000,
+        "How long it waits before it asks again.",
+    ),
 )
 
 _WINDOW = "Quotas are not there yet: without an effect."
@@ -327,6 +389,7 @@ METRICS: Final = (
 NODE_DEFINITIONS: Final = ConfigDef.of(
     *IDENTITY,
     *QUORUM,
+    *ZOOKEEPER,
     *NETWORK,
     *TOPICS,
     *REPLICATION,

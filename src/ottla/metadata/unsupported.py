@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 _SECURITY = "is not supported yet: Ottla speaks PLAINTEXT and enforces no access control so far"
-_ZOOKEEPER = "ZooKeeper mode is not supported yet: run in KRaft mode (process.roles)"
+_ZOOKEEPER = "is not supported yet: Ottla speaks to ZooKeeper without TLS and without ACLs"
+_MIGRATION = "is not supported: a cluster stays with ZooKeeper, or with KRaft"
 _TIERED = "is not supported yet: Ottla has no remote storage so far"
 _JAVA = "names a Java class, which a node without a JVM cannot load"
 _GONE = "is not a property any more: Kafka 4.0 removed it"
@@ -37,13 +38,19 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "eligible.leader.replicas.enable": ("is not supported yet", ("false",)),
     "max.connection.creation.rate": (_QUOTA, ("2147483647",)),
     "control.plane.listener.name": (_GONE, ("",)),
-    "inter.broker.protocol.version": (_GONE, ()),
     "log.message.format.version": (_GONE, ()),
     "log.message.timestamp.difference.max.ms": (_GONE, ("9223372036854775807",)),
     "log.message.downconversion.enable": (_GONE, ("true", "false")),
     "offsets.commit.required.acks": (_GONE, ("-1",)),
-    "broker.id.generation.enable": (_ZOOKEEPER, ("true", "false")),
-    "reserved.broker.max.id": (_ZOOKEEPER, ("1000",)),
+    "zookeeper.clientCnxnSocket": (_JAVA, ("", "org.apache.zookeeper.ClientCnxnSocketNIO")),
+    "zookeeper.metadata.migration.enable": (_MIGRATION, ("false",)),
+    "zookeeper.metadata.migration.min.batch.size": (_MIGRATION, ("200",)),
+    "zookeeper.set.acl": (_ZOOKEEPER, ("false",)),
+    "zookeeper.ssl.client.enable": (_ZOOKEEPER, ("false",)),
+    "zookeeper.ssl.crl.enable": (_ZOOKEEPER, ("false",)),
+    "zookeeper.ssl.ocsp.enable": (_ZOOKEEPER, ("false",)),
+    "zookeeper.ssl.endpoint.identification.algorithm": (_ZOOKEEPER, ("HTTPS",)),
+    "zookeeper.ssl.protocol": (_ZOOKEEPER, ("TLSv1.2",)),
     "unstable.api.versions.enable": ("is not supported: no unstable API is served", ("false",)),
     "unstable.feature.versions.enable": (
         "is not supported: no unstable feature is there",
@@ -56,7 +63,7 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 """Name → why it is refused, and the values that pass."""
 
 PREFIXES: Final = (
-    ("zookeeper.", _ZOOKEEPER),
+    ("zookeeper.ssl.", _ZOOKEEPER),
     ("sasl.", _SECURITY),
     ("ssl.", _SECURITY),
     ("listener.name.", "sets a property of one listener, which Ottla does not support yet"),

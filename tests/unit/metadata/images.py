@@ -4,6 +4,17 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from ottla.base.ids import Uuid
+from ottla.metadata.deletions import (
+    NOT_FINISHED,
+    DeletionImage,
+    DeletionsImage,
+    DeletionState,
+    Halt,
+    Policy,
+    Reason,
+    Remote,
+    Standing,
+)
 from ottla.metadata.image import (
     BrokerImage,
     ClusterImage,
@@ -103,6 +114,38 @@ def configs(draw: st.DrawFn) -> ConfigsImage:
     return image
 
 
+standings = st.builds(
+    Standing, st.sampled_from(DeletionState), st.sampled_from(Reason), st.integers(-1, 107)
+)
+
+
+@st.composite
+def one_deletion(draw: st.DrawFn) -> DeletionImage:
+    """Draw an entry of the ledger."""
+    deletion = DeletionImage(
+        topic_id=draw(uuids),
+        name=draw(names),
+        policy=draw(st.sampled_from(Policy)),
+        asked_ms=draw(epochs),
+        halted=draw(st.sampled_from(Halt)),
+        remote=draw(st.sampled_from(Remote)),
+        finished_ms=draw(st.just(NOT_FINISHED) | epochs),
+    )
+    rows = st.tuples(ids, standings, st.lists(ids, min_size=1, max_size=4))
+    for broker_id, standing, numbers in draw(st.lists(rows, max_size=4)):
+        deletion = deletion.with_standing(broker_id, standing, numbers)
+    return deletion
+
+
+@st.composite
+def deletions(draw: st.DrawFn) -> DeletionsImage:
+    """Draw a ledger."""
+    image = DeletionsImage()
+    for each in draw(st.lists(one_deletion(), max_size=3)):
+        image = image.with_deletion(each)
+    return image
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterImage:
     """Draw a whole image."""
@@ -113,5 +156,6 @@ def clusters(draw: st.DrawFn) -> ClusterImage:
         topics=draw(topics()),
         configs=draw(configs()),
         producer_ids=ProducerIdsImage(draw(epochs)),
+        deletions=draw(deletions()),
         position=(draw(epochs), draw(ids)),
     )

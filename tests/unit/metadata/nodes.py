@@ -23,6 +23,11 @@ CONTROLLER = {
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.voters": "1@localhost:9093",
 }
+ZOOKEEPER = {
+    "broker.id": "3",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "zookeeper.connect": "zk1:2181,zk2:2181/kafka",
+}
 
 
 def node(given: dict[str, str] | None = None, base: dict[str, str] = COMBINED) -> NodeConfig:

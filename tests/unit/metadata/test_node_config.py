@@ -76,7 +76,7 @@ def test_all_bad_names_and_values_are_told_at_once() -> None:
                 "log.retentoin.ms": "5",
                 "num.partitions": "many",
                 "ssl.key.password": "secret",
-                "zookeeper.connect": "localhost:2181",
+                "zookeeper.set.acl": "true",
                 "completely.else": "1",
             }
         )
@@ -85,13 +85,13 @@ def test_all_bad_names_and_values_are_told_at_once() -> None:
         "log.retentoin.ms",
         "num.partitions",
         "ssl.key.password",
-        "zookeeper.connect",
+        "zookeeper.set.acl",
         "completely.else",
     }
     assert "did you mean log.retention.ms?" in told["log.retentoin.ms"].reason
     assert told["num.partitions"].value == "many"
     assert "32-bit integer" in told["num.partitions"].reason
-    assert "ZooKeeper mode is not supported yet" in told["zookeeper.connect"].reason
+    assert "without ACLs" in told["zookeeper.set.acl"].reason
     assert "did you mean" not in told["completely.else"].reason
 
 
@@ -104,7 +104,7 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("given", "name", "said"),
     [
-        ({"process.roles": ""}, "process.roles", "only KRaft mode"),
+        ({"process.roles": ""}, "process.roles", "or zookeeper.connect must be set"),
         ({"process.roles": "broker,broker"}, "process.roles", "twice"),
         ({"process.roles": "brokr"}, "process.roles", "out of broker, controller"),
         ({"node.id": ""}, "node.id", "32-bit integer"),

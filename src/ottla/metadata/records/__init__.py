@@ -26,6 +26,11 @@ from ottla.metadata.records.controllers import (
     ControllerFeature,
     RegisterControllerRecord,
 )
+from ottla.metadata.records.deletions import (
+    DeletionRecord,
+    DeletionReplicasRecord,
+    ForgetDeletionRecord,
+)
 from ottla.metadata.records.features import FeatureLevelRecord
 from ottla.metadata.records.no_op import NoOpRecord
 from ottla.metadata.records.producer_ids import ProducerIdsRecord
@@ -63,6 +68,9 @@ Record = (
     | NoOpRecord
     | RegisterControllerRecord
     | ClearElrRecord
+    | DeletionRecord
+    | DeletionReplicasRecord
+    | ForgetDeletionRecord
 )
 
 Marker = BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
@@ -164,9 +172,12 @@ __all__ = [
     "ConfigRecord",
     "ControllerEndpoint",
     "ControllerFeature",
+    "DeletionRecord",
+    "DeletionReplicasRecord",
     "EndTransactionRecord",
     "FeatureLevelRecord",
     "FenceBrokerRecord",
+    "ForgetDeletionRecord",
     "Marker",
     "NoOpRecord",
     "PartitionChangeRecord",

@@ -15,6 +15,9 @@ from ottla.wire.schema import (
     struct_of,
 )
 
+UNKNOWN, INCREMENTAL, FULL = 0, 1, 2
+"""The types of a request: it does not say; some partitions are named; all are."""
+
 
 @struct_of
 class UpdateMetadataPartitionState:
@@ -63,7 +66,8 @@ class UpdateMetadataBroker:
 class UpdateMetadataRequest:
     controller_id: int = field(INT32)
     is_k_raft_controller: bool = field(BOOL, versions="8+", default=False)
-    type: int = field(INT8, versions="8+", tag=0, default=0)
+    type: int = field(INT8, versions="8+", tag=0, default=UNKNOWN)
+    """Whether all partitions are named, or some."""
     controller_epoch: int = field(INT32)
     broker_epoch: int = field(INT64, versions="5+", default=-1, ignorable=True)
     ungrouped_partition_states: tuple[UpdateMetadataPartitionState, ...] = field(

@@ -64,11 +64,14 @@ FIELDS = {
     25: "reason",
     27: "controller_id incarnation_id zk_migration_ready end_points features",
     28: "topic_name",
+    5000: "topic_id name policy asked_ms halted remote finished_ms",
+    5001: "topic_id broker_id state reason error partitions",
+    5002: "topic_id",
 }
 
 NEWEST = {
     0: 3, 1: 0, 2: 0, 3: 2, 4: 0, 5: 2, 7: 0, 8: 0, 9: 0, 12: 0, 15: 0, 17: 2, 20: 0, 23: 0, 24: 0,
-    25: 0, 27: 0, 28: 0,
+    25: 0, 27: 0, 28: 0, 5000: 0, 5001: 0, 5002: 0,
 }  # fmt: skip
 
 

@@ -1,0 +1,313 @@
+"""The deletion ledger: topics that are being deleted, and receipts of those that were.
+
+An entry is keyed by the topic's id, so a new topic of the old name is never mistaken for it. It
+keeps, for each broker, which partitions' replicas are how far: one row for all that stand alike.
+An entry that is finished is the receipt; it says what became of every replica and stays until
+`ottla.deletion.receipt.retention.ms` has passed.
+
+Policies: CLASSIC, where brokers are told by requests without topic ids (ZooKeeper): the topic
+stays among the topics until every replica is gone. AT_ONCE, fenced by the topic's id (KRaft):
+the topic is gone with the entry's first record.
+
+Not done: nothing sets the remote tier's part yet. Source: KAFKA-330; TopicDeletionManager.scala,
+Kafka 3.9, which keeps none of this beyond a controller's life.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from itertools import chain
+from typing import Final, NamedTuple
+
+from immutables import Map
+
+from ottla.base.ids import Uuid
+from ottla.metadata.records import (
+    DeletionRecord,
+    DeletionReplicasRecord,
+    ForgetDeletionRecord,
+)
+
+NOT_FINISHED: Final = -1
+
+
+class Policy(IntEnum):
+    """When the topic's name is free again: when all is gone, or with the acknowledgement."""
+
+    CLASSIC = 0
+    AT_ONCE = 1
+
+
+class Halt(IntEnum):
+    """Why a deletion does not begin yet."""
+
+    NONE = 0
+    REASSIGNMENT = 1
+    PREFERRED_ELECTION = 2
+
+
+class Remote(IntEnum):
+    """What the remote tier still holds of the topic."""
+
+    NONE = 0
+    PENDING = 1
+    PURGED = 2
+
+
+class DeletionState(IntEnum):
+    """How far the deletion of a replica is; the first three have Kafka's numbers."""
+
+    STARTED = 4
+    SUCCESSFUL = 5
+    INELIGIBLE = 6
+    ABANDONED = 64
+    """Nobody will ever say: see the reason. What is left on that broker's disk is not known."""
+
+
+class Reason(IntEnum):
+    """Why a replica is ineligible, or abandoned."""
+
+    NONE = 0
+    BROKER_DOWN = 1
+    FOLDER_FAILED = 2
+    REFUSED = 3
+    """The broker answered the error that stands beside it."""
+    UNREGISTERED = 4
+    """Its broker was taken out of the cluster for good."""
+    TOPIC_VANISHED = 5
+    """Somebody else removed the topic's metadata, so that it can no longer be ordered away."""
+
+
+class Standing(NamedTuple):
+    """How far a replica is, and why no further. `error`: the broker's error code, where REFUSED
+    or FOLDER_FAILED, 0 = it did not say."""
+
+    state: DeletionState
+    reason: Reason = Reason.NONE
+    error: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more is to come of it."""
+        return self.state in (DeletionState.SUCCESSFUL, DeletionState.ABANDONED)
+
+
+STARTED: Final = Standing(DeletionState.STARTED)
+SUCCESSFUL: Final = Standing(DeletionState.SUCCESSFUL)
+BROKER_DOWN: Final = Standing(DeletionState.INELIGIBLE, Reason.BROKER_DOWN)
+
+Rows = Map[Standing, frozenset[int]]
+"""The partitions of one broker's replicas, by how far they are; no set is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionImage:
+    """The deletion of one topic. Times are epoch milliseconds."""
+
+    topic_id: Uuid
+    name: str
+    policy: Policy
+    asked_ms: int
+    halted: Halt = Halt.NONE
+    remote: Remote = Remote.NONE
+    finished_ms: int = NOT_FINISHED
+    replicas: Map[int, Rows] = field(default_factory=Map)
+    """By broker."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether this is a receipt."""
+        return self.finished_ms != NOT_FINISHED
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether any replica was ordered to go, or found impossible to order."""
+        return bool(self.replicas)
+
+    def rows(self) -> Iterator[tuple[int, Standing, tuple[int, ...]]]:
+        """Yield (broker, standing, partitions), in order."""
+        for broker_id in sorted(self.replicas):
+            rows = self.replicas[broker_id]
+            for standing in sorted(rows):
+                yield broker_id, standing, tuple(sorted(rows[standing]))
+
+    def partitions_at(self, broker_id: int, standing: Standing) -> frozenset[int]:
+        """Return the partitions of a broker's replicas that stand so."""
+        return self.replicas.get(broker_id, _NO_ROWS).get(standing, frozenset())
+
+    def standing(self, broker_id: int, partition: int) -> Standing | None:
+        """Return how far a replica is; None = it is not listed."""
+        for standing, partitions in self.replicas.get(broker_id, _NO_ROWS).items():
+            if partition in partitions:
+                return standing
+        return None
+
+    def count(self, *states: DeletionState) -> int:
+        """Return how many replicas are in some states."""
+        return sum(
+            len(partitions)
+            for rows in self.replicas.values()
+            for standing, partitions in rows.items()
+            if standing.state in states
+        )
+
+    def with_standing(
+        self, broker_id: int, standing: Standing, partitions: Collection[int]
+    ) -> "DeletionImage":
+        """Return the deletion with some replicas of a broker standing so; others as they were."""
+        moved = frozenset(partitions)
+        rows: dict[Standing, frozenset[int]] = {}
+        for each, there in self.replicas.get(broker_id, _NO_ROWS).items():
+            if left := there - moved:
+                rows[each] = left
+        if moved:
+            rows[standing] = rows.get(standing, frozenset()) | moved
+        if not rows:
+            return self
+        return replace(self, replicas=self.replicas.set(broker_id, Map(rows)))
+
+
+_NO_ROWS: Final[Rows] = Map()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsImage:
+    """All entries of the ledger."""
+
+    _pending: Map[Uuid, DeletionImage] = field(default_factory=Map)
+    _finished: Map[Uuid, DeletionImage] = field(default_factory=Map)
+
+    def of(self, topic_id: Uuid) -> DeletionImage | None:
+        """Return the entry of a topic, finished or not, or None."""
+        return self._pending.get(topic_id) or self._finished.get(topic_id)
+
+    def is_queued(self, topic_id: Uuid) -> bool:
+        """Tell whether a topic that is still there is to go: nobody may change it any more."""
+        deletion = self._pending.get(topic_id)
+        return deletion is not None and deletion.policy is Policy.CLASSIC
+
+    def is_being_deleted(self, topic_id: Uuid) -> bool:
+        """Tell whether replicas of a topic that is still there are going: nobody serves it."""
+        return self.is_queued(topic_id) and self._pending[topic_id].has_begun
+
+    def pending(self) -> list[DeletionImage]:
+        """Return what is not finished, by name and id."""
+        return sorted(self._pending.values(), key=_by_name)
+
+    def receipts(self) -> list[DeletionImage]:
+        """Return what is finished, by name and id."""
+        return sorted(self._finished.values(), key=_by_name)
+
+    def pending_count(self) -> int:
+        """Return how many deletions are not finished."""
+        return len(self._pending)
+
+    def ids(self) -> frozenset[Uuid]:
+        """Return the ids of all entries."""
+        return frozenset(chain(self._pending, self._finished))
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self._finished)
+
+    def __iter__(self) -> Iterator[DeletionImage]:
+        return iter(sorted(chain(self._pending.values(), self._finished.values()), key=_by_name))
+
+    def with_deletion(self, deletion: DeletionImage) -> "DeletionsImage":
+        """Return the ledger with an entry added, or replaced."""
+        rest = self.without(deletion.topic_id) if deletion.topic_id in self._finished else self
+        if deletion.is_finished:
+            rest = rest.without(deletion.topic_id)
+            return DeletionsImage(rest._pending, rest._finished.set(deletion.topic_id, deletion))
+        return DeletionsImage(rest._pending.set(deletion.topic_id, deletion), rest._finished)
+
+    def without(self, topic_id: Uuid) -> "DeletionsImage":
+        """Return the ledger without an entry."""
+        if topic_id in self._pending:
+            return DeletionsImage(self._pending.delete(topic_id), self._finished)
+        if topic_id in self._finished:
+            return DeletionsImage(self._pending, self._finished.delete(topic_id))
+        return self
+
+
+def _by_name(deletion: DeletionImage) -> tuple[str, Uuid]:
+    return deletion.name, deletion.topic_id
+
+
+# -- records -----------------------------------------------------------------------------------
+
+
+def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> DeletionImage:
+    """Return the deletion that a record describes; its replicas are as they were."""
+    return DeletionImage(
+        topic_id=record.topic_id,
+        name=record.name,
+        policy=Policy(record.policy),
+        asked_ms=record.asked_ms,
+        halted=Halt(record.halted),
+        remote=Remote(record.remote),
+        finished_ms=record.finished_ms,
+        replicas=Map() if before is None else before.replicas,
+    )
+
+
+def standing_of(record: DeletionReplicasRecord) -> Standing:
+    """Return how far a record says that replicas are."""
+    return Standing(DeletionState(record.state), Reason(record.reason), record.error)
+
+
+def header_record(deletion: DeletionImage) -> DeletionRecord:
+    """Return the record that describes a deletion without its replicas."""
+    return DeletionRecord(
+        topic_id=deletion.topic_id,
+        name=deletion.name,
+        policy=deletion.policy,
+        asked_ms=deletion.asked_ms,
+        halted=deletion.halted,
+        remote=deletion.remote,
+        finished_ms=deletion.finished_ms,
+    )
+
+
+def replicas_record(
+    topic_id: Uuid, broker_id: int, standing: Standing, partitions: Collection[int]
+) -> DeletionReplicasRecord:
+    """Return the record that says how far some replicas of a broker are."""
+    return DeletionReplicasRecord(
+        topic_id=topic_id,
+        broker_id=broker_id,
+        state=standing.state,
+        reason=standing.reason,
+        error=standing.error,
+        partitions=tuple(sorted(partitions)),
+    )
+
+
+def deletion_records(deletion: DeletionImage) -> Iterator[DeletionRecord | DeletionReplicasRecord]:
+    """Yield the records that lead to `deletion`."""
+    yield header_record(deletion)
+    for broker_id, standing, partitions in deletion.rows():
+        yield replicas_record(deletion.topic_id, broker_id, standing, partitions)
+
+
+__all__ = [
+    "BROKER_DOWN",
+    "NOT_FINISHED",
+    "STARTED",
+    "SUCCESSFUL",
+    "DeletionImage",
+    "DeletionRecord",
+    "DeletionReplicasRecord",
+    "DeletionState",
+    "DeletionsImage",
+    "ForgetDeletionRecord",
+    "Halt",
+    "Policy",
+    "Reason",
+    "Remote",
+    "Standing",
+    "deletion_of",
+    "deletion_records",
+    "header_record",
+    "replicas_record",
+    "standing_of",
+]

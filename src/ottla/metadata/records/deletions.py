@@ -1,0 +1,42 @@
+"""Records about topics that are being deleted, and of those that were. Ottla's own: KIP-631
+leaves type ids above Kafka's free, and Kafka's dump tool reports these as unknown.
+
+Written only where the feature `ottla.version` allows it. Who reads them: `metadata.deletions`.
+"""
+
+from ottla.base.ids import Uuid
+from ottla.wire.schema import INT8, INT16, INT32, INT64, STRING, UUID, array, field, record
+
+
+@record(type=5000, versions="0")
+class DeletionRecord:
+    """A deletion as a whole; a later one of the same topic id replaces it. Its replicas stay."""
+
+    topic_id: Uuid = field(UUID)
+    name: str = field(STRING)
+    policy: int = field(INT8)
+    asked_ms: int = field(INT64)
+    """Epoch milliseconds of when it was asked for."""
+    halted: int = field(INT8, tag=0, default=0)
+    remote: int = field(INT8, tag=1, default=0)
+    finished_ms: int = field(INT64, tag=2, default=-1)
+    """Epoch milliseconds of its end; -1 = it goes on."""
+
+
+@record(type=5001, versions="0")
+class DeletionReplicasRecord:
+    """How far the deletion of some replicas of a topic on one broker is, others' unchanged."""
+
+    topic_id: Uuid = field(UUID)
+    broker_id: int = field(INT32)
+    state: int = field(INT8)
+    reason: int = field(INT8, tag=0, default=0)
+    error: int = field(INT16, tag=1, default=0)
+    partitions: tuple[int, ...] = field(array(INT32))
+
+
+@record(type=5002, versions="0")
+class ForgetDeletionRecord:
+    """The receipt is old enough, or a deletion that had not begun is called off."""
+
+    topic_id: Uuid = field(UUID)

@@ -1,0 +1,491 @@
+"""From znodes to records: what was read, and the records that lead there from an image.
+
+The same code loads everything at an election (`records_of`, from the empty image) and follows
+what others changed since (`observed`). Reads that could not be understood are collected; each
+leaves its fact as it was, and everything else goes on; so does an assignment that somebody
+changed past the controller, which is written again:
+a broker is not there; a topic that was not known is not there either, and its name is taken; a
+topic's, a partition's or a configuration's known facts stay, and the next write mends the znode; a
+partition of which nothing is known has no leader and nobody in sync, so that only an unclean
+election brings it back.
+
+A topic without an id (before Kafka 2.8) gets one that follows from its name and its znode's
+czxid: whoever reads the znode finds the same, until it is written (`write.topic_rewrites`).
+
+Not done: a `/feature` or producer-id znode that disappears; nobody deletes those.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from immutables import Map
+
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
+from ottla.base.zookeeper import Got
+from ottla.metadata.brokers import record_of
+from ottla.metadata.configs import Resource, ResourceType, config_records
+from ottla.metadata.deletions import DeletionImage, deletion_records
+from ottla.metadata.deletions_json import decode_deletion
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import (
+    FeatureLevelRecord,
+    ForgetDeletionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.metadata.topics import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    partition_record,
+)
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.broker import broker_image, decode_broker
+from ottla.metadata.znodes.cluster import decode_feature, decode_producer_ids
+from ottla.metadata.znodes.config import decode_config
+from ottla.metadata.znodes.fields import ZnodeError
+from ottla.metadata.znodes.known import (
+    KnownConfig,
+    KnownNode,
+    KnownTopic,
+    KnownZnodes,
+    PartitionNodes,
+)
+from ottla.metadata.znodes.partition_state import decode_state
+from ottla.metadata.znodes.topic import Assignment, TopicZnode, assignment_of, decode_topic
+
+Read = Got | None
+"""A node as it was read; None = it is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What was read: everything, or what may have changed. A key that is missing was not read.
+
+    Fields: `states`: of all partitions of a topic that was not known, None where there is none.
+            `partition_nodes`: the numbers below `/brokers/topics/T/partitions`, for topics where
+            a state is missing (or all); None = that node is not there. Without it only the
+            parents of states are known, and a partition without a state cannot be written.
+            `configs`: by type and name as the image has them; of a new topic, too, since tools
+            write it before the topic and tell nobody.
+            `deletions`: the ledger's entries.
+            `marked_for_deletion`: all names under `/admin/delete_topics`; None = not read.
+    """
+
+    brokers: Mapping[int, Read] = field(default_factory=dict)
+    topics: Mapping[str, Read] = field(default_factory=dict)
+    states: Mapping[tuple[str, int], Read] = field(default_factory=dict)
+    partition_nodes: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+    configs: Mapping[Resource, Read] = field(default_factory=dict)
+    deletions: Mapping[Uuid, Read] = field(default_factory=dict)
+    feature: Read = None
+    producer_ids: Read = None
+    marked_for_deletion: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What follows from it. `to_rewrite`: topics whose znodes lack their id, or say what is not
+    so; `marked`: topics with a deletion's marker."""
+
+    records: tuple[Record, ...]
+    known: KnownZnodes
+    problems: tuple[ZnodeError, ...] = ()
+    to_rewrite: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+
+
+def records_of(snapshot: Snapshot) -> Loaded:
+    """Return the records that lead from the empty image to what is stored."""
+    return observed(EMPTY, KnownZnodes(), snapshot)
+
+
+def observed(image: ClusterImage, known: KnownZnodes, snapshot: Snapshot) -> Loaded:
+    """Return the records that lead from `image` to what was read, none where nothing changed."""
+    reading = _Reading(image, known, snapshot)
+    records = (
+        *reading.features(),
+        *reading.brokers(),
+        *reading.topics_and_configs(),
+        *reading.producer_ids(),
+        *reading.deletions(),
+    )
+    known = reading.known_after()
+    return Loaded(
+        records=records,
+        known=known,
+        problems=tuple(reading.problems),
+        to_rewrite=tuple(known.to_rewrite()),
+        marked=tuple(sorted(known.marked)),
+    )
+
+
+def id_of(topic: str, czxid: int) -> Uuid:
+    """Return the id of a topic whose znode bears none, of the form that random ids have."""
+    attempt = 0
+    while True:
+        raw = bytearray(sha256(f"{czxid}/{topic}/{attempt}".encode()).digest()[:16])
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if raw[0] >> 2 != 62:  # A text that begins with a dash looks like an option.
+            return Uuid(bytes(raw))
+        attempt += 1
+
+
+class _Reading:
+    """One snapshot against one image."""
+
+    def __init__(self, image: ClusterImage, known: KnownZnodes, snapshot: Snapshot) -> None:
+        self.image = image
+        self.snapshot = snapshot
+        self.problems: list[ZnodeError] = []
+        self._known = known
+        self._topics = known.topics.mutate()
+        self._unreadable = known.unreadable
+        self._configs = known.configs.mutate()
+        self._deletions = known.deletions
+        self._feature = known.feature
+        self._producer_ids = known.producer_ids
+        self._there: set[str] = set()
+        """Topics whose records are among the new ones, from the first to the last fact."""
+        self._gone: set[str] = set()
+
+    def known_after(self) -> KnownZnodes:
+        """Return what is known after all has been gone through."""
+        marked = self.snapshot.marked_for_deletion
+        return KnownZnodes(
+            topics=self._topics.finish(),
+            unreadable=self._unreadable,
+            configs=self._configs.finish(),
+            deletions=self._deletions,
+            feature=self._feature,
+            producer_ids=self._producer_ids,
+            marked=self._known.marked if marked is None else marked,
+        )
+
+    # -- what there is one of --------------------------------------------------------------
+
+    def features(self) -> Iterator[Record]:
+        """Yield finalized features that changed."""
+        got = self.snapshot.feature
+        if got is None:
+            return
+        try:
+            znode = decode_feature(got.data)
+        except ZnodeError as problem:
+            self.problems.append(problem)
+            self._feature = KnownNode(got.stat.version)
+            return
+        self._feature = KnownNode(got.stat.version, znode.extra)
+        levels: Mapping[str, int] = znode.levels if znode.enabled else {}
+        for name in sorted({*levels, *self.image.features}):
+            level = levels.get(name, 0)
+            if level != self.image.features.get(name, 0):
+                yield FeatureLevelRecord(name=name, feature_level=level)
+
+    def producer_ids(self) -> Iterator[Record]:
+        """Yield the next producer id where it changed."""
+        got = self.snapshot.producer_ids
+        if got is None:
+            return
+        self._producer_ids = KnownNode(got.stat.version)
+        try:
+            block = decode_producer_ids(got.data)
+        except ZnodeError as problem:
+            self.problems.append(problem)
+            self._producer_ids = KnownNode(got.stat.version, fault=problem.reason)
+            return
+        if block is None:
+            return
+        self._producer_ids = KnownNode(got.stat.version, block.extra)
+        if block.last + 1 != self.image.producer_ids.next_producer_id:
+            yield ProducerIdsRecord(broker_id=block.broker_id, next_producer_id=block.last + 1)
+
+    def deletions(self) -> Iterator[Record]:
+        """Yield the ledger's entries that changed."""
+        for topic_id, got in sorted(self.snapshot.deletions.items()):
+            before = self.image.deletions.of(topic_id)
+            after: DeletionImage | None = None
+            if got is None:
+                self._deletions = _without(self._deletions, topic_id)
+            else:
+                self._deletions = self._deletions.set(topic_id, KnownNode(got.stat.version))
+                try:
+                    after = decode_deletion(got.data)
+                except ValueError as error:
+                    self.problems.append(ZnodeError(paths.deletion(topic_id), str(error)))
+                    continue
+            if after != before:
+                if before is not None:
+                    yield ForgetDeletionRecord(topic_id=topic_id)
+                if after is not None:
+                    yield from deletion_records(after)
+
+    # -- brokers ---------------------------------------------------------------------------
+
+    def brokers(self) -> Iterator[Record]:
+        """Yield brokers that came, went, came anew, or listen elsewhere."""
+        for broker_id, got in sorted(self.snapshot.brokers.items()):
+            before = self.image.brokers.get(broker_id)
+            if before is not None and (got is None or got.stat.czxid != before.epoch):
+                yield UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=before.epoch)
+                before = None
+            if got is None:
+                continue
+            try:
+                znode = decode_broker(broker_id, got.data)
+            except ZnodeError as problem:
+                self.problems.append(problem)
+                continue
+            after = broker_image(broker_id, znode, got.stat.czxid)
+            if before is not None:
+                after = replace(
+                    after,
+                    in_controlled_shutdown=before.in_controlled_shutdown,
+                    log_dirs=before.log_dirs,
+                )
+            if after != before:
+                yield record_of(after)
+
+    # -- topics and configurations ---------------------------------------------------------
+
+    def topics_and_configs(self) -> Iterator[Record]:
+        """Yield what changed of topics, partitions and configurations."""
+        for resource, got in self.snapshot.configs.items():
+            self._config(resource, got)
+        states: dict[str, set[int]] = {}
+        for name, number in self.snapshot.states:
+            states.setdefault(name, set()).add(number)
+        names = {*self.snapshot.topics, *states, *self.snapshot.partition_nodes}
+        for name in sorted(names):
+            yield from self._topic(name, states.get(name, set()))
+        resources = set(self.snapshot.configs)
+        resources.update((int(ResourceType.TOPIC), name) for name in self._there)
+        for resource in sorted(resources):
+            yield from self._changed_values(resource)
+
+    def _config(self, resource: Resource, got: Read) -> None:
+        """Note what a configuration's znode says."""
+        if got is None:
+            self._configs.pop(resource, None)
+            return
+        version = got.stat.version
+        try:
+            znode = decode_config(resource, got.data)
+        except ZnodeError as problem:
+            self.problems.append(problem)
+            values = Map(self.image.configs.of(*resource))
+            self._configs[resource] = KnownConfig(version, values=values)
+            return
+        self._configs[resource] = KnownConfig(version, znode.extra, znode.values)
+
+    def _changed_values(self, resource: Resource) -> Iterator[Record]:
+        resource_type, name = resource
+        before: Mapping[str, str] = self.image.configs.of(*resource)
+        if resource_type == ResourceType.TOPIC:
+            if name in self._there:
+                before = {}
+            elif name in self._gone or name not in self.image.topics:
+                return  # Of no topic, or of none yet: remembered, no fact.
+        known: KnownConfig = self._configs.get(resource, KnownConfig())
+        yield from config_records(resource, before, known.values)
+
+    def _topic(self, name: str, states_read: set[int]) -> Iterator[Record]:
+        before = self.image.topics.by_name(name)
+        known: KnownTopic | None = self._topics.get(name)
+        topic_id = None if before is None else before.id
+        znode: TopicZnode | None = None
+        if name in self.snapshot.topics:
+            got = self.snapshot.topics[name]
+            if got is None:
+                yield from self._removed(name, before)
+                return
+            znode = self._decoded(name, got, known)
+            if znode is not None:
+                is_same = known is not None and known.czxid in (0, got.stat.czxid)
+                kept = topic_id if is_same else None
+                topic_id = znode.topic_id or kept or id_of(name, got.stat.czxid)
+                edited: Mapping[int, Assignment] = {}
+                if before is not None and is_same and topic_id == before.id:
+                    edited = self._edited(before, znode)
+                    znode = replace(znode, partitions={**znode.partitions, **edited})
+                known = KnownTopic(
+                    version=got.stat.version,
+                    format=znode.version,
+                    is_whole=znode.topic_id is not None and not edited,
+                    extra=znode.extra,
+                    czxid=got.stat.czxid,
+                    partitions=known.partitions if is_same and known is not None else None,
+                )
+            elif known is not None:
+                known = replace(known, version=got.stat.version, czxid=got.stat.czxid)
+        if known is None or topic_id is None:
+            return
+        self._topics[name] = known = self._below(name, known, states_read)
+        yield from self._changed_topic(name, topic_id, before, znode, states_read)
+
+    def _edited(self, before: TopicImage, znode: TopicZnode) -> Mapping[int, Assignment]:
+        """Return the assignments that somebody has changed past the controller, as they were.
+
+        A replica that is dropped from an assignment is deleted by its broker, and nobody has made
+        sure of another copy: whoever wants a move asks for a reassignment. The controller's own
+        changes write the state in the same multi.
+        """
+        edited = {}
+        for number, assignment in znode.partitions.items():
+            known = before.partitions.get(number)
+            if known is None or known.leader_epoch == NO_EPOCH:
+                continue
+            if (before.name, number) in self.snapshot.states:
+                got = self.snapshot.states[before.name, number]
+                if got is None or got.stat.version != known.partition_epoch:
+                    continue
+            if assignment != assignment_of(known):
+                edited[number] = assignment_of(known)
+        if edited:
+            reason = (
+                f"partitions {sorted(edited)[:20]} have other replicas than before: expected"
+                f" reassignments to be asked for in {paths.REASSIGN_PARTITIONS}"
+            )
+            self.problems.append(ZnodeError(paths.topic(before.name), reason))
+        return edited
+
+    def _removed(self, name: str, before: TopicImage | None) -> Iterator[Record]:
+        self._topics.pop(name, None)
+        self._unreadable = _without(self._unreadable, name)
+        self._gone.add(name)
+        if before is not None:
+            yield RemoveTopicRecord(topic_id=before.id)
+
+    def _decoded(self, name: str, got: Got, known: KnownTopic | None) -> TopicZnode | None:
+        try:
+            znode = decode_topic(name, got.data)
+        except ZnodeError as problem:
+            self.problems.append(problem)
+            if known is None:
+                self._unreadable = self._unreadable.set(name, problem.reason)
+            return None
+        self._unreadable = _without(self._unreadable, name)
+        return znode
+
+    def _below(self, name: str, known: KnownTopic, states_read: set[int]) -> KnownTopic:
+        """Return the topic with what was read of the nodes below it."""
+        if not states_read and name not in self.snapshot.partition_nodes:
+            return known
+        nodes: dict[int, KnownNode | None] = dict(known.partitions or {})
+        is_there = known.partitions is not None
+        if name in self.snapshot.partition_nodes:
+            listed = self.snapshot.partition_nodes[name]
+            is_there = listed is not None
+            nodes = {number: nodes.get(number) for number in listed or ()}
+        for number in states_read:
+            got = self.snapshot.states[name, number]
+            if got is not None:
+                is_there = True
+                nodes[number] = KnownNode(got.stat.version)
+            elif number in nodes:
+                nodes[number] = None
+        partitions: PartitionNodes | None = Map(nodes) if is_there else None
+        return replace(known, partitions=partitions)
+
+    def _changed_topic(
+        self,
+        name: str,
+        topic_id: Uuid,
+        before: TopicImage | None,
+        znode: TopicZnode | None,
+        states_read: set[int],
+    ) -> Iterator[Record]:
+        is_same = before is not None and before.id == topic_id
+        known_before: Mapping[int, PartitionImage] = {}
+        if before is not None and is_same:
+            known_before = before.partitions
+        if znode is None:
+            assignments = {
+                number: assignment_of(known_before[number])
+                for number in sorted(states_read.intersection(known_before))
+            }
+        else:
+            assignments = dict(znode.partitions)
+        after = {
+            number: self._partition(name, number, assignment, known_before.get(number))
+            for number, assignment in assignments.items()
+        }
+        if is_same and (znode is None or set(known_before) <= set(after)):
+            changed = {each: now for each, now in after.items() if now != known_before.get(each)}
+        else:
+            # Another topic, or one that has lost partitions, for which there is no record.
+            changed = after
+            if before is not None:
+                yield RemoveTopicRecord(topic_id=before.id)
+            yield TopicRecord(name=name, topic_id=topic_id)
+            self._there.add(name)
+        for number, partition in changed.items():
+            yield partition_record(topic_id, number, partition)
+
+    def _partition(
+        self, name: str, number: int, assignment: Assignment, before: PartitionImage | None
+    ) -> PartitionImage:
+        replicas = assignment.replicas
+        lost: set[int] = set()
+        if before is not None:
+            folders = zip(before.replicas, before.directories, strict=True)
+            lost = {each for each, folder in folders if folder == DIRECTORY_LOST}
+        partition = PartitionImage(
+            replicas=replicas,
+            directories=tuple(
+                DIRECTORY_LOST if each in lost else DIRECTORY_MIGRATING for each in replicas
+            ),
+            isr=(),
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+            leader=NO_LEADER,
+            leader_epoch=NO_EPOCH,
+            partition_epoch=NO_EPOCH,
+        )
+        if (name, number) not in self.snapshot.states:
+            return partition if before is None else _led_as(partition, before)
+        got = self.snapshot.states[name, number]
+        if got is None:
+            return partition
+        version = got.stat.version
+        try:
+            state = decode_state(name, number, got.data)
+        except ZnodeError as problem:
+            self.problems.append(problem)
+            if before is None or before.leader_epoch == NO_EPOCH:
+                return replace(partition, leader_epoch=0, partition_epoch=version)
+            return replace(_led_as(partition, before), partition_epoch=version)
+        if state.extra:
+            self._keep_extra(name, number, KnownNode(version, state.extra))
+        return replace(
+            partition,
+            isr=state.isr,
+            leader=state.leader,
+            leader_recovery_state=state.leader_recovery_state,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=version,
+        )
+
+    def _keep_extra(self, name: str, number: int, node: KnownNode) -> None:
+        topic: KnownTopic = self._topics[name]
+        assert topic.partitions is not None, "the state was read"
+        self._topics[name] = replace(topic, partitions=topic.partitions.set(number, node))
+
+
+def _led_as(partition: PartitionImage, before: PartitionImage) -> PartitionImage:
+    return replace(
+        partition,
+        isr=before.isr,
+        leader=before.leader,
+        leader_recovery_state=before.leader_recovery_state,
+        leader_epoch=before.leader_epoch,
+        partition_epoch=before.partition_epoch,
+    )
+
+
+def _without(kept: Map, key: object) -> Map:  # type: ignore[type-arg]
+    return kept.delete(key) if key in kept else kept

@@ -1,0 +1,58 @@
+"""`/brokers/topics/T/partitions/P/state`: who leads a partition, and who is in sync.
+
+The znode's version is the partition epoch. A recovery state is written only after an unclean
+election, until the leader has said that it is over.
+Source: TopicPartitionStateZNode, Kafka 3.9; KIP-704.
+"""
+
+from dataclasses import dataclass
+
+from ottla.metadata.topics import RECOVERED, RECOVERING
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.fields import NO_EXTRA, Extra, parse, written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateZnode:
+    """What the znode says. `controller_epoch`: of the controller that wrote it."""
+
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: tuple[int, ...]
+    leader_recovery_state: int = RECOVERED
+    extra: Extra = NO_EXTRA
+
+
+def decode_state(topic: str, number: int, data: bytes) -> StateZnode:
+    """Return a partition's state. Raises: ZnodeError."""
+    fields = parse(paths.state(topic, number), data)
+    fields.number("version", 1)
+    recovery = fields.number("leader_recovery_state", RECOVERED)
+    if recovery not in (RECOVERED, RECOVERING):
+        raise fields.fail(f"leader_recovery_state is {recovery}: expected 0 or 1")
+    state = StateZnode(
+        leader=fields.number("leader"),
+        leader_epoch=fields.number("leader_epoch"),
+        controller_epoch=fields.number("controller_epoch"),
+        isr=fields.ids("isr"),
+        leader_recovery_state=recovery,
+        extra=fields.rest(),
+    )
+    if state.leader_epoch < 0:
+        raise fields.fail(f"leader_epoch is {state.leader_epoch}: expected 0 or more")
+    return state
+
+
+def encode_state(state: StateZnode) -> bytes:
+    """Return the znode's data."""
+    values: dict[str, object] = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": state.isr,
+    }
+    if state.leader_recovery_state != RECOVERED:
+        values["leader_recovery_state"] = state.leader_recovery_state
+    return written(values, state.extra)

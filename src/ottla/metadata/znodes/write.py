@@ -1,0 +1,127 @@
+"""From records to znodes: the multis that make a step's records facts.
+
+Each multi checks first that the controller's epoch is still the one of its election (KAFKA-6082),
+and holds as much as ZooKeeper takes. A step that needs several is split where that is harmless:
+the topic's znode with the whole assignment comes first, so that a topic exists, or has grown,
+from then on, and a partition whose state did not fit is a new one, without a leader, until the
+next multi. A change of a partition and of its assignment is never split. A topic's removal takes
+its partitions' states first, its own znode last, and what asked for it with that.
+
+Every change of a partition writes its state at the version that is the partition epoch before it:
+version and epoch stay one, and a write by somebody else is noticed.
+Source: KafkaZkClient, AdminZkClient, ZkPartitionStateMachine, Kafka 3.9.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ottla.base.ids import Uuid
+from ottla.base.zookeeper import Result
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.metadata.znodes.known import KnownZnodes, after_operations
+from ottla.metadata.znodes.multis import Multis, Write
+from ottla.metadata.znodes.normalise import normalised
+from ottla.metadata.znodes.write_configs import ConfigWriter
+from ottla.metadata.znodes.write_ledger import LedgerRecord, LedgerWriter
+from ottla.metadata.znodes.write_singles import SinglesWriter
+from ottla.metadata.znodes.write_topics import TopicWriter
+
+
+def writes_of(
+    before: ClusterImage,
+    records: Iterable[Record],
+    known: KnownZnodes,
+    *,
+    controller_epoch: int,
+    epoch_version: int,
+) -> list[Write]:
+    """Return the multis that write a step decided on `before`, in order.
+
+    `epoch_version`: of `/controller_epoch` as this controller's election left it. The records of
+    each multi lead to the image after it. They are the step's, normalised; of a partition whose
+    state is written later they say that it is new. Records that no znode holds come with the
+    check of the epoch alone.
+
+    Raises: ZnodeError where a fact cannot be written: a topic's name is taken by a znode that
+            nobody understands, or a znode would be too large for ZooKeeper.
+    """
+    listed = _ledger_last(normalised(records))
+    multis = Multis(known, epoch_version)
+    configs = ConfigWriter(multis, before)
+    topics = TopicWriter(multis, before, configs, controller_epoch)
+    topics.announce(listed)
+    ledger = LedgerWriter(multis, before)
+    singles = SinglesWriter(multis, before)
+    removing = False
+    for record in listed:
+        if isinstance(record, LedgerRecord):
+            ledger.take(record)
+            continue
+        if removing != isinstance(record, RemoveTopicRecord):
+            # What is removed and what is made under its name must not meet in one multi.
+            multis.flush()
+            removing = not removing
+        if isinstance(record, PartitionChangeRecord):
+            topics.change(record)
+        elif isinstance(record, PartitionRecord):
+            topics.partition(record)
+        elif isinstance(record, TopicRecord):
+            topics.create(record)
+        elif isinstance(record, RemoveTopicRecord):
+            topics.remove(record)
+        elif isinstance(record, ConfigRecord):
+            configs.take(record)
+        elif isinstance(record, ProducerIdsRecord):
+            singles.producer_ids(record)
+        elif isinstance(record, FeatureLevelRecord):
+            singles.feature(record)
+        else:
+            # How a broker stands is not stored: it follows from the broker's own znode.
+            multis.record(record)
+    multis.flush()
+    return multis.writes
+
+
+def topic_rewrites(
+    image: ClusterImage, known: KnownZnodes, *, controller_epoch: int, epoch_version: int
+) -> list[Write]:
+    """Return the multis that write topics' znodes as they should be, with their ids (KIP-516)."""
+    multis = Multis(known, epoch_version)
+    topics = TopicWriter(multis, image, ConfigWriter(multis, image), controller_epoch)
+    for name in known.to_rewrite():
+        topic_id = image.topics.id_of(name)
+        if topic_id is not None:
+            topics.rewrite(topic_id)
+    multis.flush()
+    return multis.writes
+
+
+def after_write(known: KnownZnodes, write: Write, results: Sequence[Result]) -> KnownZnodes:
+    """Return what is known once a multi was done; `results` are its answers."""
+    return after_operations(known, write.operations, results)
+
+
+def _ledger_last(records: Iterable[Record]) -> list[Record]:
+    """Put what the ledger says of a topic behind the removal of that topic in the same step."""
+    listed = list(records)
+    removed = {each.topic_id for each in listed if isinstance(each, RemoveTopicRecord)}
+    held: dict[Uuid, list[Record]] = {}
+    ordered: list[Record] = []
+    for record in listed:
+        if isinstance(record, LedgerRecord) and record.topic_id in removed:
+            held.setdefault(record.topic_id, []).append(record)
+            continue
+        ordered.append(record)
+        if isinstance(record, RemoveTopicRecord):
+            removed.discard(record.topic_id)
+            ordered += held.pop(record.topic_id, [])
+    return ordered

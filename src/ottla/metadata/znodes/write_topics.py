@@ -1,0 +1,308 @@
+"""Topics and their partitions become znodes: assignments, parents, states; and go again.
+
+See `write` for what is written together and in which order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
+from ottla.base.zookeeper import Create, Delete, SetData
+from ottla.metadata.configs import Resource, ResourceType
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    Record,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.metadata.topics import changed_partition, partition_of, partition_record
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.fields import NO_EXTRA, ZnodeError
+from ottla.metadata.znodes.known import KnownTopic
+from ottla.metadata.znodes.multis import Multis, Need
+from ottla.metadata.znodes.partition_state import StateZnode, encode_state
+from ottla.metadata.znodes.topic import Assignment, assignment_of, encode_topic
+from ottla.metadata.znodes.write_configs import ConfigWriter
+
+_NUMBER_BYTES_MAX = 12
+"""Of a broker's or partition's number in JSON, with what is around it."""
+
+
+class TopicWriter:
+    """The topics that one step makes, changes and removes."""
+
+    def __init__(
+        self, multis: Multis, before: ClusterImage, configs: ConfigWriter, controller_epoch: int
+    ) -> None:
+        self._multis = multis
+        self._before = before
+        self._configs = configs
+        self._controller_epoch = controller_epoch
+        # What the step has changed so far, over `before`.
+        self._names: dict[Uuid, str] = {}
+        self._partitions: dict[Uuid, dict[int, PartitionImage]] = {}
+        self._coming: dict[Uuid, dict[int, Assignment]] = {}
+        """Partitions that the step makes: the assignment names all of them from the first."""
+        # Of the multi that is being filled.
+        self._assigned: dict[Uuid, None] = {}
+        """Topics whose znode is to be set."""
+        self._grown: dict[Uuid, None] = {}
+        """Topics whose assignment names partitions that later records make."""
+        self._stateless: list[tuple[Uuid, int]] = []
+        """Partitions whose state is deleted, of a topic that stays until the next multi."""
+        multis.on_flush.append(self._write_noted)
+
+    def announce(self, records: Iterable[Record]) -> None:
+        """Note the partitions that the step makes."""
+        for record in records:
+            if isinstance(record, PartitionRecord):
+                topic = self._before.topics.by_id(record.topic_id)
+                if topic is None or record.partition_id not in topic.partitions:
+                    coming = self._coming.setdefault(record.topic_id, {})
+                    coming[record.partition_id] = assignment_of(partition_of(record))
+
+    # -- what a record does ----------------------------------------------------------------
+
+    def create(self, record: TopicRecord) -> None:
+        """Plan a topic, with the assignment of all its partitions."""
+        name, topic_id = record.name, record.topic_id
+        reason = self._multis.known.unreadable.get(name)
+        if reason is not None:
+            raise ZnodeError(paths.topic(name), f"is there and cannot be read: {reason}")
+        self._names[topic_id] = name
+        self._partitions[topic_id] = {}
+        data = self._topic_data(topic_id)
+        resource = _resource(name)
+        self._begin_whole(topic_id, len(data))
+        config = self._configs.need_of(resource)
+        self._multis.make_room(
+            paths.topic(name),
+            lambda: Need(1 + config.operations, 100 + len(name) + len(data) + config.data_bytes),
+        )
+        self._configs.begin(resource)
+        self._multis.add(Create(paths.topic(name), data))
+        self._grown[topic_id] = None
+        self._multis.record(record)
+
+    def partition(self, record: PartitionRecord) -> None:
+        """Plan a whole partition: one that comes, or one that is assigned and gets its state."""
+        topic_id, number = record.topic_id, record.partition_id
+        after, path = partition_of(record), paths.topic(self._name(topic_id))
+        if self._find(topic_id, number) is None and topic_id not in self._grown:
+            self._begin_whole(topic_id, len(self._topic_data(topic_id)))
+            self._multis.make_room(path, lambda: self._assignment_need(topic_id))
+            self._assign(topic_id)
+            self._grown[topic_id] = None
+        self._multis.make_room(
+            path, lambda: self._need(topic_id, self._find(topic_id, number), after)
+        )
+        # Making room may have written the assignment, and with it that this one is new.
+        self._write(record, self._find(topic_id, number), after)
+
+    def change(self, record: PartitionChangeRecord) -> None:
+        """Plan a change of a partition, and of its assignment where that changes."""
+        topic_id, number = record.topic_id, record.partition_id
+        before = self._find(topic_id, number)
+        assert before is not None, "a change of a partition that does not exist"
+        after = changed_partition(before, record)
+        said: PartitionRecord | PartitionChangeRecord = record
+        if before.leader_epoch == NO_EPOCH and after.leader == NO_LEADER:
+            # It stays a new one, which has an assignment and no state.
+            after = replace(after, isr=(), leader_epoch=NO_EPOCH, partition_epoch=NO_EPOCH)
+            said = partition_record(topic_id, number, after)
+        path = paths.topic(self._name(topic_id))
+        self._multis.make_room(path, lambda: self._need(topic_id, before, after))
+        self._write(said, before, after)
+
+    def remove(self, record: RemoveTopicRecord) -> None:
+        """Plan a topic's removal, of what is there of it: another one may have begun it."""
+        topic_id = record.topic_id
+        name = self._name(topic_id)
+        path = paths.topic(name)
+        known = self._multis.known.topics.get(name)
+        nodes = None if known is None else known.partitions
+        for number, state in sorted((nodes or {}).items(), key=lambda item: item[0]):
+            self._multis.make_room(path, lambda: Need(2, 2 * len(name) + 120))
+            if state is not None:
+                self._multis.add(Delete(paths.state(name, number)))
+                self._stateless.append((topic_id, number))
+            self._multis.add(Delete(paths.partition(name, number)), is_fact=False)
+        # The last part, with room for what the ledger says of the end.
+        self._multis.make_room(path, lambda: Need(6, 4 * len(name) + 8_000))
+        if nodes is not None:
+            self._multis.add(Delete(paths.partitions(name)), is_fact=False)
+        if known is not None:
+            self._multis.add(Delete(paths.topic(name)))
+        self._configs.remove(_resource(name))
+        if name in self._multis.known.marked:
+            self._multis.add(Delete(paths.marker(name)))
+        self._stateless = [each for each in self._stateless if each[0] != topic_id]
+        self._multis.record(record)
+
+    def rewrite(self, topic_id: Uuid) -> None:
+        """Plan to write a topic's znode as it is."""
+        path = paths.topic(self._name(topic_id))
+        self._multis.make_room(path, lambda: self._assignment_need(topic_id))
+        self._assign(topic_id)
+
+    # -- the topic as it is by now -----------------------------------------------------------
+
+    def _name(self, topic_id: Uuid) -> str:
+        topic = self._before.topics.by_id(topic_id)
+        return self._names[topic_id] if topic is None else topic.name
+
+    def _find(self, topic_id: Uuid, number: int) -> PartitionImage | None:
+        found = self._partitions.get(topic_id, {}).get(number)
+        if found is None:
+            topic = self._before.topics.by_id(topic_id)
+            found = None if topic is None else topic.partitions.get(number)
+        return found
+
+    def _now(self, record: PartitionRecord | PartitionChangeRecord, after: PartitionImage) -> None:
+        self._partitions.setdefault(record.topic_id, {})[record.partition_id] = after
+        self._multis.record(record)
+
+    def _topic_data(self, topic_id: Uuid) -> bytes:
+        """Return what the topic's znode will hold, with all partitions that are to come."""
+        topic = self._before.topics.by_id(topic_id)
+        present: Mapping[int, PartitionImage] = {} if topic is None else topic.partitions
+        assignments = {
+            **self._coming.get(topic_id, {}),
+            **{number: assignment_of(each) for number, each in present.items()},
+        }
+        for number, partition in self._partitions.get(topic_id, {}).items():
+            assignments[number] = assignment_of(partition)
+        known = self._multis.known.topics.get(self._name(topic_id), KnownTopic())
+        listed = sorted(assignments.items(), key=lambda item: item[0])
+        return encode_topic(listed, topic_id, version=known.format, extra=known.extra)
+
+    # -- room ----------------------------------------------------------------------------------
+
+    def _begin_whole(self, topic_id: Uuid, data_bytes: int) -> None:
+        """Begin another multi for what is to come of a topic, if that fits whole into one."""
+        coming = self._coming.get(topic_id, {})
+        name = self._name(topic_id)
+        states = sum(_state_need(name, each.replicas).data_bytes for each in coming.values())
+        need = Need(5 + 2 * len(coming), data_bytes + states + 4_000)
+        if not self._multis.has_room(need) and self._multis.would_fit(need):
+            self._multis.flush()
+
+    def _assignment_need(self, topic_id: Uuid) -> Need:
+        if topic_id in self._assigned:
+            return Need(0, 0)
+        return Need(1, len(self._name(topic_id)) + 100 + len(self._topic_data(topic_id)))
+
+    def _need(self, topic_id: Uuid, before: PartitionImage | None, after: PartitionImage) -> Need:
+        """Return the most that a partition takes, its assignment included where that changes."""
+        state = _state_need(self._name(topic_id), after.isr)
+        if before is None or assignment_of(before) == assignment_of(after):
+            return state
+        topic = self._assignment_need(topic_id)
+        return Need(
+            state.operations + topic.operations,
+            state.data_bytes + topic.data_bytes + _assignment_bytes(after),
+        )
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def _assign(self, topic_id: Uuid, more_bytes: int = 0) -> None:
+        """Note that the topic's znode is to be set; there must be room for it."""
+        need = self._assignment_need(topic_id)
+        self._multis.reserve(Need(need.operations, need.data_bytes + more_bytes))
+        self._assigned[topic_id] = None
+
+    def _write(
+        self,
+        record: PartitionRecord | PartitionChangeRecord,
+        before: PartitionImage | None,
+        after: PartitionImage,
+    ) -> None:
+        topic_id, number = record.topic_id, record.partition_id
+        name = self._name(topic_id)
+        if before is not None and assignment_of(before) != assignment_of(after):
+            self._assign(topic_id, _assignment_bytes(after))
+        if before is None or before.partition_epoch == NO_EPOCH:
+            if after.partition_epoch != NO_EPOCH:
+                self._create_state(name, number, after)
+        elif after.partition_epoch != before.partition_epoch:
+            assert after.partition_epoch == before.partition_epoch + 1, "an epoch was left out"
+            data = self._state_data(name, number, after)
+            self._multis.add(SetData(paths.state(name, number), data, before.partition_epoch))
+        self._now(record, after)
+
+    def _create_state(self, name: str, number: int, after: PartitionImage) -> None:
+        assert after.partition_epoch == 0, "a state begins at version 0"
+        nodes = self._multis.known.topics[name].partitions
+        if nodes is None:
+            self._multis.add(Create(paths.partitions(name)), is_fact=False)
+        if nodes is None or number not in nodes:
+            self._multis.add(Create(paths.partition(name, number)), is_fact=False)
+        elif nodes[number] is not None:
+            # Left from a partition that nobody assigns: what it says is of another one.
+            self._multis.add(Delete(paths.state(name, number)))
+        data = self._state_data(name, number, after)
+        self._multis.add(Create(paths.state(name, number), data))
+
+    def _state_data(self, name: str, number: int, partition: PartitionImage) -> bytes:
+        known = self._multis.known.state(name, number)
+        state = StateZnode(
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            controller_epoch=self._controller_epoch,
+            isr=partition.isr,
+            leader_recovery_state=partition.leader_recovery_state,
+            extra=NO_EXTRA if known is None else known.extra,
+        )
+        return encode_state(state)
+
+    # -- the end of a multi --------------------------------------------------------------------
+
+    def _write_noted(self) -> None:
+        for topic_id in self._assigned:
+            name = self._name(topic_id)
+            version = self._multis.known.topics[name].version
+            operation = SetData(paths.topic(name), self._topic_data(topic_id), version)
+            self._multis.add_reserved(operation)
+        for topic_id in self._grown:
+            coming = self._coming.get(topic_id, {})
+            for number in sorted(coming):
+                if self._find(topic_id, number) is None:
+                    self._note_new(topic_id, number, coming[number])
+        for topic_id, number in self._stateless:
+            partition = self._find(topic_id, number)
+            if partition is not None and partition.partition_epoch != NO_EPOCH:
+                self._note_new(topic_id, number, assignment_of(partition))
+        self._assigned, self._grown, self._stateless = {}, {}, []
+
+    def _note_new(self, topic_id: Uuid, number: int, assignment: Assignment) -> None:
+        """Say that a partition has an assignment and no state, until the next multi."""
+        record = PartitionRecord(
+            partition_id=number,
+            topic_id=topic_id,
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+            isr=(),
+            leader=NO_LEADER,
+            leader_epoch=NO_EPOCH,
+            partition_epoch=NO_EPOCH,
+        )
+        self._now(record, partition_of(record))
+
+
+def _resource(name: str) -> Resource:
+    return (int(ResourceType.TOPIC), name)
+
+
+def _state_need(name: str, isr: tuple[int, ...]) -> Need:
+    """Return the most that a state takes: parents, an old state to delete, and itself."""
+    path = len(paths.state(name, 2**31 - 1))
+    return Need(3, 3 * path + 200 + _NUMBER_BYTES_MAX * len(isr))
+
+
+def _assignment_bytes(partition: PartitionImage) -> int:
+    """Return the most by which a partition's entries in the topic's znode can grow."""
+    count = len(partition.replicas) + len(partition.adding_replicas)
+    return _NUMBER_BYTES_MAX * (count + len(partition.removing_replicas) + 3) + 60

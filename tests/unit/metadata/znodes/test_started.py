@@ -1,0 +1,42 @@
+"""A new controller learns from the znodes which replicas are other processes than those meant.
+
+Method: states and registrations with the zxids that tell their order.
+"""
+
+from ottla.base.zookeeper import Got, Stat
+from ottla.metadata.znodes.load import Snapshot
+from ottla.metadata.znodes.partition_state import StateZnode, encode_state
+from ottla.metadata.znodes.started import started_since
+
+
+def stat(czxid: int, mzxid: int) -> Stat:
+    return Stat(czxid, mzxid, version=0, cversion=0, ephemeral_owner=0, created_ms=0, modified_ms=0)
+
+
+def registered(czxid: int) -> Got:
+    return Got(b"", stat(czxid, czxid))
+
+
+def state(written: int, leader: int, isr: tuple[int, ...]) -> Got:
+    znode = StateZnode(leader=leader, leader_epoch=3, controller_epoch=1, isr=isr)
+    return Got(encode_state(znode), stat(1, written))
+
+
+def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -> None:
+    snapshot = Snapshot(
+        brokers={1: registered(50), 2: registered(20), 3: registered(90), 4: None},
+        states={
+            ("t", 0): state(60, 1, (1, 2)),  # Written when both were there.
+            ("t", 1): state(40, 1, (1, 2)),  # The leader came back.
+            ("t", 2): state(40, 2, (2, 1, 4)),  # A follower did.
+            ("t", 3): state(10, -1, (2, 3)),  # Those that were in sync before nobody led did.
+            ("t", 4): state(10, 4, (4,)),  # Is not there: that is another matter.
+            ("t", 5): None,
+            ("t", 6): Got(b"no JSON", stat(1, 1)),
+        },
+    )
+    assert started_since(snapshot) == {
+        ("t", 1): frozenset({1}),
+        ("t", 2): frozenset({1}),
+        ("t", 3): frozenset({2, 3}),
+    }

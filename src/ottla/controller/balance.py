@@ -73,7 +73,11 @@ def elect_leaders(
 
 
 def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:
-    return ((topic.name, number) for topic, number, _ in partitions(image))
+    return (
+        (topic.name, number)
+        for topic, number, _ in partitions(image)
+        if not image.deletions.is_queued(topic.id)
+    )
 
 
 def _elect(
@@ -83,6 +87,9 @@ def _elect(
     topic = image.topics.by_name(name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if image.deletions.is_queued(topic.id):
+        # Its own error alone, so that it holds up nobody else's election (KAFKA-1558).
+        raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"The topic {name} is being deleted")
     partition = topic.partitions.get(number)
     if partition is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
@@ -126,7 +133,9 @@ def _imbalanced(
     totals: dict[int, int] = {}
     elsewhere: dict[int, list[tuple[TopicImage, int, PartitionImage]]] = {}
     for each in partitions(image):
-        partition = each[2]
+        topic, _, partition = each
+        if image.deletions.is_queued(topic.id):
+            continue
         preferred = partition.replicas[0]
         totals[preferred] = totals.get(preferred, 0) + 1
         if partition.leader != preferred:

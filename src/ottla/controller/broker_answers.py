@@ -6,12 +6,13 @@ processTopicDeletionStopReplicaResponseReceived; ControllerChannelManager.scala,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest
-from ottla.controller.state_context import PartitionKey, ReplicaKey, StateContext
+from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 
@@ -26,7 +27,7 @@ class DeletionAnswered:
 
 
 def stop_replica_answered(
-    context: StateContext, sent: BrokerRequest, response: stop.StopReplicaResponse
+    image: ClusterImage, sent: BrokerRequest, response: stop.StopReplicaResponse
 ) -> DeletionAnswered | None:
     """Return what an answer to StopReplica means for deletions; None = nothing.
 
@@ -43,7 +44,7 @@ def stop_replica_answered(
     succeeded: list[PartitionKey] = []
     failed: list[tuple[PartitionKey, Error]] = []
     for key in sorted(sent.deleted):
-        if not context.is_being_deleted(key.topic):
+        if not image.is_being_deleted(key.topic):
             continue
         error = told.get(key, Error.UNKNOWN_SERVER_ERROR) if whole is Error.NONE else whole
         if error is Error.NONE:
@@ -57,26 +58,17 @@ def stop_replica_answered(
     )
 
 
-def leader_and_isr_answered(
-    context: StateContext, sent: BrokerRequest, response: lai.LeaderAndIsrResponse
-) -> tuple[StateContext, tuple[ReplicaKey, ...]]:
-    """Return the context with what is known now of a broker's failed folders, and what is new.
+def failed_replicas(
+    sent: BrokerRequest, response: lai.LeaderAndIsrResponse
+) -> tuple[PartitionKey, ...]:
+    """Return the partitions that a broker cannot serve, because their folders have failed.
 
-    KAFKA_STORAGE_ERROR of a partition is how a controller hears of them; success means that the
-    replica is on a folder that works.
+    KAFKA_STORAGE_ERROR of a partition is how a controller hears of that.
     """
     if error_of(response.error_code) is not Error.NONE:
-        return context, ()
-    offline = set(context.offline_replicas)
-    new: list[ReplicaKey] = []
-    for key, error in _partition_errors(sent.request, response):
-        replica = ReplicaKey(sent.broker_id, *key)
-        if error is Error.NONE:
-            offline.discard(replica)
-        elif error is Error.KAFKA_STORAGE_ERROR and replica not in offline:
-            offline.add(replica)
-            new.append(replica)
-    return replace(context, offline_replicas=frozenset(offline)), tuple(sorted(new))
+        return ()
+    errors = _partition_errors(sent.request, response)
+    return tuple(sorted(key for key, error in errors if error is Error.KAFKA_STORAGE_ERROR))
 
 
 def _partition_errors(

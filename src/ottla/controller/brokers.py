@@ -296,14 +296,17 @@ def _offline_directories(
     return [*leave_directories(image, config, broker.id, gone), change]
 
 
-def fence_stalest(image: ClusterImage, context: DecisionContext, now_ms: int) -> Step:
-    """Fence the unfenced broker that was silent longest, if its session is over.
+def fence_stalest(
+    image: ClusterImage, context: DecisionContext, now_ms: int
+) -> Decision[int | None]:
+    """Fence the unfenced broker that was silent longest, if its session is over; reply its id.
 
     One broker a step keeps the batch bounded, and lets the next decision see its effect;
     `liveness.next_check_ms` says when to come again.
     """
     stalest = context.liveness.stalest(image)
     if stalest is None or stalest[0] > now_ms:
-        return Step()
+        return Decision(Step(), None)
     broker = image.brokers[stalest[1]]
-    return Step(tuple(fencing_records(image, context.config, broker)), atomic=False)
+    records = tuple(fencing_records(image, context.config, broker))
+    return Decision(Step(records, atomic=False), broker.id)

@@ -29,7 +29,7 @@ from ottla.metadata.config_def import (
     format_value,
     parse_value,
 )
-from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
+from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType, config_records
 from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
@@ -95,8 +95,9 @@ def alter_configs(
         except ApiError as refusal:
             answers.append(AlteredResource(resource, refusal.error, refusal.message))
             continue
-        named = {name for name, _, _ in alteration.changes}
-        records += _records(resource, before, after, named)
+        is_broker = resource[0] == ResourceType.BROKER
+        rewritten = {name for name, _, _ in alteration.changes} if is_broker else set()
+        records += config_records(resource, before, after, rewritten=rewritten)
         answers.append(AlteredResource(resource))
     if validate_only or not records:
         return Decision(Step(), tuple(answers))
@@ -232,6 +233,10 @@ def _check_values(
         validate_topic_configs(after, context.config, image)
         if name not in image.topics:
             raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        if image.is_queued_for_deletion(name):
+            raise ApiError(
+                Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' is marked for deletion."
+            )
         return
     if name != ALL_BROKERS and int(name) not in image.brokers:
         raise ApiError(
@@ -261,21 +266,3 @@ def _check_broker_values(
             parse_value(key, after[name])
         except ConfigError as error:
             raise _invalid(f"Invalid value for a broker config: {error}.") from None
-
-
-def _records(
-    resource: Resource, before: Mapping[str, str], after: Mapping[str, str], named: set[str]
-) -> list[ConfigRecord]:
-    resource_type, resource_name = resource
-    rewrite = named if resource_type == ResourceType.BROKER else set()
-    names = sorted({*before, *after, *named})
-    return [
-        ConfigRecord(
-            resource_type=resource_type,
-            resource_name=resource_name,
-            name=name,
-            value=after.get(name),
-        )
-        for name in names
-        if before.get(name) != after.get(name) or name in rewrite
-    ]

@@ -77,6 +77,30 @@ class Rules:
         return found
 
 
+class StayingLeaders:
+    """Rules by which a leader that is on its way out leads on until it gives up what it leads.
+
+    Where brokers ask to go by a request, nobody is left without a leader because of it; what
+    happens to another replica is no reason to end that. In KRaft no such broker leads.
+    """
+
+    def __init__(
+        self, image: ClusterImage, config: NodeConfig, *, without: int | None = None
+    ) -> None:
+        self._image = image
+        self._config = config
+        self._without = without
+        self._rules: dict[int | None, Rules] = {}
+
+    def of(self, leader: int) -> Rules:
+        """Return the rules for partitions that are led so."""
+        broker = self._image.brokers.get(leader)
+        stays = leader if broker is not None and broker.in_controlled_shutdown else None
+        if stays not in self._rules:
+            self._rules[stays] = Rules(self._image, self._config, without=self._without, plus=stays)
+        return self._rules[stays]
+
+
 def leave(
     image: ClusterImage, config: NodeConfig, broker_id: int, *, unclean: bool = False
 ) -> Iterator[PartitionChangeRecord]:
@@ -95,10 +119,11 @@ def leave_directories(
     image: ClusterImage, config: NodeConfig, broker_id: int, directories: frozenset[Uuid]
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the same for those of a broker's replicas whose folders went offline."""
-    rules = Rules(image, config, without=broker_id)
+    rules = StayingLeaders(image, config, without=broker_id)
     for topic, number, partition in partitions(image):
         if broker_id in partition.isr and partition.directory(broker_id) in directories:
-            yield from _without(broker_id, topic, number, partition, rules, frozenset())
+            its = rules.of(partition.leader)
+            yield from _without(broker_id, topic, number, partition, its, frozenset())
 
 
 def _without(
@@ -173,12 +198,13 @@ def settle(image: ClusterImage, config: NodeConfig) -> Step:
     """Finish what the controller before this one began: it may have died between two batches.
 
     What it decided for one broker can be more than one batch takes, so a partition may be led
-    by a broker that is not active, or by nobody although somebody could.
+    by a broker that is not active, or by nobody although somebody could. Under ZooKeeper brokers
+    also die unseen while there is no controller, and are in sync by the last word on them.
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
     for topic, number, partition in partitions(image):
-        if image.is_active(partition.leader):
+        if all(map(image.is_active, (partition.leader, *partition.isr))):
             continue
         wish = Wish(
             isr=tuple(each for each in partition.isr if image.is_active(each)),
@@ -200,7 +226,9 @@ def leads_anything(image: ClusterImage, broker_id: int) -> bool:
 
 
 def partitions(image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """Yield all partitions by topic name and number."""
+    """Yield all partitions by topic name and number, but those whose replicas are being deleted."""
     for topic in image.topics:
+        if image.deletions.is_being_deleted(topic.id):
+            continue
         for number, partition in topic.in_order():
             yield topic, number, partition

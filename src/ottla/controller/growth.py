@@ -77,6 +77,11 @@ def _topic(image: ClusterImage, growth: Growth) -> TopicImage:
     topic = image.topics.by_name(growth.name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if image.deletions.is_queued(topic.id):
+        # New partitions would be replicas that nobody has told to go (KAFKA-6612).
+        raise ApiError(
+            Error.INVALID_TOPIC_EXCEPTION, f"The topic {growth.name} is marked for deletion."
+        )
     present = len(topic.partitions)
     if growth.count == present:
         raise ApiError(Error.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")

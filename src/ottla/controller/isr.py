@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules
+from ottla.controller.elections import Rules, StayingLeaders
 from ottla.controller.partition_change import Wish, change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -67,7 +67,7 @@ def alter_partition(
         raise ApiError(
             Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it said {broker_epoch}."
         )
-    rules = Rules(image, context.config)
+    rules = StayingLeaders(image, context.config).of(broker_id)
     records: list[PartitionChangeRecord] = []
     answers: list[ChangedIsr] = []
     changed: dict[tuple[Uuid, int], PartitionImage] = {}  # A request may name one twice.
@@ -133,7 +133,7 @@ def _fault(
         return Error.INVALID_UPDATE_VERSION
     if not _is_sensible(broker_id, partition, wanted):
         return Error.INVALID_REQUEST
-    if not all(_is_eligible(image, *member) for member in wanted.isr):
+    if not all(_is_eligible(image, *member, leader=broker_id) for member in wanted.isr):
         return Error.INELIGIBLE_REPLICA
     return Error.NONE
 
@@ -150,6 +150,9 @@ def _is_sensible(broker_id: int, partition: PartitionImage, wanted: IsrChange) -
     return True
 
 
-def _is_eligible(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
+def _is_eligible(image: ClusterImage, broker_id: int, broker_epoch: int, *, leader: int) -> bool:
     broker = image.brokers.get(broker_id)
-    return broker is not None and broker.active and broker_epoch in (ANY_EPOCH, broker.epoch)
+    if broker is None or broker_epoch not in (ANY_EPOCH, broker.epoch):
+        return False
+    # A leader that must lead on while it is on its way out needs others in sync to get away.
+    return broker.active or (broker_id == leader and not broker.fenced)

@@ -24,10 +24,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 from ottla.metadata.topics import (
+    DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
     RECOVERING,
@@ -97,7 +98,7 @@ def acceptor(
 
     def is_acceptable(broker_id: int, directory: Uuid) -> bool:
         online = folders.get(broker_id)
-        if online is None:
+        if online is None or directory == DIRECTORY_LOST:
             return False
         return not online or directory in online or directory in UNKNOWN_DIRECTORIES
 
@@ -111,7 +112,12 @@ def change(
     wish: Wish,
     around: Surroundings,
 ) -> PartitionChangeRecord | None:
-    """Return the record that brings about what is wished as far as the rules allow, or None."""
+    """Return the record that brings about what is wished as far as the rules allow, or None.
+
+    None also for a partition that nobody ever led: its first leader is `new_partitions`' to find.
+    """
+    if partition.leader_epoch == NO_EPOCH:
+        return None
     goal = _eligible(partition, _reassigned(_wished(partition, wish)), wish, around)
     goal, elected_uncleanly = _led(goal, wish.election, around)
     # An election makes its leader the ISR, which may be all that a reassignment waited for.

@@ -1,18 +1,19 @@
 """The lifecycle of a partition, as a table.
 
-All transitions of partitions are here, and only here; what is done on the way is
-`state_changes`. Values are the ids that Kafka's metrics and tools show. The loops of ONLINE and
-OFFLINE are transitions like others: a new election of a led partition, and a failure that is
-heard of twice.
+All transitions of partitions are here, and only here. Values are the ids that Kafka's metrics and
+tools show. The loops of ONLINE and OFFLINE are transitions like others: a new election of a led
+partition, and a failure that is heard of twice.
 
-In KRaft nobody walks this table: the state follows from the image, `partition_state_of`.
+Nobody walks this table: deciders change the image, and the state follows from that,
+`partition_state_of`. What is written at once is one change though it takes several steps here: a
+topic that is made with its leaders, a deletion that begins on a partition that is led.
 Source: PartitionStateMachine.scala, Kafka 3.9; KAFKA-499.
 """
 
 from enum import Enum
 from typing import Final
 
-from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.metadata.image import ClusterImage
 
 
@@ -67,11 +68,15 @@ def is_legal(source: PartitionState, target: PartitionState) -> bool:
 def partition_state_of(image: ClusterImage, topic_id: Uuid, number: int) -> PartitionState:
     """Return the state that the metadata says a partition is in.
 
-    A leader in the image is alive as far as the controller knows: fencing takes it away in the
-    same decision. Partitions are created with their leader, so none is ever NEW.
+    A leader in the image is alive as far as the controller knows: fencing takes it away in the same
+    decision, a registration that vanished in the next one. In KRaft partitions are made with their
+    leaders, so none is ever NEW. A topic whose deletion has begun is there still over ZooKeeper,
+    but nobody serves it.
     """
     topic = image.topics.by_id(topic_id)
     partition = None if topic is None else topic.partitions.get(number)
-    if partition is None:
+    if partition is None or image.deletions.is_being_deleted(topic_id):
         return PartitionState.NON_EXISTENT
+    if partition.leader_epoch == NO_EPOCH:
+        return PartitionState.NEW
     return PartitionState.OFFLINE if partition.leader == NO_LEADER else PartitionState.ONLINE

@@ -27,12 +27,14 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.controller.assignment import check_replicas, default_directory
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules
+from ottla.controller.elections import Rules, partitions
+from ottla.controller.new_partitions import assigned_anew, is_new
 from ottla.controller.partition_change import Election, Wish, change
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
-from ottla.metadata.records import PartitionChangeRecord
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionChangeRecord, PartitionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def alter_reassignments(
     check_partition_total(len(wanted))
     counts = Counter((target.topic, target.number) for target in wanted)
     rules = Rules(image, context.config)
-    records: list[PartitionChangeRecord] = []
+    records: list[PartitionRecord | PartitionChangeRecord] = []
     answers: list[Reassigned] = []
     for target in wanted:
         try:
@@ -91,6 +93,10 @@ def alter_reassignments(
                 if not may_change_factor:
                     _check_factor(partition, target.replicas)
                 wish = _moved(image, partition, target.replicas)
+                if is_new(partition):
+                    records.append(
+                        assigned_anew(topic.id, target.number, partition, target.replicas)
+                    )
         except ApiError as refusal:
             answers.append(Reassigned(target.topic, target.number, refusal.error, refusal.message))
             continue
@@ -133,11 +139,38 @@ def is_reassigned(partition: PartitionImage) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
+def target_of(partition: PartitionImage) -> tuple[int, ...]:
+    """Return the replicas that a partition has once its reassignment has ended."""
+    return tuple(each for each in partition.replicas if each not in partition.removing_replicas)
+
+
+def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
+    """End the reassignments whose target replicas are all in sync.
+
+    The change that brings the last of them in sync does that; but somebody else may have written
+    the in-sync replicas, or the assignment, while there was no controller.
+    """
+    rules = Rules(image, config)
+    records: list[PartitionChangeRecord] = []
+    for topic, number, partition in partitions(image):
+        if is_reassigned(partition) and set(target_of(partition)) <= set(partition.isr):
+            around = rules.surroundings(topic.name)
+            record = change(topic.id, number, partition, Wish(), around)
+            if record is not None:
+                records.append(record)
+    return Step(tuple(records), atomic=False)
+
+
 def _find(image: ClusterImage, target: Target) -> tuple[TopicImage, PartitionImage]:
     topic = image.topics.by_name(target.topic)
     if topic is None:
         raise ApiError(
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {target.topic}."
+        )
+    if image.deletions.is_queued(topic.id) and target.replicas is not None:
+        # Cancelling is what lets a deletion begin that waits for the reassignment's end.
+        raise ApiError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {topic.name} is marked for deletion."
         )
     partition = topic.partitions.get(target.number)
     if partition is None:

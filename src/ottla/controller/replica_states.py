@@ -1,12 +1,12 @@
 """The lifecycle of a replica, one copy of a partition on one broker, as a table.
 
-All transitions of replicas are here, and only here; what is done on the way is `state_changes`.
-Values are the ids that Kafka's metrics and tools show. An ineligible replica has two ways back:
-to ONLINE, when its broker returns, and to OFFLINE, from where its deletion is tried again.
+All transitions of replicas are here, and only here. Values are the ids that Kafka's metrics and
+tools show. An ineligible replica has two ways back: to ONLINE, when its broker returns, and to
+OFFLINE, from where its deletion is tried again.
 
-In KRaft nobody walks this table: the state follows from the image, `replica_state_of`, and for
-replicas that are being deleted from the controller's own books, since the image has let go of
-them. Source: ReplicaStateMachine.scala, Kafka 3.9; KAFKA-499.
+Only deletions walk this table, step by step (`deletion_policy`), and keep the states of their
+replicas in the ledger. Of all others the state follows from the image, `replica_state_of`.
+Source: ReplicaStateMachine.scala, Kafka 3.9; KAFKA-499.
 """
 
 from enum import Enum
@@ -83,7 +83,7 @@ def is_legal(source: ReplicaState, target: ReplicaState) -> bool:
 def replica_state_of(
     image: ClusterImage, topic_id: Uuid, number: int, broker_id: int
 ) -> ReplicaState:
-    """Return the state that the metadata says a replica is in; no state of deletion is in there.
+    """Return the state that the topics say a replica is in; those of deletion are in the ledger.
 
     NEW lasts as long as a reassignment waits for the replica to catch up.
     """

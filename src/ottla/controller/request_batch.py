@@ -1,7 +1,8 @@
-"""What brokers are told of one round of state changes, gathered to at most a few requests each.
+"""What brokers are told of one round of changes, gathered to at most a few requests each.
 
-A round begins with `new_batch`; whatever changes adds to it; `send_requests_to_brokers` turns it
-into requests, in the order that brokers need: LeaderAndIsr, UpdateMetadata, StopReplica. What is
+A round begins with a new batch; whatever changes adds to it; `send_requests_to_brokers` turns it
+into requests, in the order that brokers need: LeaderAndIsr, UpdateMetadata, StopReplica; where
+brokers came, an UpdateMetadata of brokers alone goes before all that. What is
 said of a partition is as of the moment when it is added; who is reachable, and under which
 epoch, as of the moment when it is sent.
 
@@ -13,19 +14,21 @@ Source: ControllerBrokerRequestBatch (ControllerChannelManager.scala), Kafka 3.9
 KIP-570 (epochs in StopReplica), KIP-516 (topic ids), KIP-704 (recovery state).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.base.ids import NO_EPOCH
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.controller.controller_view import ControllerView
+from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch_messages import (
+    Made,
     StopWish,
     Told,
     leader_and_isr,
     stop_replica,
     update_metadata,
 )
-from ottla.controller.state_context import PartitionKey, StateContext
 from ottla.metadata.topics import PartitionImage
 
 EPOCH_DURING_DELETE: Final = -2
@@ -37,7 +40,8 @@ class BrokerRequest:
     """One request to one broker, valid only under both of its epochs.
 
     `deleted`: the partitions that it tells the broker to delete, so that its answer is taken for
-    a deletion only where one was asked for (KAFKA-9946).
+    a deletion only where one was asked for (KAFKA-9946). `deleted_topics`: the ids that their
+    topics had then: the request names none, and the answer may come when a name has another one.
     """
 
     broker_id: int
@@ -46,25 +50,30 @@ class BrokerRequest:
     request: Any
     version: int
     deleted: frozenset[PartitionKey] = frozenset()
-
-
-def new_batch(context: StateContext) -> "RequestBatch":
-    """Begin a round."""
-    return RequestBatch(context)
+    deleted_topics: frozenset[Uuid] = frozenset()
 
 
 class RequestBatch:
     """The batch of one round. `context` says what the world is like while it is filled."""
 
-    def __init__(self, context: StateContext) -> None:
+    def __init__(self, context: ControllerView) -> None:
         self._context = context
         self._leader_and_isr: dict[int, dict[PartitionKey, Told]] = {}
         self._stop_replica: dict[int, dict[PartitionKey, StopWish]] = {}
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[PartitionKey, Told] = {}
+        self._first_brokers: set[int] = set()
+        self._full_brokers: set[int] = set()
+        self._full_partitions: dict[PartitionKey, Told] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._leader_and_isr or self._stop_replica or self._metadata_brokers)
+        return bool(
+            self._leader_and_isr
+            or self._stop_replica
+            or self._metadata_brokers
+            or self._first_brokers
+            or self._full_brokers
+        )
 
     def add_leader_and_isr(
         self,
@@ -75,7 +84,7 @@ class RequestBatch:
         written_by: int,
         is_new: bool,
     ) -> None:
-        """Tell brokers who leads; all others hear of it by UpdateMetadata.
+        """Tell brokers who leads, and nobody else.
 
         A later word on a partition replaces the earlier one, but what was new stays new: that
         broker has not heard of it yet.
@@ -85,11 +94,6 @@ class RequestBatch:
             before = told.get(key)
             is_new_here = is_new or (before is not None and before.is_new)
             told[key] = Told(partition=partition, written_by=written_by, is_new=is_new_here)
-        self.add_update_metadata(
-            self._context.live_or_shutting_down_ids(),
-            [(key, partition)],
-            written_by=written_by,
-        )
 
     def add_stop_replica(
         self,
@@ -123,15 +127,35 @@ class RequestBatch:
             if partition.leader_epoch != NO_EPOCH:
                 self._metadata_partitions[key] = Told(partition=partition, written_by=written_by)
 
-    def send_requests_to_brokers(self, context: StateContext) -> tuple[BrokerRequest, ...]:
+    def add_brokers_first(self, broker_ids: Iterable[int]) -> None:
+        """Tell brokers of all brokers, before they hear who leads what (KAFKA-4443)."""
+        self._first_brokers.update(_real(broker_ids))
+
+    def add_full_metadata(
+        self,
+        broker_ids: Iterable[int],
+        partitions: Iterable[tuple[PartitionKey, PartitionImage]],
+        *,
+        written_by: int,
+    ) -> None:
+        """Tell brokers of all partitions, which these are, besides what all hear.
+
+        For brokers that know nothing yet, or what was true before they started.
+        """
+        self._full_brokers.update(_real(broker_ids))
+        for key, partition in partitions:
+            if partition.leader_epoch != NO_EPOCH:
+                self._full_partitions[key] = Told(partition=partition, written_by=written_by)
+
+    def send_requests_to_brokers(self, context: ControllerView) -> tuple[BrokerRequest, ...]:
         """Return the requests of this round, and let go of it.
 
         `context` is that of now. Brokers come in order, the requests to each as it must see them.
         """
         leader_and_isrs, self._leader_and_isr = self._leader_and_isr, {}
         stop_replicas, self._stop_replica = self._stop_replica, {}
-        metadata_brokers, self._metadata_brokers = self._metadata_brokers, set()
-        metadata_partitions, self._metadata_partitions = self._metadata_partitions, {}
+        introduced, self._first_brokers = self._first_brokers, set()
+        metadata = self._take_metadata(context)
 
         def to(broker_id: int, made: tuple[Any, int], deleted: Iterable[PartitionKey] = ()) -> None:
             request, version = made
@@ -143,23 +167,43 @@ class RequestBatch:
                     request=request,
                     version=version,
                     deleted=frozenset(deleted),
+                    deleted_topics=frozenset(context.topic_id(key.topic) for key in deleted),
                 )
             )
 
         requests: list[BrokerRequest] = []
-        # One body serves all brokers; only the broker epoch in it differs.
-        metadata = update_metadata(context, metadata_partitions) if metadata_brokers else None
+        introduction = update_metadata(context, {}) if introduced else None
         for broker_id in context.live_or_shutting_down_ids():
             known = self._context.brokers.get(broker_id)
             if known is None or known.epoch != context.brokers[broker_id].epoch:
                 continue
+            if introduction is not None and broker_id in introduced:
+                to(broker_id, introduction(broker_id))
             if broker_id in leader_and_isrs:
                 to(broker_id, leader_and_isr(context, broker_id, leader_and_isrs[broker_id]))
-            if metadata is not None and broker_id in metadata_brokers:
-                to(broker_id, metadata(broker_id))
+            if broker_id in metadata:
+                to(broker_id, metadata[broker_id](broker_id))
             for made, deleted in stop_replica(context, broker_id, stop_replicas.get(broker_id, {})):
                 to(broker_id, made, deleted)
         return tuple(requests)
+
+    def _take_metadata(self, context: ControllerView) -> dict[int, Callable[[int], Made]]:
+        """Return what makes each broker's UpdateMetadata, and let go of that.
+
+        One body serves all brokers, and one all that know nothing yet; only the epochs differ.
+        """
+        brokers, self._metadata_brokers = self._metadata_brokers, set()
+        partitions, self._metadata_partitions = self._metadata_partitions, {}
+        full_brokers, self._full_brokers = self._full_brokers, set()
+        full_partitions, self._full_partitions = self._full_partitions, {}
+        made: dict[int, Callable[[int], Made]] = {}
+        if brokers - full_brokers:
+            made = dict.fromkeys(brokers, update_metadata(context, partitions))
+        if full_brokers:
+            # What changed in this round is newer than what was known before it.
+            full = update_metadata(context, full_partitions | partitions, is_full=True)
+            made |= dict.fromkeys(full_brokers, full)
+        return made
 
 
 def _real(broker_ids: Iterable[int]) -> list[int]:

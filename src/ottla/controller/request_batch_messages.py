@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 
 from ottla.base.ids import NO_LEADER
 from ottla.controller import inter_broker_protocol as protocol
-from ottla.controller.state_context import PartitionKey, ReplicaKey, StateContext
+from ottla.controller.controller_view import ControllerView
+from ottla.controller.keys import PartitionKey, ReplicaKey
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.topics import RECOVERED, PartitionImage
 from ottla.wire.messages import leader_and_isr as lai
@@ -55,7 +56,7 @@ class StopWish:
 
 
 def leader_and_isr(
-    context: StateContext, broker_id: int, told: Mapping[PartitionKey, Told]
+    context: ControllerView, broker_id: int, told: Mapping[PartitionKey, Told]
 ) -> Made:
     """Return the LeaderAndIsr request for a broker."""
     version = protocol.version_at(protocol.LEADER_AND_ISR, context.level)
@@ -99,7 +100,7 @@ def _lai_state(key: PartitionKey, told: Told, version: int) -> lai.LeaderAndIsrP
 
 
 def _live_leaders(
-    context: StateContext, told: Mapping[PartitionKey, Told]
+    context: ControllerView, told: Mapping[PartitionKey, Told]
 ) -> tuple[lai.LeaderAndIsrLiveLeader, ...]:
     leaders = sorted({each.partition.leader for each in told.values()} - {NO_LEADER})
     return tuple(
@@ -110,7 +111,7 @@ def _live_leaders(
     )
 
 
-def _inter_broker(context: StateContext, broker: BrokerImage) -> Endpoint | None:
+def _inter_broker(context: ControllerView, broker: BrokerImage) -> Endpoint | None:
     """Return where other brokers reach a broker."""
     return broker.endpoint(context.inter_broker_listener)
 
@@ -119,13 +120,17 @@ def _inter_broker(context: StateContext, broker: BrokerImage) -> Endpoint | None
 
 
 def update_metadata(
-    context: StateContext, told: Mapping[PartitionKey, Told]
+    context: ControllerView, told: Mapping[PartitionKey, Told], *, is_full: bool = False
 ) -> Callable[[int], Made]:
-    """Return what makes the UpdateMetadata request for each broker."""
+    """Return what makes the UpdateMetadata request for each broker.
+
+    `is_full`: it names all there is, so that a broker may forget what it does not name.
+    """
     version = protocol.version_at(protocol.UPDATE_METADATA, context.level)
     ordered = sorted(told.items())
     request = partial(
         meta.UpdateMetadataRequest,
+        type=meta.FULL if is_full and version >= 8 else meta.UNKNOWN,
         controller_id=context.controller_id,
         controller_epoch=context.controller_epoch,
         ungrouped_partition_states=(
@@ -152,7 +157,7 @@ def update_metadata(
 
 
 def _meta_state(
-    context: StateContext, key: PartitionKey, told: Told, version: int
+    context: ControllerView, key: PartitionKey, told: Told, version: int
 ) -> meta.UpdateMetadataPartitionState:
     partition = told.partition
     goes = context.is_queued_for_deletion(key.topic)
@@ -197,7 +202,7 @@ def _meta_broker(broker: BrokerImage, version: int) -> meta.UpdateMetadataBroker
 
 
 def stop_replica(
-    context: StateContext, broker_id: int, wishes: Mapping[PartitionKey, StopWish]
+    context: ControllerView, broker_id: int, wishes: Mapping[PartitionKey, StopWish]
 ) -> Iterator[tuple[Made, list[PartitionKey]]]:
     """Yield the StopReplica requests for a broker, each with the partitions that it deletes."""
     version = protocol.version_at(protocol.STOP_REPLICA, context.level)

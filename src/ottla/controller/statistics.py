@@ -7,7 +7,7 @@ Source: ControllerMetadataMetricsPublisher, ControllerMetricsChanges of Kafka 4.
 
 from dataclasses import dataclass
 
-from ottla.base.ids import NO_LEADER
+from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.metadata.delta import ClusterDelta, TopicChange
 from ottla.metadata.topics import RECOVERED, PartitionImage
 
@@ -17,6 +17,7 @@ class ElectionStatistics:
     """Counts since the start.
 
     Fields: `elections`: changes of a partition to a leader that it did not have just before.
+            The first leader of a partition that was listed before it had one is none.
             `unclean_elections`: those of a replica that need not have every acknowledged record.
     """
 
@@ -27,7 +28,7 @@ class ElectionStatistics:
         """Count what a change of the metadata did. The first one, from nothing, counts nothing."""
         for change in delta.changed_topics.values():
             for before, after in _pairs(change):
-                if after.leader in (NO_LEADER, before.leader):
+                if after.leader in (NO_LEADER, before.leader) or before.leader_epoch == NO_EPOCH:
                     continue
                 self.elections += 1
                 # A reassignment may end with a leader that has just joined: it is in sync.

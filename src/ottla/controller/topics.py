@@ -17,9 +17,9 @@ from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_describe import Entry, describe_topic
-from ottla.metadata.configs import ResourceType
+from ottla.metadata.configs import ResourceType, config_records
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage
-from ottla.metadata.records import ConfigRecord, Record
+from ottla.metadata.records import Record
 from ottla.metadata.topic_config import validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import topic_records
@@ -127,7 +127,7 @@ def _create(
     image: ClusterImage, topics: TopicsImage, topic: NewTopic, context: DecisionContext
 ) -> tuple[TopicImage, dict[str, str]]:
     """Return the topic to be, and its overrides. Raises: ApiError."""
-    _check_name(topics, topic.name)
+    _check_name(image, topics, topic.name)
     overrides = _overrides(topic)
     validate_topic_configs(overrides, context.config, image)
     partitions = _partitions(image, topic, context)
@@ -137,7 +137,7 @@ def _create(
     return made, overrides
 
 
-def _check_name(topics: TopicsImage, name: str) -> None:
+def _check_name(image: ClusterImage, topics: TopicsImage, name: str) -> None:
     if name == METADATA_TOPIC:
         raise ApiError(
             Error.INVALID_REQUEST, f"Creation of the internal topic {METADATA_TOPIC} is prohibited."
@@ -145,6 +145,11 @@ def _check_name(topics: TopicsImage, name: str) -> None:
     fault = fault_of(name)
     if fault is not None:
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
+    if image.is_queued_for_deletion(name):
+        raise ApiError(
+            Error.TOPIC_ALREADY_EXISTS,
+            f"Topic '{name}' is marked for deletion; its name is free once all replicas are gone.",
+        )
     if name in topics:
         raise ApiError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     alike = topics.collisions(name)
@@ -230,13 +235,5 @@ def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:
 
 def _records(topic: TopicImage, overrides: Mapping[str, str]) -> list[Record]:
     first, *partitions = topic_records(topic)
-    configs = [
-        ConfigRecord(
-            resource_type=ResourceType.TOPIC,
-            resource_name=topic.name,
-            name=name,
-            value=overrides[name],
-        )
-        for name in sorted(overrides)
-    ]
+    configs = config_records((ResourceType.TOPIC, topic.name), {}, overrides)
     return [first, *configs, *partitions]

@@ -5,18 +5,20 @@ ControllerChannelManagerTest.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.broker_answers import (
     DeletionAnswered,
-    leader_and_isr_answered,
+    failed_replicas,
     stop_replica_answered,
 )
-from ottla.controller.request_batch import BrokerRequest, new_batch
-from ottla.controller.state_context import PartitionKey, StateContext
+from ottla.controller.inter_broker_protocol import LATEST, Level, parse_level
+from ottla.controller.keys import PartitionKey
+from ottla.controller.request_batch import BrokerRequest, RequestBatch
+from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
+from ottla.metadata.image import ClusterImage
 from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -25,41 +27,31 @@ from ottla.wire.messages.leader_and_isr import (
 )
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 
-from .state_world import (
-    CONTROLLER_EPOCH,
-    a_context,
-    led_by,
-    level,
-    replica,
-    sent,
-    topic_id,
-    with_partition,
-)
+from .told_world import change, led, sent, topic, topic_id, view, world
 
 FOO0, FOO1, BAR0 = PartitionKey("foo", 0), PartitionKey("foo", 1), PartitionKey("bar", 0)
-LED = led_by(1, [1, 2], [1, 2])
+LED = led([1, 2])
 
 
-def world(*, queued: Iterable[str] = (), started: Iterable[str] = ()) -> StateContext:
-    context = a_context(1, 2)
-    for key in (FOO0, FOO1, BAR0):
-        context = with_partition(context, LED, key=key)
-    return replace(
-        context,
-        to_delete=frozenset(queued) | frozenset(started),
-        deletion_started=frozenset(started),
-    )
+def a_cluster(*, queued: Iterable[str] = (), started: Iterable[str] = ()) -> ClusterImage:
+    image = world([1, 2], topic("foo", LED, LED), topic("bar", LED))
+    for name in (*queued, *started):
+        asked = DeletionImage(topic_id=topic_id(name), name=name, policy=Policy.CLASSIC, asked_ms=1)
+        image = change(image, [header_record(asked)]).image
+    begins = [replicas_record(topic_id(name), 1, STARTED, [0]) for name in started]
+    return change(image, begins).image
 
 
 def stop(
-    context: StateContext, *deleted: PartitionKey, kept: Iterable[PartitionKey] = ()
+    image: ClusterImage, *deleted: PartitionKey, kept: Iterable[PartitionKey] = ()
 ) -> BrokerRequest:
-    batch = new_batch(context)
+    seen = view(image)
+    batch = RequestBatch(seen)
     for key in deleted:
         batch.add_stop_replica([2], key, LED, delete_partition=True)
     for key in kept:
         batch.add_stop_replica([2], key, LED, delete_partition=False)
-    [request] = sent([batch], context)
+    [request] = sent(batch, seen)
     return request
 
 
@@ -85,37 +77,37 @@ def all_well(*keys: PartitionKey) -> StopReplicaResponse:
 
 
 def test_stop_replica_request_sent() -> None:
-    context = world()
-    asked = stop(context, kept=[FOO0, BAR0])
-    assert stop_replica_answered(context, asked, all_well(FOO0, BAR0)) is None
+    image = a_cluster()
+    asked = stop(image, kept=[FOO0, BAR0])
+    assert stop_replica_answered(image, asked, all_well(FOO0, BAR0)) is None
 
 
 def test_stop_replica_requests_while_topic_queued_for_deletion() -> None:
     """Queued, and its deletion has not begun: no event."""
-    context = world(queued=["foo"])
-    asked = stop(context, FOO0, FOO1)
-    assert stop_replica_answered(context, asked, all_well(FOO0, FOO1)) is None
+    image = a_cluster(queued=["foo"])
+    asked = stop(image, FOO0, FOO1)
+    assert stop_replica_answered(image, asked, all_well(FOO0, FOO1)) is None
 
 
 def test_stop_replica_requests_while_topic_deletion_started() -> None:
-    context = world(started=["foo"])
-    asked = stop(context, FOO0, FOO1, BAR0)
-    event = stop_replica_answered(context, asked, all_well(FOO0, FOO1, BAR0))
+    image = a_cluster(started=["foo"])
+    asked = stop(image, FOO0, FOO1, BAR0)
+    event = stop_replica_answered(image, asked, all_well(FOO0, FOO1, BAR0))
     assert event == DeletionAnswered(broker_id=2, succeeded=(FOO0, FOO1))
 
 
 def test_kafka_9946_stop_replica_request_without_delete_partition_while_deletion_started() -> None:
     """A stop came first and its answer now: the data is on the disk still."""
-    context = world(started=["foo"])
-    asked = stop(context, kept=[FOO0, FOO1])
-    assert stop_replica_answered(context, asked, all_well(FOO0, FOO1)) is None
+    image = a_cluster(started=["foo"])
+    asked = stop(image, kept=[FOO0, FOO1])
+    assert stop_replica_answered(image, asked, all_well(FOO0, FOO1)) is None
 
 
 def test_each_partition_is_answered_by_itself() -> None:
-    context = world(started=["foo"])
-    asked = stop(context, FOO0, FOO1)
+    image = a_cluster(started=["foo"])
+    asked = stop(image, FOO0, FOO1)
     answer = stopped({FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.NONE})
-    assert stop_replica_answered(context, asked, answer) == DeletionAnswered(
+    assert stop_replica_answered(image, asked, answer) == DeletionAnswered(
         broker_id=2, succeeded=(FOO1,), failed=((FOO0, Error.KAFKA_STORAGE_ERROR),)
     )
 
@@ -123,21 +115,21 @@ def test_each_partition_is_answered_by_itself() -> None:
 @pytest.mark.parametrize("error", [Error.STALE_BROKER_EPOCH, Error.UNKNOWN_SERVER_ERROR])
 def test_an_error_of_the_whole_request_fails_every_deletion_in_it(error: Error) -> None:
     """Kafka's event is lost here: such an answer names no partition."""
-    context = world(started=["foo"])
-    event = stop_replica_answered(context, stop(context, FOO0, FOO1), stopped(whole=error))
+    image = a_cluster(started=["foo"])
+    event = stop_replica_answered(image, stop(image, FOO0, FOO1), stopped(whole=error))
     assert event == DeletionAnswered(broker_id=2, failed=((FOO0, error), (FOO1, error)))
 
 
 def test_a_replica_that_the_answer_does_not_name_is_not_deleted() -> None:
-    context = world(started=["foo"])
-    event = stop_replica_answered(context, stop(context, FOO0, FOO1), all_well(FOO0))
+    image = a_cluster(started=["foo"])
+    event = stop_replica_answered(image, stop(image, FOO0, FOO1), all_well(FOO0))
     assert event is not None
     assert event.succeeded == (FOO0,)
     assert event.failed == ((FOO1, Error.UNKNOWN_SERVER_ERROR),)
 
 
 def test_an_error_that_this_software_does_not_know() -> None:
-    context = world(started=["foo"])
+    image = a_cluster(started=["foo"])
     [code] = {30_000}
     answer = StopReplicaResponse(
         error_code=0,
@@ -145,20 +137,20 @@ def test_an_error_that_this_software_does_not_know() -> None:
             StopReplicaPartitionError(topic_name="foo", partition_index=0, error_code=code),
         ),
     )
-    event = stop_replica_answered(context, stop(context, FOO0), answer)
+    event = stop_replica_answered(image, stop(image, FOO0), answer)
     assert event == DeletionAnswered(broker_id=2, failed=((FOO0, Error.UNKNOWN_SERVER_ERROR),))
 
 
 # -- LeaderAndIsr ------------------------------------------------------------------------------
 
 
-def lead(context: StateContext) -> BrokerRequest:
-    batch = new_batch(context)
+def lead(image: ClusterImage, level: Level = LATEST) -> BrokerRequest:
+    seen = view(image, level=level)
+    batch = RequestBatch(seen)
     for key in (FOO0, FOO1, BAR0):
-        batch.add_leader_and_isr([2], key, LED, written_by=CONTROLLER_EPOCH, is_new=False)
-    [asked] = [
-        each for each in sent([batch], context) if isinstance(each.request, LeaderAndIsrRequest)
-    ]
+        batch.add_leader_and_isr([2], key, LED, written_by=5, is_new=False)
+    [asked] = sent(batch, seen)
+    assert isinstance(asked.request, LeaderAndIsrRequest)
     return asked
 
 
@@ -189,25 +181,19 @@ def answer(protocol: str, errors: dict[PartitionKey, Error]) -> LeaderAndIsrResp
 
 @pytest.mark.parametrize("protocol", ["3.9", "2.4"])
 def test_a_controller_hears_of_failed_folders_by_the_answers(protocol: str) -> None:
-    context = replace(world(), level=level(protocol))
-    context = replace(context, offline_replicas=frozenset({replica(2, BAR0), replica(1, FOO1)}))
+    asked = lead(a_cluster(), parse_level(protocol))
     errors = {FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.KAFKA_STORAGE_ERROR, BAR0: Error.NONE}
-    after, new = leader_and_isr_answered(context, lead(context), answer(protocol, errors))
-    assert new == (replica(2, FOO0), replica(2, FOO1))
-    assert after.offline_replicas == {replica(2, FOO0), replica(2, FOO1), replica(1, FOO1)}
-    again, new = leader_and_isr_answered(after, lead(after), answer(protocol, errors))
-    assert (again, new) == (after, ())
+    assert failed_replicas(asked, answer(protocol, errors)) == (FOO0, FOO1)
 
 
 def test_other_errors_say_nothing_of_folders() -> None:
-    context = world()
+    asked = lead(a_cluster())
     errors = {FOO0: Error.STALE_CONTROLLER_EPOCH}
-    assert leader_and_isr_answered(context, lead(context), answer("3.9", errors)) == (context, ())
+    assert failed_replicas(asked, answer("3.9", errors)) == ()
     refused = LeaderAndIsrResponse(error_code=Error.STALE_BROKER_EPOCH)
-    assert leader_and_isr_answered(context, lead(context), refused) == (context, ())
+    assert failed_replicas(asked, refused) == ()
 
 
 def test_an_id_that_nobody_asked_for_is_passed_over() -> None:
-    context = world()
     stray = {PartitionKey("other", 0): Error.KAFKA_STORAGE_ERROR}
-    assert leader_and_isr_answered(context, lead(context), answer("3.9", stray)) == (context, ())
+    assert failed_replicas(lead(a_cluster()), answer("3.9", stray)) == ()

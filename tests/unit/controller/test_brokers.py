@@ -465,12 +465,13 @@ def test_silent_brokers_are_fenced_one_a_step_the_stalest_first() -> None:
     image, around = with_topic(cluster(broker(1), broker(2)), "t", 2), context()
     around.liveness.touch(1, 10)
     around.liveness.touch(2, 0)
-    assert fence_stalest(image, around, SESSION_MS - 1) == Step()
+    assert fence_stalest(image, around, SESSION_MS - 1) == Decision(Step(), None)
     first = fence_stalest(image, around, SESSION_MS)
+    assert first.reply == 2
     image = after(image, first)
     assert [each.fenced for _, each in sorted(image.brokers.items())] == [False, True]
     assert leader_of(image, "t") == NO_LEADER
-    assert fence_stalest(image, around, SESSION_MS) == Step()
+    assert fence_stalest(image, around, SESSION_MS) == Decision(Step(), None)
     image = after(image, fence_stalest(image, around, SESSION_MS + 10))
     assert image.brokers[1].fenced
-    assert fence_stalest(image, around, 10 * SESSION_MS) == Step()
+    assert fence_stalest(image, around, 10 * SESSION_MS) == Decision(Step(), None)

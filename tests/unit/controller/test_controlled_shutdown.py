@@ -1,150 +1,163 @@
-"""A broker on its way out leads nothing, is in no ISR, and goes once the others have heard of it.
+"""A broker asks to go (ControlledShutdown): what it gives up, what it must keep, what is refused.
 
-Method: three brokers with one partition of all of them and one of the first alone; heartbeats by
-hand, as the brokers would send them.
+Method: a world, the request, the image after it. The names of Kafka's
+PartitionLeaderElectionAlgorithmsTest stand where its cases are about controlled shutdowns.
 """
 
 import pytest
 
-from ottla.base.errors import Error
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
+from ottla.controller.controlled_shutdown import controlled_shutdown
 from ottla.controller.isr import IsrChange, alter_partition
-from ottla.controller.topics import NewTopic, create_topics
-from ottla.metadata.features import ELR_VERSION
-from ottla.metadata.image import PartitionImage
-from ottla.metadata.records import ConfigRecord, FeatureLevelRecord
-from ottla.metadata.topics import RECOVERED
+from ottla.controller.keys import PartitionKey
+from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
+from ottla.metadata.image import ClusterImage
 
-from .history import History
+from .told_world import CONFIG, Ids, a_broker, change, led, never_led, of, topic, topic_id, world
+from .world import after, context
 
-
-class Three(History):
-    """Brokers 1, 2 and 3 with the topics t, of all, and u, of the first."""
-
-    def __init__(self, *, elr: bool = True, min_isr: int = 2) -> None:
-        super().__init__()
-        self.append(
-            FeatureLevelRecord(name=ELR_VERSION, feature_level=int(elr)),
-            ConfigRecord(
-                resource_type=4, resource_name="", name="min.insync.replicas", value=str(min_isr)
-            ),
-        )
-        for broker_id in (1, 2, 3):
-            self.register_process(broker_id)
-            self.beat_once(broker_id)
-        wanted = [
-            NewTopic(name="t", assignments=((0, (1, 2, 3)),)),
-            NewTopic(name="u", assignments=((0, (1,)),)),
-        ]
-        self.take(create_topics(self.image, wanted, validate_only=False, context=self.context))
-        for broker_id in (1, 2, 3):
-            self.beat_once(broker_id)
-
-    def partition(self, name: str = "t") -> PartitionImage:
-        """Return the topic's partition."""
-        topic = self.image.topics.by_name(name)
-        assert topic is not None
-        return topic.partitions[0]
-
-    def may_go(self, broker_id: int) -> bool:
-        """Let a broker say that it wants to go; tell whether it may."""
-        reply = self.beat_once(broker_id, stop=True)
-        assert reply is not None
-        return reply.should_shut_down
-
-    def join(self, *isr: int) -> Error:
-        """Let the leader of t ask for an ISR."""
-        topic, partition = self.image.topics.by_name("t"), self.partition()
-        assert topic is not None
-        change = IsrChange(
-            topic_id=topic.id,
-            number=0,
-            leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
-            isr=tuple((each, self.image.brokers[each].epoch) for each in isr),
-        )
-        [told] = self.take(
-            alter_partition(
-                self.image,
-                [change],
-                broker_id=partition.leader,
-                broker_epoch=self.image.brokers[partition.leader].epoch,
-                context=self.context,
-            )
-        )
-        error: Error = told.error
-        return error
+T0 = PartitionKey("t", 0)
 
 
-def test_a_leader_goes_once_all_that_live_have_heard_who_leads_now() -> None:
-    three = Three()
-    assert not three.may_go(1)
-    assert (three.partition().leader, three.partition().isr) == (2, (2, 3))
-    assert not three.may_go(1)
-    three.beat_once(2)
-    assert not three.may_go(1), "broker 3 may still send its clients to broker 1"
-    three.beat_once(3)
-    assert three.may_go(1)
-    assert three.image.brokers[1].fenced
+def asked(image: ClusterImage, broker_id: int) -> tuple[ClusterImage, tuple[PartitionKey, ...]]:
+    """Return the image after a broker's request, and what it leads still."""
+    epoch = image.brokers[broker_id].epoch
+    decided = controlled_shutdown(image, CONFIG, broker_id, epoch)
+    assert not decided.step.atomic
+    return after(image, decided), decided.reply
 
 
-def test_who_is_fenced_or_leaves_too_is_not_waited_for() -> None:
-    three = Three()
-    three.beat_once(3, fence=True)
-    assert not three.may_go(1)
-    three.beat_once(2)
-    assert three.may_go(1)
-    both = Three()
-    assert [both.may_go(1), both.may_go(2)] == [False, False]
-    both.beat_once(3)
-    assert [both.may_go(1), both.may_go(2)] == [True, True]
-    assert (both.partition().leader, both.partition().isr, both.partition().elr) == (3, (3,), (2,))
+def state(image: ClusterImage, number: int = 0) -> tuple[int, Ids, int]:
+    partition = of(image, "t", number)
+    return partition.leader, partition.isr, partition.leader_epoch
 
 
-def test_a_follower_goes_at_once_and_leaves_the_isr() -> None:
-    three = Three()
-    assert three.may_go(3)
-    assert three.image.brokers[3].fenced
-    assert (three.partition().leader, three.partition().isr) == (1, (1, 2))
-    assert three.partition().leader_epoch == 0
+def test_controlled_shutdown_partition_leader_election() -> None:
+    image, remaining = asked(world([2, 4], topic("t", led([2, 4]))), 2)
+    assert state(image) == (4, (4,), 4)
+    assert remaining == ()
+    assert image.brokers[2].in_controlled_shutdown
 
 
-def test_who_is_on_its_way_out_joins_no_isr() -> None:
-    three = Three()
-    three.may_go(1)
-    assert three.join(1, 2, 3) is Error.INELIGIBLE_REPLICA
-    assert three.join(2) is Error.NONE
+def test_controlled_shutdown_partition_leader_election_last_isr_shutting_down() -> None:
+    image, remaining = asked(world([2, 4], topic("t", led([2, 4], [2]))), 2)
+    assert state(image) == (2, (2,), 3)
+    assert remaining == (T0,)
+    assert image.brokers[2].in_controlled_shutdown
 
 
-@pytest.mark.parametrize("elr", [True, False])
-def test_a_lone_replica_leads_again_when_it_is_back_and_nothing_is_in_doubt(elr: bool) -> None:
-    three = Three(elr=elr)
-    epoch = three.image.brokers[1].epoch
-    three.may_go(1)
-    lone = three.partition("u")
-    assert (lone.leader, lone.isr, lone.elr) == (NO_LEADER, *(((), (1,)) if elr else ((1,), ())))
-    for broker_id in (2, 3):
-        three.beat_once(broker_id)
-    assert three.may_go(1)
-    assert three.register_process(1, previous_epoch=epoch)
-    three.beat_once(1)
-    lone = three.partition("u")
-    assert (lone.leader, lone.isr, lone.elr) == (1, (1,), ())
-    assert lone.leader_recovery_state == RECOVERED
+def test_controlled_shutdown_partition_leader_election_all_isr_simultaneously_shutdown() -> None:
+    leaving = a_broker(4, in_controlled_shutdown=True)
+    image, remaining = asked(world([2, leaving], topic("t", led([2, 4]))), 2)
+    assert state(image) == (2, (2, 4), 3)
+    assert remaining == (T0,)
 
 
-def test_brokers_restart_one_after_the_other_and_somebody_always_leads() -> None:
-    three = Three()
-    for broker_id in (1, 2, 3, 1):
-        epoch = three.image.brokers[broker_id].epoch
-        others = {1, 2, 3} - {broker_id}
-        while not three.may_go(broker_id):
-            assert three.partition().leader in others
-            for other in sorted(others):
-                three.beat_once(other)
-        assert set(three.partition().isr) == others
-        assert three.register_process(broker_id, previous_epoch=epoch)
-        three.beat_once(broker_id)
-        assert three.partition().leader in others
-        assert three.join(1, 2, 3) is Error.NONE
-    three.check_log()
+def test_all_that_leave_are_out_of_the_isr_that_a_leader_leaves_behind() -> None:
+    leaving = a_broker(3, in_controlled_shutdown=True)
+    image, remaining = asked(world([1, 2, leaving], topic("t", led([1, 3, 2]))), 1)
+    assert state(image) == (2, (2,), 4)
+    assert remaining == ()
+
+
+def test_a_follower_leaves_the_isr_and_the_leader_leads_on() -> None:
+    image, remaining = asked(world([1, 2, 3], topic("t", led([1, 2, 3]))), 2)
+    assert state(image) == (1, (1, 3), 3)
+    assert remaining == ()
+
+
+def test_a_follower_of_a_leader_that_must_stay_leaves_it_leading() -> None:
+    leaving = a_broker(1, in_controlled_shutdown=True)
+    image, remaining = asked(world([leaving, 2], topic("t", led([1, 2]))), 2)
+    assert state(image) == (1, (1,), 3)
+    assert remaining == ()
+
+
+def test_partitions_with_one_replica_stay_and_are_not_counted() -> None:
+    image, remaining = asked(world([1, 2], topic("t", led([1]))), 1)
+    assert state(image) == (1, (1,), 3)
+    assert remaining == ()
+
+
+def test_nobody_is_elected_who_may_lack_records() -> None:
+    """Not even where the topic allows it: the one that has them is still there."""
+    unclean = context({"unclean.leader.election.enable": "true"}).config
+    image = world([1, 2], topic("t", led([1, 2], [1])))
+    decided = controlled_shutdown(image, unclean, 1, 101)
+    assert state(after(image, decided)) == (1, (1,), 3)
+    assert decided.reply == (T0,)
+
+
+def test_what_nobody_leads_is_left_as_it_is() -> None:
+    image = world([1, 2], topic("t", never_led(1, 2), led([2, 3], [3, 2], NO_LEADER)))
+    left, remaining = asked(image, 2)
+    assert left.topics == image.topics
+    assert remaining == ()
+
+
+def test_topics_that_are_being_deleted_stay_and_are_not_counted() -> None:
+    image = world([1, 2], topic("t", led([1, 2])))
+    goes = DeletionImage(topic_id=topic_id("t"), name="t", policy=Policy.CLASSIC, asked_ms=1)
+    begun = [header_record(goes), replicas_record(topic_id("t"), 2, STARTED, [0])]
+    image = change(image, begun).image
+    left, remaining = asked(image, 1)
+    assert left.topics == image.topics
+    assert remaining == ()
+
+
+def test_a_broker_asks_again_until_others_are_in_sync() -> None:
+    image, remaining = asked(world([1, 2], topic("t", led([1, 2], [1]))), 1)
+    assert remaining == (T0,)
+    again, remaining = asked(image, 1)
+    assert again.topics == image.topics
+    assert remaining == (T0,)
+    wanted = IsrChange(
+        topic_id=topic_id("t"), number=0, leader_epoch=3, partition_epoch=7, isr=((1, 101), (2, -1))
+    )
+    decided = alter_partition(again, [wanted], broker_id=1, broker_epoch=101, context=context())
+    assert [each.error for each in decided.reply] == [Error.NONE]
+    caught_up = after(again, decided)
+    assert state(caught_up) == (1, (1, 2), 3)
+    gone, remaining = asked(caught_up, 1)
+    assert state(gone) == (2, (2,), 4)
+    assert remaining == ()
+
+
+def test_nobody_joins_an_isr_while_it_is_on_its_way_out() -> None:
+    leaving = a_broker(2, in_controlled_shutdown=True)
+    image = world([1, leaving], topic("t", led([1, 2], [1])))
+    wanted = IsrChange(
+        topic_id=topic_id("t"), number=0, leader_epoch=3, partition_epoch=7, isr=((1, 101), (2, -1))
+    )
+    decided = alter_partition(image, [wanted], broker_id=1, broker_epoch=101, context=context())
+    assert [each.error for each in decided.reply] == [Error.INELIGIBLE_REPLICA]
+
+
+def test_that_it_leaves_is_noted_last() -> None:
+    """Whoever finds half of it written, finds the rest to do."""
+    image = world([1, 2], topic("t", *[led([1, 2])] * 10))
+    records = controlled_shutdown(image, CONFIG, 1, 101).step.records
+    half = change(image, records[:5]).image
+    assert half.brokers[1].active
+    assert len(controlled_shutdown(half, CONFIG, 1, 101).step.records) == 6
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "epoch", "error"),
+    [
+        (3, 103, Error.BROKER_NOT_AVAILABLE),
+        (1, 100, Error.STALE_BROKER_EPOCH),
+        (1, 101, None),
+        (1, 102, None),  # KAFKA-9839: its registration will be heard of.
+        (1, -1, None),
+    ],
+)
+def test_whose_request_is_heard(broker_id: int, epoch: int, error: Error | None) -> None:
+    image = world([1, 2])
+    if error is None:
+        assert controlled_shutdown(image, CONFIG, broker_id, epoch).reply == ()
+        return
+    with pytest.raises(ApiError) as refusal:
+        controlled_shutdown(image, CONFIG, broker_id, epoch)
+    assert refusal.value.error is error

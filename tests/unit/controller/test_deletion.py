@@ -11,9 +11,13 @@ from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topic
 from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
-from ottla.metadata.records import ConfigRecord
+from ottla.metadata.deletions import Policy
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
+from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, RemoveTopicRecord
 
 from .world import THREE, advance, after, context, uuid
+
+NOW_MS = 77
 
 NAMES = ("a", "b", "__consumer_offsets", "__transaction_state")
 IMAGE = advance(
@@ -34,7 +38,7 @@ def id_of(name: str) -> Uuid:
 
 
 def delete(*wanted: TopicReference) -> Decision[tuple[DeletedTopic, ...]]:
-    return delete_topics(IMAGE, wanted, context=context())
+    return delete_topics(IMAGE, wanted, context=context(), wall_ms=NOW_MS)
 
 
 def by_name(name: str) -> TopicReference:
@@ -110,15 +114,17 @@ def test_a_refusal_does_not_keep_the_others() -> None:
 def test_kafka_5975_deletion_that_is_switched_off_is_refused() -> None:
     """Nothing is noted for a later controller to act upon either (KAFKA-3175)."""
     with pytest.raises(ApiError) as caught:
-        delete_topics(IMAGE, [by_name("a")], context=context({"delete.topic.enable": "false"}))
+        delete_topics(
+            IMAGE, [by_name("a")], context=context({"delete.topic.enable": "false"}), wall_ms=0
+        )
     assert caught.value.error is Error.TOPIC_DELETION_DISABLED
 
 
 def test_a_second_deletion_finds_nothing() -> None:
     image = after(IMAGE, delete(by_name("a")))
-    [told] = delete_topics(image, [by_name("a")], context=context()).reply
+    [told] = delete_topics(image, [by_name("a")], context=context(), wall_ms=0).reply
     assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-    [told] = delete_topics(image, [by_id("a")], context=context()).reply
+    [told] = delete_topics(image, [by_id("a")], context=context(), wall_ms=0).reply
     assert told.error is Error.UNKNOWN_TOPIC_ID
 
 
@@ -129,7 +135,7 @@ def test_kafka_14337_a_name_that_collided_with_a_deleted_one_is_free() -> None:
         decided = create_topics(image, topics, validate_only=False, context=context())
         assert [each.error for each in decided.reply] == [Error.NONE]
         image = after(image, decided)
-        gone = delete_topics(image, [by_name(topics[0].name)], context=context())
+        gone = delete_topics(image, [by_name(topics[0].name)], context=context(), wall_ms=0)
         image = after(image, gone)
     assert [topic.name for topic in image.topics] == sorted(NAMES)
 
@@ -139,3 +145,37 @@ def test_kafka_6612_a_deleted_topic_gets_no_more_partitions() -> None:
     decided = create_partitions(image, [Growth("a", 5)], validate_only=False, context=context())
     assert [each.error for each in decided.reply] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert decided.step.records == ()
+
+
+# -- the ledger --------------------------------------------------------------------------------
+
+
+def test_without_the_feature_nothing_but_kafkas_record_is_written() -> None:
+    assert delete(by_name("a")).step.records == (RemoveTopicRecord(topic_id=id_of("a")),)
+
+
+def test_with_the_feature_the_entry_is_written_with_the_removal_as_a_whole() -> None:
+    on = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
+    image = advance(IMAGE, [on])
+    decided = delete_topics(image, [by_name("a")], context=context(), wall_ms=NOW_MS)
+    assert decided.step.atomic
+    gone = after(image, decided)
+    assert "a" not in gone.topics
+    [entry] = gone.deletions.pending()
+    assert (entry.topic_id, entry.policy, entry.asked_ms) == (id_of("a"), Policy.AT_ONCE, NOW_MS)
+    topic = image.topics.by_name("a")
+    assert topic is not None
+    assert {(broker_id, number) for broker_id, _, each in entry.rows() for number in each} == {
+        (replica, number)
+        for number, partition in topic.in_order()
+        for replica in partition.replicas
+    }
+
+
+def test_a_topic_that_is_queued_stays_and_is_queued_once() -> None:
+    decided = delete_topics(IMAGE, [by_name("a")], context=context(), wall_ms=NOW_MS, queue=True)
+    image = after(IMAGE, decided)
+    assert image.is_queued_for_deletion("a")
+    again = delete_topics(image, [by_name("a")], context=context(), wall_ms=NOW_MS, queue=True)
+    assert again.reply == decided.reply
+    assert not again.step.records

@@ -179,7 +179,7 @@ class Elections(RuleBasedStateMachine, History):
 
     @rule()
     def fence(self) -> None:
-        self.take(fence_stalest(self.image, self.context, self.now_ms))
+        self.take(fence_stalest(self.image, self.context, self.now_ms).step)
 
     @rule()
     def fail_over(self) -> None:

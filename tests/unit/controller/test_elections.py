@@ -274,13 +274,15 @@ def test_where_nobody_lives_nobody_is_elected() -> None:
 def test_what_a_dead_controller_left_half_done_is_settled() -> None:
     led_by_a_fenced_one = partition((1, 2), (1, 2), 1)
     electable = partition((1, 2), (2,), NO_LEADER)
-    fine = partition((2, 1), (2, 1), 2)
-    image = image_of(led_by_a_fenced_one, electable, fine, fenced=(1,))
+    followed_by_a_fenced_one = partition((2, 1), (2, 1), 2)
+    fine = partition((2, 3), (2, 3), 2)
+    image = image_of(led_by_a_fenced_one, electable, followed_by_a_fenced_one, fine, fenced=(1,))
     settled = after(image, settle(image, CONFIG))
-    assert [state(settled, number) for number in (0, 1, 2)] == [
+    assert [state(settled, number) for number in (0, 1, 2, 3)] == [
         ((2,), 2),
         ((2,), 2),
-        ((2, 1), 2),
+        ((2,), 2),
+        ((2, 3), 2),
     ]
     assert settle(settled, CONFIG).records == ()
 

@@ -62,7 +62,7 @@ class Histories(RuleBasedStateMachine, History):
         if by_id:
             found = [self.image.topics.id_of(name) for name in names]
             wanted = [TopicReference(None, each) for each in found if each is not None]
-        self.take(delete_topics(self.image, wanted, context=self.context))
+        self.take(delete_topics(self.image, wanted, context=self.context, wall_ms=1_000))
 
     @rule(name=NAMES, count=COUNTS)
     def grow(self, name: str, count: int) -> None:

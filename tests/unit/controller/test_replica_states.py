@@ -1,8 +1,10 @@
-"""The table of replica states says what Kafka's does, and KRaft's states follow from the image.
+"""The table of replica states says what Kafka's does, and states follow from the image.
 
-Method: the table row by row; images made from records.
+Method: the table row by row, under the names of Kafka's ReplicaStateMachineTest; images made from
+records, as a KRaft cluster's and as one's over ZooKeeper.
 """
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,30 +14,89 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 
+from .told_world import led, never_led, topic, topic_id, world
 from .world import THREE, advance, broker, uuid
 
 S = ReplicaState
-LEGAL = {
-    (S.NON_EXISTENT, S.NEW),
-    (S.NEW, S.ONLINE),
-    (S.NEW, S.OFFLINE),
-    (S.ONLINE, S.ONLINE),
-    (S.ONLINE, S.OFFLINE),
-    (S.OFFLINE, S.ONLINE),
-    (S.OFFLINE, S.OFFLINE),
-    (S.OFFLINE, S.DELETION_STARTED),
-    (S.OFFLINE, S.DELETION_INELIGIBLE),
-    (S.DELETION_STARTED, S.DELETION_SUCCESSFUL),
-    (S.DELETION_STARTED, S.DELETION_INELIGIBLE),
-    (S.DELETION_INELIGIBLE, S.ONLINE),
-    (S.DELETION_INELIGIBLE, S.OFFLINE),
-    (S.DELETION_SUCCESSFUL, S.NON_EXISTENT),
-}
+NAMES = {each.kafka_name.lower(): each for each in S}
+
+
+def pair(name: str) -> tuple[S, S]:
+    """Return source and target of the transition that a test of Kafka's is about."""
+    found = re.fullmatch(r"test_(?:invalid_)?(\w+)_to_(\w+)_transition", name)
+    assert found is not None
+    source, target = (NAMES[each.replace("_", "")] for each in found.groups())
+    return source, target
+
+
+LEGAL = [
+    "test_nonexistent_replica_to_new_replica_transition",
+    "test_new_replica_to_online_replica_transition",
+    "test_new_replica_to_offline_replica_transition",
+    "test_online_replica_to_online_replica_transition",
+    "test_online_replica_to_offline_replica_transition",
+    "test_offline_replica_to_online_replica_transition",
+    "test_offline_replica_to_offline_replica_transition",
+    "test_offline_replica_to_replica_deletion_started_transition",
+    "test_offline_replica_to_replica_deletion_ineligible_transition",
+    "test_replica_deletion_started_to_replica_deletion_successful_transition",
+    "test_replica_deletion_started_to_replica_deletion_ineligible_transition",
+    "test_replica_deletion_ineligible_to_online_replica_transition",
+    "test_replica_deletion_ineligible_to_offline_replica_transition",
+    "test_replica_deletion_successful_to_nonexistent_replica_transition",
+]
+INVALID = [
+    "test_invalid_nonexistent_replica_to_online_replica_transition",
+    "test_invalid_nonexistent_replica_to_offline_replica_transition",
+    "test_invalid_nonexistent_replica_to_replica_deletion_started_transition",
+    "test_invalid_nonexistent_replica_to_replica_deletion_ineligible_transition",
+    "test_invalid_nonexistent_replica_to_replica_deletion_successful_transition",
+    "test_invalid_new_replica_to_nonexistent_replica_transition",
+    "test_invalid_new_replica_to_replica_deletion_started_transition",
+    "test_invalid_new_replica_to_replica_deletion_ineligible_transition",
+    "test_invalid_new_replica_to_replica_deletion_successful_transition",
+    "test_invalid_online_replica_to_nonexistent_replica_transition",
+    "test_invalid_online_replica_to_new_replica_transition",
+    "test_invalid_online_replica_to_replica_deletion_started_transition",
+    "test_invalid_online_replica_to_replica_deletion_ineligible_transition",
+    "test_invalid_online_replica_to_replica_deletion_successful_transition",
+    "test_invalid_offline_replica_to_nonexistent_replica_transition",
+    "test_invalid_offline_replica_to_new_replica_transition",
+    "test_invalid_offline_replica_to_replica_deletion_successful_transition",
+    "test_invalid_replica_deletion_started_to_nonexistent_replica_transition",
+    "test_invalid_replica_deletion_started_to_new_replica_transition",
+    "test_invalid_replica_deletion_started_to_online_replica_transition",
+    "test_invalid_replica_deletion_started_to_offline_replica_transition",
+    "test_invalid_replica_deletion_successful_to_new_replica_transition",
+    "test_invalid_replica_deletion_successful_to_online_replica_transition",
+    "test_invalid_replica_deletion_successful_to_offline_replica_transition",
+    "test_invalid_replica_deletion_successful_to_replica_deletion_started_transition",
+    "test_invalid_replica_deletion_successful_to_replica_deletion_ineligible_transition",
+    "test_invalid_replica_deletion_ineligible_to_nonexistent_replica_transition",
+    "test_invalid_replica_deletion_ineligible_to_new_replica_transition",
+    "test_invalid_replica_deletion_ineligible_to_replica_deletion_started_transition",
+    "test_invalid_replica_deletion_ineligible_to_replica_deletion_successful_transition",
+]
+"""Kafka's thirty tests; what is neither here nor there repeats a state that cannot be repeated."""
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal_transitions(name: str) -> None:
+    assert is_legal(*pair(name))
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_transitions(name: str) -> None:
+    assert not is_legal(*pair(name))
 
 
 def test_the_table_has_these_transitions_and_no_others() -> None:
-    assert {(a, b) for a in S for b in S if is_legal(a, b)} == LEGAL
+    legal, invalid = {pair(each) for each in LEGAL}, {pair(each) for each in INVALID}
+    assert {(a, b) for a in S for b in S if is_legal(a, b)} == legal
     assert set(PREVIOUS) == set(S)
+    assert len(invalid) == 30
+    repeated = {(each, each) for each in S if each not in (S.ONLINE, S.OFFLINE)}
+    assert len(legal | invalid | repeated) == len(S) ** 2
 
 
 def test_ids_are_those_of_kafka_s_metrics() -> None:
@@ -109,3 +170,22 @@ def test_a_replica_on_a_failed_folder_is_offline(directory: bytes, state: S) -> 
     moved = replace(topic.partitions[0], directories=(uuid("dir-1"), directory))  # type: ignore[arg-type]
     image = replace(image, topics=image.topics.with_topic(topic.with_partition(0, moved)))
     assert replica_state_of(image, ID, 0, 2) is state
+
+
+# -- a new controller over ZooKeeper -----------------------------------------------------------
+
+T = topic_id("t")
+
+
+def test_startup_online_partition() -> None:
+    assert replica_state_of(world([1, 2], topic("t", led([1, 2]))), T, 0, 1) is S.ONLINE
+
+
+def test_startup_offline_partition() -> None:
+    image = world([2], topic("t", led([1, 2])))
+    assert replica_state_of(image, T, 0, 1) is S.OFFLINE
+    assert replica_state_of(image, T, 0, 2) is S.ONLINE
+
+
+def test_startup_with_replica_without_leader() -> None:
+    assert replica_state_of(world([2], topic("t", never_led(1))), T, 0, 1) is S.OFFLINE

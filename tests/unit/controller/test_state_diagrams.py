@@ -61,7 +61,7 @@ def test_a_page_that_is_not_current_is_told(
 
 def test_a_state_without_words_stops_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     diagrams = tool()
-    some: dict[Enum, str] = dict(list(diagrams.REPLICA_WORK.items())[1:])
+    some: dict[Enum, object] = dict(list(diagrams.REPLICA_WORK.items())[1:])
     monkeypatch.setattr(diagrams, "REPLICA_WORK", some)
     with pytest.raises(AssertionError, match="Replicas"):
         diagrams.page()

@@ -3,7 +3,9 @@
 Method: a topic's partition goes through hand-written records; the counts are compared.
 """
 
-from ottla.base.ids import Uuid
+from dataclasses import replace
+
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.controller.partition_change import RECOVERY_UNCHANGED
 from ottla.controller.statistics import ElectionStatistics
 from ottla.metadata.delta import replay
@@ -76,3 +78,10 @@ def test_a_leader_from_outside_is_unclean_and_an_eligible_one_is_not() -> None:
 
 def test_a_newcomer_that_leads_at_the_end_of_a_reassignment_is_in_sync() -> None:
     assert counts(made(), led_by(3, isr=(3,))) == (1, 0)
+
+
+def test_the_first_leader_of_a_partition_that_was_listed_without_one_is_no_election() -> None:
+    listed = replace(
+        made(isr=()), leader=NO_LEADER, leader_epoch=NO_EPOCH, partition_epoch=NO_EPOCH
+    )
+    assert counts(listed, made(isr=(1,)), led_by(2, isr=(1, 2))) == (1, 0)

@@ -1,0 +1,153 @@
+"""Brokers whose registrations come and go by themselves: what follows for partitions.
+
+A broker that came back as another process, however quickly, has failed and started: its epoch
+tells, since the set of ids does not change (KAFKA-7235).
+
+All that failed fail at once, before anybody who is new or back is elected: of two brokers that
+failed together none is in sync with the other's successor, but each keeps what it had.
+Source: KafkaController.{processBrokerChange, onBrokerStartup, onBrokerFailure,
+onBrokerUpdate}, Kafka 3.9; KIP-380. In KRaft, `brokers` decides.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ottla.base.ids import NO_LEADER
+from ottla.controller.elections import Rules, StayingLeaders, partitions
+from ottla.controller.partition_change import Wish, change
+from ottla.controller.step import Step
+from ottla.metadata.brokers import BrokerImage
+from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionChangeRecord, Record
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, partition_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChange:
+    """Who came, who is another process now, and who went; in order."""
+
+    new: tuple[int, ...] = ()
+    bounced: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+
+
+def difference(before: Mapping[int, BrokerImage], after: Mapping[int, BrokerImage]) -> BrokerChange:
+    """Return how the brokers of a later time differ from those of an earlier one."""
+    known, found = frozenset(before), frozenset(after)
+    both = sorted(known & found)
+    return BrokerChange(
+        new=tuple(sorted(found - known)),
+        bounced=tuple(each for each in both if after[each].epoch > before[each].epoch),
+        dead=tuple(sorted(known - found)),
+    )
+
+
+def folders_anew(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Record]:
+    """Take the folders of brokers that have just started for working, until they say otherwise.
+
+    Observed with the registrations, so that these brokers are told at once what they host.
+    """
+    for topic in image.topics if broker_ids else ():
+        for number, partition in topic.in_order():
+            if DIRECTORY_LOST not in partition.directories:
+                continue
+            directories = tuple(
+                DIRECTORY_MIGRATING if replica in broker_ids and was == DIRECTORY_LOST else was
+                for replica, was in zip(partition.replicas, partition.directories, strict=True)
+            )
+            if directories != partition.directories:
+                anew = replace(partition, directories=directories)
+                yield partition_record(topic.id, number, anew)
+
+
+def follow(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
+    """Return the elections that a change of the brokers asks for, on the image of now.
+
+    That may have moved on since the change: who failed then has failed, whoever is there now.
+    """
+    change = difference(delta.before.brokers, delta.image.brokers)
+    failed = frozenset(change.bounced + change.dead)
+    started = frozenset(change.new + change.bounced) & frozenset(image.brokers)
+    records = tuple(_fail(image, config, failed)) if failed else ()
+    if started:
+        offset, epoch = image.position
+        after = replay(image, records, offset=offset, epoch=epoch).image
+        records += tuple(_start(after, config, started))
+    return Step(records, atomic=False)
+
+
+def _fail(
+    image: ClusterImage,
+    config: NodeConfig,
+    failed: frozenset[int],
+    only: Container[tuple[str, int]] | None = None,
+) -> Iterator[PartitionChangeRecord]:
+    """Yield what changes when brokers lead nothing and are in no ISR that has others.
+
+    `only`: the partitions that are looked at; None = all.
+    """
+    there = image.brokers.items()
+    without = replace(image, brokers=type(image.brokers)(_others(there, failed)))
+    rules = StayingLeaders(without, config)
+    for topic, number, partition in partitions(image):
+        if failed.isdisjoint((partition.leader, *partition.isr)):
+            continue
+        if only is not None and (topic.name, number) not in only:
+            continue
+        its = rules.of(partition.leader)
+        wish = Wish(
+            isr=tuple(each for each in partition.isr if each not in failed),
+            election=its.election(topic.name),
+        )
+        record = change(topic.id, number, partition, wish, its.surroundings(topic.name))
+        if record is not None:
+            yield record
+
+
+def fail_started(
+    image: ClusterImage,
+    config: NodeConfig,
+    started_since: Mapping[tuple[str, int], frozenset[int]],
+) -> Step:
+    """Return the elections because of brokers that started when no controller was there to see it.
+
+    `started_since`: who of a partition's leader and in-sync replicas is another process than the
+    one that they were. Each failed and started, as in `follow`, together with those that are gone.
+    """
+    by_failed: dict[frozenset[int], set[tuple[str, int]]] = {}
+    for topic, number, partition in partitions(image):
+        key = (topic.name, number)
+        if key in started_since:
+            gone = frozenset(each for each in partition.isr if each not in image.brokers)
+            by_failed.setdefault(started_since[key] | gone, set()).add(key)
+    records: tuple[Record, ...] = ()
+    for failed in sorted(by_failed, key=sorted):
+        records += tuple(_fail(image, config, failed, by_failed[failed]))
+    if records:
+        offset, epoch = image.position
+        after = replay(image, records, offset=offset, epoch=epoch).image
+        started = frozenset().union(*by_failed) & frozenset(after.brokers)
+        records += tuple(_start(after, config, started))
+    return Step(records, atomic=False)
+
+
+def _others(
+    brokers: Iterable[tuple[int, BrokerImage]], failed: frozenset[int]
+) -> dict[int, BrokerImage]:
+    return {broker_id: broker for broker_id, broker in brokers if broker_id not in failed}
+
+
+def _start(
+    image: ClusterImage, config: NodeConfig, started: frozenset[int]
+) -> Iterator[PartitionChangeRecord]:
+    """Yield the leaders that leaderless partitions get from brokers that came."""
+    rules = Rules(image, config)
+    for topic, number, partition in partitions(image):
+        if partition.leader != NO_LEADER or started.isdisjoint(partition.replicas):
+            continue
+        wish = Wish(election=rules.election(topic.name))
+        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        if record is not None:
+            yield record

@@ -1,0 +1,387 @@
+"""What becomes of the deletions in the ledger: one pure decision, for both policies.
+
+`decide` looks at some deletions and returns what is to be written of them. It rests on the image
+and on a `Wish`, what the controller has heard since, and keeps nothing: a decision that met
+another writer's is made again with the same wish. It goes by what is, not by what happened, so a
+new controller decides all of them once and goes on from there (KAFKA-1681).
+
+Every step of a replica is one that `replica_states` allows; a replica whose is not stays where it
+is, and the others proceed.
+
+CLASSIC. A deletion begins unless a reassignment or a preferred election of the topic runs. Then
+all replicas on live brokers are started, the others are ineligible until their broker is back, a
+failed one until the next retry; when all have succeeded, the topic goes, and after it the
+deletion is finished. Differences from Kafka 3.9: after a failover the live replicas are not made
+to wait for a dead one, as they were not before it; one replica is tried again as soon as it can
+be, not when no other one is under way; partitions that a tool adds to a topic that goes, go with
+it (Kafka takes them out again, KAFKA-6612); switching deletions off stops those that have not
+begun, and no others: what is half gone does not come back.
+
+AT_ONCE. The topic is gone already; nothing halts. A replica on a broker that was unregistered is
+abandoned, and the receipt says so.
+
+Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330, KAFKA-6612, KAFKA-9946.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.controller.replica_states import ReplicaState, is_legal
+from ottla.controller.step import Decision, Step
+from ottla.metadata.deletions import (
+    BROKER_DOWN,
+    STARTED,
+    SUCCESSFUL,
+    DeletionImage,
+    DeletionState,
+    Halt,
+    Policy,
+    Reason,
+    Remote,
+    Standing,
+    header_record,
+    replicas_record,
+)
+from ottla.metadata.image import ClusterImage, TopicImage
+from ottla.metadata.records import ForgetDeletionRecord, Record, RemoveTopicRecord
+from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage
+
+NOT_YET: Final = Error.OPERATION_NOT_ATTEMPTED
+"""A broker's answer that changes nothing: it does not know yet that the topic is gone."""
+
+
+class Replica(NamedTuple):
+    """One copy of a partition of a topic, which is named by its id."""
+
+    broker_id: int
+    topic_id: Uuid
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What gives reason to look at deletions, and what was heard of them.
+
+    Fields: `topics`: whose deletions to look at; those of `answers` and `lost` are among them.
+            `answers`: what brokers said of replicas that they were ordered to delete.
+            `lost`: replicas whose folders have failed.
+            `retry`: brokers whose failed replicas are to be tried again.
+            `electing`, `reassigning`: topics with preferred elections under way, and with
+            reassignments that are asked for but not in the image.
+            `enabled`: whether deletions may begin (delete.topic.enable).
+            `receipts_until_ms`: receipts of that time and before are old enough to go.
+    """
+
+    topics: frozenset[Uuid] = frozenset()
+    answers: Mapping[Replica, Error] = field(default_factory=dict)
+    lost: frozenset[Replica] = frozenset()
+    retry: frozenset[int] = frozenset()
+    electing: frozenset[str] = frozenset()
+    reassigning: frozenset[str] = frozenset()
+    enabled: bool = True
+    receipts_until_ms: int | None = None
+
+
+class IllegalMove(NamedTuple):
+    """A step of a replica that was refused: a bug, to be logged."""
+
+    replica: Replica
+    source: ReplicaState
+    target: ReplicaState
+
+
+def decide(image: ClusterImage, wish: Wish, *, wall_ms: int) -> Decision[tuple[IllegalMove, ...]]:
+    """Return what to write, to be cut anywhere; the reply is empty unless there is a bug."""
+    records: list[Record] = []
+    illegal: list[IllegalMove] = []
+    answers = _by_topic(wish.answers.items())
+    looked_at = (image.deletions.of(each) for each in wish.topics)
+    pending = [each for each in looked_at if each is not None and not each.is_finished]
+    for deletion in sorted(pending, key=lambda each: (each.name, each.topic_id)):
+        this = _Look(image, deletion, wish, answers.get(deletion.topic_id, {}))
+        this.look(wall_ms)
+        records += this.records
+        illegal += this.illegal
+    if wish.receipts_until_ms is not None:
+        records += (
+            ForgetDeletionRecord(topic_id=each.topic_id)
+            for each in image.deletions.receipts()
+            if each.finished_ms <= wish.receipts_until_ms
+        )
+    return Decision(Step(tuple(records), atomic=False), tuple(illegal))
+
+
+def _by_topic(answers: Iterable[tuple[Replica, Error]]) -> dict[Uuid, dict[Replica, Error]]:
+    found: dict[Uuid, dict[Replica, Error]] = {}
+    for replica, error in answers:
+        found.setdefault(replica.topic_id, {})[replica] = error
+    return found
+
+
+class _Fate(Enum):
+    """Whether a broker can be ordered to delete something."""
+
+    LIVE = "live"
+    DOWN = "down"
+    GONE = "gone for good"
+
+
+def is_reachable(image: ClusterImage, broker_id: int) -> bool:
+    """Tell whether a broker is there to be ordered; one that shuts down still is."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced
+
+
+def _fate(image: ClusterImage, policy: Policy, broker_id: int) -> _Fate:
+    if is_reachable(image, broker_id):
+        return _Fate.LIVE
+    # Under ZooKeeper a broker that is down is not registered either.
+    is_known = policy is Policy.CLASSIC or broker_id in image.brokers
+    return _Fate.DOWN if is_known else _Fate.GONE
+
+
+class _Look:
+    """One deletion, as it is after `records`."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        deletion: DeletionImage,
+        wish: Wish,
+        answers: Mapping[Replica, Error],
+    ) -> None:
+        self.records: list[Record] = []
+        self.illegal: list[IllegalMove] = []
+        self._image = image
+        self._deletion = deletion
+        self._wish = wish
+        self._answers = answers
+
+    def look(self, wall_ms: int) -> None:
+        """Do what is to be done now."""
+        if self._deletion.policy is Policy.CLASSIC:
+            topic = self._image.topics.by_id(self._deletion.topic_id)
+            if topic is None:
+                self._vanished()
+            elif not self._may_go_on(topic):
+                return
+            self._follow()
+            missing = {} if topic is None else self._unlisted(topic)
+        else:
+            self._follow()
+            missing = {}
+        for broker_id, partitions in sorted(missing.items()):
+            self._begin(broker_id, partitions)
+        self._finish(wall_ms)
+
+    # -- whether it may go on ------------------------------------------------------------------
+
+    def _may_go_on(self, topic: TopicImage) -> bool:
+        if self._deletion.has_begun:
+            return True  # Nobody can begin anything on it any more that would halt it.
+        if not self._wish.enabled:
+            self.records.append(ForgetDeletionRecord(topic_id=topic.id))
+            return False
+        halt = self._halt(topic)
+        if halt is not self._deletion.halted:
+            self._set_header(replace(self._deletion, halted=halt))
+        return halt is Halt.NONE
+
+    def _halt(self, topic: TopicImage) -> Halt:
+        if topic.name in self._wish.reassigning or any(
+            map(is_reassigned, topic.partitions.values())
+        ):
+            return Halt.REASSIGNMENT
+        if topic.name in self._wish.electing:
+            return Halt.PREFERRED_ELECTION
+        return Halt.NONE
+
+    def _vanished(self) -> None:
+        """Give up what cannot be ordered any more: a topic of that name is not this one."""
+        vanished = Standing(DeletionState.ABANDONED, Reason.TOPIC_VANISHED)
+        for broker_id, standing, partitions in list(self._deletion.rows()):
+            if not standing.is_over:
+                self._set(broker_id, vanished, partitions)
+
+    # -- replicas that are listed --------------------------------------------------------------
+
+    def _follow(self) -> None:
+        for broker_id, standing, partitions in list(self._deletion.rows()):
+            if standing.state is DeletionState.STARTED:
+                left = self._take_answers(broker_id, partitions)
+                self._check(broker_id, left)
+            elif standing.state is DeletionState.INELIGIBLE:
+                self._retry(broker_id, standing, partitions)
+
+    def _take_answers(self, broker_id: int, partitions: Collection[int]) -> list[int]:
+        """Move what was answered, or lost; return the rest."""
+        left: list[int] = []
+        outcomes: dict[Standing, list[int]] = {}
+        for number in partitions:
+            replica = Replica(broker_id, self._deletion.topic_id, number)
+            error = self._answers.get(replica, NOT_YET)
+            if error is Error.NONE:
+                outcomes.setdefault(SUCCESSFUL, []).append(number)
+            elif error is not NOT_YET:
+                outcomes.setdefault(_failure(error), []).append(number)
+            elif replica in self._wish.lost:
+                outcomes.setdefault(FOLDER_LOST, []).append(number)
+            else:
+                left.append(number)
+        for standing, numbers in outcomes.items():
+            self._move(broker_id, numbers, (_STATES[standing.state],), standing)
+        return left
+
+    def _check(self, broker_id: int, partitions: list[int]) -> None:
+        """Keep what is under way only where there is somebody to do it."""
+        fate = _fate(self._image, self._deletion.policy, broker_id)
+        if fate is not _Fate.LIVE:
+            ineligible = (ReplicaState.DELETION_INELIGIBLE,)
+            self._move(broker_id, partitions, ineligible, _STOPPED[fate])
+
+    def _retry(self, broker_id: int, standing: Standing, partitions: Collection[int]) -> None:
+        fate = _fate(self._image, self._deletion.policy, broker_id)
+        if fate is _Fate.GONE:
+            self._set(broker_id, UNREGISTERED, partitions)
+        elif fate is _Fate.LIVE and (
+            standing.reason is Reason.BROKER_DOWN or broker_id in self._wish.retry
+        ):
+            again = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+            self._move(broker_id, partitions, again, STARTED)
+
+    # -- replicas that are not -----------------------------------------------------------------
+
+    def _unlisted(self, topic: TopicImage) -> dict[int, list[int]]:
+        """Return what is assigned and has not been spoken of: all of it at the beginning."""
+        found: dict[int, list[int]] = {}
+        for number, partition in topic.in_order():
+            for broker_id in partition.replicas:
+                if self._deletion.standing(broker_id, number) is None:
+                    found.setdefault(broker_id, []).append(number)
+        return found
+
+    def _begin(self, broker_id: int, partitions: list[int]) -> None:
+        """Start the deletion of replicas; a classic one, whose topic is still there."""
+        down = not is_reachable(self._image, broker_id)
+        lost = [] if down else [each for each in partitions if self._is_lost(broker_id, each)]
+        rest = [each for each in partitions if each not in frozenset(lost)]
+        # A replica is told to stop and to go with one request, but walks through both states.
+        ineligible = (ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE)
+        started = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+        source = ReplicaState.OFFLINE if down else ReplicaState.ONLINE
+        self._move(broker_id, lost, ineligible, FOLDER_LOST, source)
+        if down:
+            self._move(broker_id, rest, ineligible, BROKER_DOWN, source)
+        else:
+            self._move(broker_id, rest, started, STARTED, source)
+
+    def _is_lost(self, broker_id: int, number: int) -> bool:
+        topic = self._image.topics.by_id(self._deletion.topic_id)
+        return topic is not None and is_lost(topic.partitions.get(number), broker_id)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _finish(self, wall_ms: int) -> None:
+        """End a deletion of which nothing is left. The topic goes first, then the receipt.
+
+        Whoever follows a controller that died in between finds the topic gone and goes on.
+        """
+        deletion = self._deletion
+        rows = deletion.rows()
+        if deletion.remote is Remote.PENDING or not all(each.is_over for _, each, _ in rows):
+            return
+        if self._image.topics.by_id(deletion.topic_id) is not None:
+            self.records.append(RemoveTopicRecord(topic_id=deletion.topic_id))
+        self._set_header(replace(deletion, finished_ms=max(wall_ms, 0)))
+
+    # -- moving --------------------------------------------------------------------------------
+
+    def _move(
+        self,
+        broker_id: int,
+        partitions: Collection[int],
+        path: tuple[ReplicaState, ...],
+        standing: Standing,
+        source: ReplicaState | None = None,
+    ) -> None:
+        """Take replicas along a path of states; where a step of it is illegal they stay."""
+        legal: list[int] = []
+        for number in partitions:
+            before = self._deletion.standing(broker_id, number)
+            at = source if before is None else _STATES[before.state]
+            assert at is not None, "a replica that is not listed has no state of its own"
+            for target in path:
+                if not is_legal(at, target):
+                    replica = Replica(broker_id, self._deletion.topic_id, number)
+                    self.illegal.append(IllegalMove(replica, at, target))
+                    break
+                at = target
+            else:
+                legal.append(number)
+        self._set(broker_id, standing, legal)
+
+    def _set(self, broker_id: int, standing: Standing, partitions: Collection[int]) -> None:
+        if not partitions:
+            return
+        self._deletion = self._deletion.with_standing(broker_id, standing, partitions)
+        self.records.append(
+            replicas_record(self._deletion.topic_id, broker_id, standing, partitions)
+        )
+
+    def _set_header(self, deletion: DeletionImage) -> None:
+        self._deletion = deletion
+        self.records.append(header_record(deletion))
+
+
+FOLDER_LOST: Final = Standing(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
+UNREGISTERED: Final = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
+
+_STOPPED: Final = {_Fate.DOWN: BROKER_DOWN, _Fate.GONE: UNREGISTERED}
+
+_STATES: Final = {
+    DeletionState.STARTED: ReplicaState.DELETION_STARTED,
+    DeletionState.SUCCESSFUL: ReplicaState.DELETION_SUCCESSFUL,
+    DeletionState.INELIGIBLE: ReplicaState.DELETION_INELIGIBLE,
+    # The table knows no replica that nobody waits for any more; it is not moved again.
+    DeletionState.ABANDONED: ReplicaState.DELETION_INELIGIBLE,
+}
+assert set(_STATES) == set(DeletionState)
+
+
+def _failure(error: Error) -> Standing:
+    is_disk = error is Error.KAFKA_STORAGE_ERROR
+    reason = Reason.FOLDER_FAILED if is_disk else Reason.REFUSED
+    return Standing(DeletionState.INELIGIBLE, reason, error)
+
+
+def is_reassigned(partition: PartitionImage) -> bool:
+    """Tell whether a partition is on its way to other replicas."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def is_lost(partition: PartitionImage | None, broker_id: int) -> bool:
+    """Tell whether a broker's replica lies on a folder that is known to have failed."""
+    if partition is None or broker_id not in partition.replicas:
+        return False
+    return partition.directory(broker_id) == DIRECTORY_LOST
+
+
+def at_once_records(image: ClusterImage, topic: TopicImage, *, wall_ms: int) -> list[Record]:
+    """Return the entry of a topic that goes at once, to be written with its removal, as a whole."""
+    deletion = DeletionImage(
+        topic_id=topic.id, name=topic.name, policy=Policy.AT_ONCE, asked_ms=max(wall_ms, 0)
+    )
+    held: dict[int, list[int]] = {}
+    for number, partition in topic.in_order():
+        for broker_id in partition.replicas:
+            held.setdefault(broker_id, []).append(number)
+    records: list[Record] = [header_record(deletion)]
+    for broker_id, numbers in sorted(held.items()):
+        fate = _fate(image, Policy.AT_ONCE, broker_id)
+        standing = STARTED if fate is _Fate.LIVE else _STOPPED[fate]
+        records.append(replicas_record(topic.id, broker_id, standing, numbers))
+    return records

@@ -1,0 +1,21 @@
+"""Partitions and replicas by their topics' names: the requests of old versions know no ids."""
+
+from typing import NamedTuple
+
+
+class PartitionKey(NamedTuple):
+    """A partition. In order: by topic, then by number."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+class ReplicaKey(NamedTuple):
+    """One copy of a partition. In order: by broker, then by partition."""
+
+    broker_id: int
+    topic: str
+    number: int

@@ -1,0 +1,60 @@
+"""Partitions that are assigned and were never led get their first leader.
+
+Only where others may write assignments, which is ZooKeeper: a topic that a tool wrote, or that a
+controller left behind which died between writing the assignment and the states. Of the assigned
+replicas those that are alive are in sync, and the first of them leads; where none is, the
+partition stays new until a broker comes.
+Source: PartitionStateMachine.initializeLeaderAndIsrForPartitions, Kafka 3.9.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.controller.elections import Rules, partitions
+from ottla.controller.step import Step
+from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import PartitionRecord
+from ottla.metadata.topics import DIRECTORY_MIGRATING, partition_record
+
+
+def is_new(partition: PartitionImage) -> bool:
+    """Tell whether nobody ever led a partition."""
+    return partition.leader_epoch == NO_EPOCH
+
+
+def bring_online(image: ClusterImage, config: NodeConfig) -> Step:
+    """Give every new partition that has a live replica its leader, its ISR and its first epochs."""
+    rules = Rules(image, config)
+    found = (_online(*each, rules) for each in partitions(image) if is_new(each[2]))
+    return Step(tuple(record for each in found for record in each), atomic=False)
+
+
+def _online(
+    topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
+) -> Iterator[PartitionRecord]:
+    around = rules.surroundings(topic.name)
+    live = tuple(
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if around.is_acceptable(replica, directory)
+    )
+    if live:
+        led = replace(partition, leader=live[0], isr=live, leader_epoch=0, partition_epoch=0)
+        yield partition_record(topic.id, number, led)
+
+
+def assigned_anew(
+    topic_id: Uuid, number: int, partition: PartitionImage, replicas: tuple[int, ...]
+) -> PartitionRecord:
+    """Return a new partition's record with other replicas: nobody has to catch up with anything."""
+    assert is_new(partition)
+    moved = replace(
+        partition,
+        replicas=replicas,
+        directories=(DIRECTORY_MIGRATING,) * len(replicas),
+        adding_replicas=(),
+        removing_replicas=(),
+    )
+    return partition_record(topic_id, number, moved)

@@ -21,6 +21,8 @@ from ottla.broker.isr import IsrChange, Surroundings
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
+from ottla.broker.nodes import named_controller
+from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
@@ -37,6 +39,7 @@ from ottla.metadata.topic_config import effective_topic_config
 
 if TYPE_CHECKING:
     from ottla.broker.group_service import GroupService
+    from ottla.broker.told import ToldPort
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Broker:
 
     controller_epoch = NO_EPOCH
     """The newest controller that has told this broker to do something."""
+    told: "ToldPort | None" = None
+    """How controllers tell it of changes by requests; None where it follows a metadata log."""
 
     def __init__(
         self,
@@ -97,6 +102,7 @@ class Broker:
             monotonic_ms=clock.monotonic_ms,
         )
         self.auto_create = AutoCreate(config, forwarder)
+        self.vanishing = ParkingLot(timers)
         self.maintenance = Maintenance(
             config=config,
             clock=clock,
@@ -155,8 +161,10 @@ class Broker:
         self._reconfigure(delta)
         if delta.changed_brokers:
             self.replicas.recheck()
-        self.fetchers.update([partition for partition, _ in touched])
-        self.directories.update(delta.image, [partition for partition, _ in touched])
+        partitions = [partition for partition, _ in touched]
+        self.fetchers.update(partitions)
+        if self.told is None:
+            self.directories.update(delta.image, partitions)
         for partition, begins in touched:
             if partition.topic != OFFSETS_TOPIC:
                 continue
@@ -165,7 +173,19 @@ class Broker:
             elif partition.deleted or not partition.is_leader:
                 self.groups.resigned(partition.index)
         if delta.deleted_topics:
+            self.vanishing.wake_each(delta.deleted_topics)
             self.groups.topics_deleted([topic.name for topic in delta.deleted_topics.values()])
+
+    @property
+    def announced_image(self) -> ClusterImage:
+        """Return the image as clients are told of it."""
+        return self.image if self.told is None else self.told.facts.announced(self.image)
+
+    @property
+    def controller_id(self) -> int:
+        """Return the broker that clients are told to be the controller; -1 = none is known."""
+        told = -1 if self.told is None else self.told.facts.controller_id
+        return named_controller(self.image, told, self.dice)
 
     def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
         self.isr.propose(partition, change)

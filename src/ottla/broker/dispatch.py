@@ -62,12 +62,19 @@ def _loaded() -> dict[int, Endpoint]:
     return dict(sorted(endpoints.items()))
 
 
-def advertised(endpoints: Mapping[int, Endpoint], listener: Listener) -> dict[int, range]:
-    """Return what ApiVersions tells on a listener: versions by key."""
+def advertised(
+    endpoints: Mapping[int, Endpoint], listener: Listener, *, zookeeper: bool = False
+) -> dict[int, range]:
+    """Return what ApiVersions tells on a listener: versions by key.
+
+    `zookeeper`: in a cluster of that mode, whose brokers ask each other what elsewhere
+    controllers are asked; clients are not told of that.
+    """
     told = {
         key: endpoint.api.versions if endpoint.api.advertised is None else endpoint.api.advertised
         for key, endpoint in endpoints.items()
-        if listener in endpoint.api.listeners
+        if listener in endpoint.api.answers_on(zookeeper=zookeeper)
+        and (endpoint.api.is_for_clients or not zookeeper)
     }
     return {key: versions for key, versions in told.items() if versions}
 
@@ -78,25 +85,36 @@ def _errors_of(key: int) -> Find | None:
 
 
 class Dispatcher:
-    """Routes one node's requests."""
+    """Routes one node's requests. `zookeeper`: of a cluster whose metadata is in ZooKeeper."""
 
-    def __init__(self, endpoints: Mapping[int, Endpoint]) -> None:
+    def __init__(self, endpoints: Mapping[int, Endpoint], *, zookeeper: bool = False) -> None:
         self.endpoints = endpoints
+        self._zookeeper = zookeeper
+        self._served = {
+            key: endpoint.api.answers_on(zookeeper=zookeeper) for key, endpoint in endpoints.items()
+        }
         self.metrics = {
             key: ApiMetrics(endpoint.name, _errors_of(key)) for key, endpoint in endpoints.items()
         }
 
-    def dispatch(self, ctx: Context, frame: memoryview, body_at: int) -> Outcome:
-        """Handle one request whose header was read; raise CloseConnection to end the peer."""
+    def dispatch(
+        self, ctx: Context, frame: memoryview, body_at: int, *, embedded: bool = False
+    ) -> Outcome:
+        """Handle one request whose header was read; raise CloseConnection to end the peer.
+
+        `embedded`: it has been forwarded here already, and is not forwarded again.
+        """
         header = ctx.header
         endpoint = self.endpoints.get(header.api_key)
-        if endpoint is None or ctx.connection.listener not in endpoint.api.listeners:
+        if endpoint is None or ctx.connection.listener not in self._served[header.api_key]:
             raise CloseConnection(f"API key {header.api_key} is not served on this listener")
+        if self._zookeeper and not (endpoint.api.is_for_clients or _is_from_node(ctx)):
+            raise CloseConnection(f"{endpoint.name} is served between nodes only")
         if header.api_version not in endpoint.api.versions:
             if header.api_key == API_VERSIONS:
                 return self._unsupported_api_versions(ctx, endpoint)
             raise CloseConnection(f"version {header.api_version} of {endpoint.name} is not served")
-        if endpoint.api.runs_on is RunsOn.CONTROLLER and ctx.controller_or_none is None:
+        if endpoint.api.runs_on is RunsOn.CONTROLLER and self._goes_on(ctx, endpoint, embedded):
             forwarded = ctx.broker.forwarder.forward(ctx, frame)
             return forwarded.map(_framed)
         try:
@@ -106,6 +124,17 @@ class Dispatcher:
         except WireError as error:
             raise CloseConnection(f"malformed {endpoint.name} request: {error}") from None
         return self._answered(ctx, endpoint.handle(ctx, request))
+
+    def _goes_on(self, ctx: Context, endpoint: Endpoint, embedded: bool) -> bool:
+        """Tell whether a request for the controller is to be sent on to another node.
+
+        Where any broker may be the controller, the own one refuses what others must not pass on:
+        whoever asks looks for the controller himself, and would wait here for nothing.
+        """
+        controller = ctx.controller_or_none
+        if controller is None or not self._zookeeper:
+            return controller is None
+        return endpoint.api.is_for_clients and not embedded and not controller.in_office
 
     def _answered(self, ctx: Context, answer: Answer) -> Outcome:
         if answer is None:
@@ -130,6 +159,11 @@ class Dispatcher:
         answer = refusal(ctx)
         self.metrics[API_VERSIONS].answered(answer)
         return encode_response(answer, 0, ctx.header.correlation_id)
+
+
+def _is_from_node(ctx: Context) -> bool:
+    """Tell whether a request came over the listener that brokers use among themselves."""
+    return ctx.connection.listener_name == ctx.broker.config.inter_broker_listener_name
 
 
 def _encoded_late(

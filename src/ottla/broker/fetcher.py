@@ -200,14 +200,10 @@ class Fetcher:
                     asked, room if room < left else left, total == 0, committed_only, anywhere
                 )
             except ApiError as refusal:
-                found = PartitionRead(refusal.error)
-                urgent = True
-                self._count_failure(asked)
+                found, urgent = self._failure(asked, refusal.error), True
             except OSError as error:
                 self._hosts.storage_failed(partition, error)
-                found = PartitionRead(Error.KAFKA_STORAGE_ERROR)
-                urgent = True
-                self._count_failure(asked)
+                found, urgent = self._failure(asked, Error.KAFKA_STORAGE_ERROR), True
             reads.append((asked, found))
             size = found.size
             if size:
@@ -254,14 +250,10 @@ class Fetcher:
                     room = asked.max_bytes
                     found = partition.read_to_end(asked, room if room < left else left, total == 0)
             except ApiError as refusal:
-                found = PartitionRead(refusal.error)
-                urgent = True
-                self._count_failure(asked)
+                found, urgent = self._failure(asked, refusal.error), True
             except OSError as error:
                 self._hosts.storage_failed(partition, error)
-                found = PartitionRead(Error.KAFKA_STORAGE_ERROR)
-                urgent = True
-                self._count_failure(asked)
+                found, urgent = self._failure(asked, Error.KAFKA_STORAGE_ERROR), True
             reads.append((asked, found))
             size = found.size
             if size:
@@ -281,9 +273,10 @@ class Fetcher:
                     metrics.bytes_out -= found.size
         _release(reads)
 
-    def _count_failure(self, asked: FetchPartition) -> None:
+    def _failure(self, asked: FetchPartition, error: Error) -> PartitionRead:
         with suppress(ApiError):  # What is not hosted has no counters.
             self._hosts.asked_for(asked).metrics.failed_fetches += 1
+        return PartitionRead(error)
 
     def _keys(self, fetching: Fetching) -> list[Partition]:
         return [self._hosts.asked_for(asked) for asked in fetching.partitions.values()]

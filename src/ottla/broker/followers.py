@@ -75,9 +75,10 @@ def check_life(broker: BrokerImage | None, broker_epoch: int) -> None:
     One of a life that is over says nothing of what the broker has now. One of a life that this
     leader has not heard of yet must wait, other than in Kafka: with that registration the
     broker left the in-sync replicas, and until the leader hears of it, what it acknowledged
-    with the newcomer's help would be with fewer in-sync replicas than it believes.
+    with the newcomer's help would be with fewer in-sync replicas than it believes. Where the
+    metadata does not tell epochs (ZooKeeper's) all lives are alike.
     """
-    if broker_epoch == NO_EPOCH:
+    if broker_epoch == NO_EPOCH or (broker is not None and broker.epoch == NO_EPOCH):
         return
     if broker is None or broker_epoch > broker.epoch:
         raise ApiError(Error.UNKNOWN_LEADER_EPOCH)
@@ -95,5 +96,5 @@ def may_join(broker: BrokerImage | None, broker_epoch: int | None) -> bool:
         broker is not None
         and broker.active
         and broker_epoch is not None
-        and broker_epoch in (NO_EPOCH, broker.epoch)
+        and (broker.epoch == NO_EPOCH or broker_epoch in (NO_EPOCH, broker.epoch))
     )

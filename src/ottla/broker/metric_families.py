@@ -95,11 +95,12 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     yield from _session_families(broker)
     yield from _group_families(broker)
-    yield gauge(
-        "kafka_server_broker_metadata_metrics_last_applied_record_offset",
-        "The last metadata record that this broker has applied.",
-        broker.image.position[0],
-    )
+    if broker.told is None:  # Else it applies what it is told, which has no offsets.
+        yield gauge(
+            "kafka_server_broker_metadata_metrics_last_applied_record_offset",
+            "The last metadata record that this broker has applied.",
+            broker.image.position[0],
+        )
     yield from _log_families(partitions)
 
 

@@ -76,6 +76,16 @@ def any_live_broker(image: ClusterImage, dice: Dice) -> int:
     return alive[dice.below(len(alive))] if alive else NO_CONTROLLER
 
 
+def named_controller(image: ClusterImage, told: int, dice: Dice) -> int:
+    """Return whom clients are told to be the controller: the one that this broker listens to.
+
+    `told`: NO_CONTROLLER where it is told of changes by the metadata log, and any broker does.
+    """
+    if told == NO_CONTROLLER:
+        return any_live_broker(image, dice)
+    return told if told in image.brokers else NO_CONTROLLER
+
+
 def leader_of(image: ClusterImage, partition: PartitionImage, listener_name: str) -> int:
     """Return the leader as far as a client of the listener can reach it, else -1.
 

@@ -47,6 +47,7 @@ class ReplicaFetchers:
         self._timers = timers
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._followed: dict[FollowedKey, tuple[Followed, ReplicaFetcher]] = {}
+        self._halted: set[FollowedKey] = set()
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -70,7 +71,9 @@ class ReplicaFetchers:
         begun: dict[ReplicaFetcher, int] = {}
         for partition in partitions:
             key = (partition.topic_id, partition.index)
-            if not self._is_followed(partition):
+            if partition.deleted:
+                self._halted.discard(key)
+            if key in self._halted or not self._is_followed(partition):
                 self._stop(key)
                 continue
             present = self._followed.get(key)
@@ -83,6 +86,19 @@ class ReplicaFetchers:
         for fetcher, count in begun.items():
             logger.info("following %d more partitions of broker %d", count, fetcher.leader_id)
             fetcher.begin()
+
+    def halt(self, partitions: Iterable[Partition]) -> None:
+        """Follow these no more, whatever is said of them, until `resume`."""
+        for partition in partitions:
+            key = (partition.topic_id, partition.index)
+            self._halted.add(key)
+            self._stop(key)
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Follow these again where they were halted, as they say now."""
+        halted = [each for each in partitions if (each.topic_id, each.index) in self._halted]
+        self._halted.difference_update((each.topic_id, each.index) for each in halted)
+        self.update(halted)
 
     def close(self) -> None:
         """Stop following anything, for good."""

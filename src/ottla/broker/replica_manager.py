@@ -120,6 +120,11 @@ class ReplicaManager:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Tell whether a partition is hosted, in a log folder that is offline."""
+        found = self._by_key.get((topic, index))
+        return found is not None and found.log is None
+
     def asked_for(self, asked: FetchPartition) -> Partition:
         """Return the partition that a fetch names; raise ApiError as the other two do."""
         found = self._by_key.get(asked.key)

@@ -132,6 +132,14 @@ def test_partitions_leaders_and_logs(world: World) -> None:
     assert found.value(f"{prefix}_leader_count") == 1
 
 
+def test_a_broker_that_is_told_by_requests_has_no_offset_of_the_metadata(world: World) -> None:
+    before = set(scrape(world).families)
+    told: Any = object()  # Only that there is a way to be told counts.
+    world.broker.told = told
+    offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
+    assert before - set(scrape(world).families) == {offset}
+
+
 def test_replicas_out_of_sync(world: World) -> None:
     world.add_topic("wide", Uuid(b"w" * 16), replicas=(1, 2), min_insync_replicas="2")
     found = scrape(world)

@@ -57,6 +57,8 @@ BROKERS = frozenset({Listener.CLIENT, Listener.INTER_BROKER})
 to nobody and checks the listener's name itself."""
 NOBODY = range(0)
 CONTROLLERS = frozenset({Listener.CONTROLLER})
+NOWHERE: frozenset[Listener] = frozenset()
+"""Of the other mode only."""
 EVERYWHERE = frozenset(Listener)
 
 
@@ -67,15 +69,26 @@ class Api:
     Fields: `versions`: served. `advertised`: what ApiVersions says, where it must differ from
             `versions`; an empty range = nothing: nodes say it to each other on a port that
             clients may use, too. `listeners`: the kinds it answers on; only those of the kind
-            CLIENT are told to clients. `acl`: operation and resource, for later enforcement.
+            CLIENT are told to clients. `zookeeper`: the same where ZooKeeper keeps the metadata,
+            None = no difference. `acl`: operation and resource, for later enforcement.
     """
 
     key: int
     versions: range
     advertised: range | None = None
     listeners: frozenset[Listener] = CLIENTS
+    zookeeper: frozenset[Listener] | None = None
     runs_on: RunsOn = RunsOn.BROKER
     acl: str = ""
+
+    def answers_on(self, *, zookeeper: bool) -> frozenset[Listener]:
+        """Return the kinds of listener it answers on in a cluster of that mode."""
+        return self.zookeeper if zookeeper and self.zookeeper is not None else self.listeners
+
+    @property
+    def is_for_clients(self) -> bool:
+        """Tell whether clients ask it: what only nodes do is told to nobody else's."""
+        return Listener.CLIENT in self.listeners and self.advertised != NOBODY
 
 
 @dataclass(slots=True)

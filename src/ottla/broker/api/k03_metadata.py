@@ -20,7 +20,6 @@ from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
     TOPIC_OPERATIONS,
-    any_live_broker,
     leader_of,
     live_nodes,
     node_of,
@@ -52,7 +51,7 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
             for node in nodes
         ),
         cluster_id=broker.cluster_id,
-        controller_id=any_live_broker(image, broker.dice),
+        controller_id=broker.controller_id,
         topics=_topics(ctx, request),
         cluster_authorized_operations=operations(CLUSTER_OPERATIONS) if asked else NOT_ASKED,
     )
@@ -82,7 +81,7 @@ def _refusal(request: wire.MetadataRequest) -> wire.MetadataResponse:
 
 
 def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataResponseTopic, ...]:
-    image = ctx.broker.image
+    image = ctx.broker.announced_image
     teller = _Teller(
         image,
         ctx.connection.listener_name,

@@ -19,13 +19,18 @@ from collections import defaultdict
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_UUID, Uuid
-from ottla.broker.api.base import BROKERS, NOBODY, Answer, Api, CloseConnection, Context
+from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, CloseConnection, Context
 from ottla.broker.core import Broker
 from ottla.log.removal import Removed, Replica, remove_replicas
 from ottla.wire.messages import delete_replicas as wire
 
 API = Api(
-    key=1002, versions=range(1), advertised=NOBODY, listeners=BROKERS, acl="cluster:cluster-action"
+    key=1002,
+    versions=range(1),
+    advertised=NOBODY,
+    listeners=BROKERS,
+    zookeeper=NOWHERE,
+    acl="cluster:cluster-action",
 )
 
 log = logging.getLogger(__name__)

@@ -1,15 +1,22 @@
 """DeleteTopics (key 20): delete topics by name or, from v6, by id.
 
-Behaviour: the name is free again with the answer; brokers drop the logs as they hear of it. A
-           topic named twice, or by name and by id, is refused and kept. Internal topics are
+Behaviour: KRaft: the name is free again with the answer; brokers drop the logs as they hear of it.
+           ZooKeeper: the topic is queued, as by a marker under /admin/delete_topics. The answer
+           comes when the controller's broker knows it no more, which may be before the name is
+           free; REQUEST_TIMED_OUT where that takes longer than timeout_ms, or where that is not
+           positive: the deletion goes on all the same. Asking again joins the wait.
+           A topic named twice, or by name and by id, is refused and kept. Internal topics are
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
 Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 messages;
            v6 topic ids (KIP-516).
 Not done:  mutation quotas (KIP-599); authorization; the deletion ledger.
 """
 
+from dataclasses import replace
+
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
+from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
@@ -24,6 +31,9 @@ API = Api(
 )
 
 
+Reply = tuple[DeletedTopic, ...] | ApiError
+
+
 def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
     """Decide on the controller; translate."""
     version = ctx.version
@@ -32,16 +42,57 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
     else:
         wanted = [TopicReference(name) for name in request.topic_names]
     context = ctx.controller.context
+    in_zookeeper = context.config.zookeeper_connect is not None
+    wall_ms = ctx.now_ms
     decided = ctx.controller.run(
-        lambda image: delete_topics(image, wanted, context=context),
+        lambda image: delete_topics(
+            image, wanted, context=context, wall_ms=wall_ms, queue=in_zookeeper
+        ),
         deadline_ms=deadline_of(ctx, request.timeout_ms),
     )
-    return decided.map(lambda reply: _answer(wanted, reply, version))
+    if not in_zookeeper:
+        return decided.map(lambda reply: _answer(wanted, reply, version))
+    ended: Pending[Reply] = Pending()
+    decided.then(lambda reply: _await_end(ctx, reply, request.timeout_ms, ended))
+    return ended.map(lambda reply: _answer(wanted, reply, version))
 
 
-def _answer(
-    wanted: list[TopicReference], reply: tuple[DeletedTopic, ...] | ApiError, version: int
-) -> wire.DeleteTopicsResponse:
+def _await_end(ctx: Context, reply: Reply, timeout_ms: int, ended: Pending[Reply]) -> None:
+    """Keep `ended` once this broker knows none of the queued topics, or when time is up."""
+    if isinstance(reply, ApiError):
+        ended.complete(reply)
+        return
+    broker = ctx.broker
+    queued = [each.topic_id for each in reply if each.error is Error.NONE]
+
+    def attempt() -> bool:
+        if any(broker.image.topics.by_id(each) is not None for each in queued):
+            return False
+        ended.complete(reply)
+        return True
+
+    def expire() -> None:
+        ended.complete(tuple(map(timed_out, reply)))
+
+    def timed_out(topic: DeletedTopic) -> DeletedTopic:
+        goes = topic.error is Error.NONE and broker.image.topics.by_id(topic.topic_id) is not None
+        return replace(topic, error=Error.REQUEST_TIMED_OUT) if goes else topic
+
+    if attempt():
+        return
+    if timeout_ms <= 0:
+        expire()
+        return
+    broker.vanishing.park(
+        queued,
+        attempt=attempt,
+        expire=expire,
+        deadline_ms=ctx.monotonic_ms + timeout_ms,
+        gone=ctx.connection.closed,
+    )
+
+
+def _answer(wanted: list[TopicReference], reply: Reply, version: int) -> wire.DeleteTopicsResponse:
     if isinstance(reply, ApiError):
         error = reply.error
         if error is Error.TOPIC_DELETION_DISABLED and version < 3:

@@ -5,10 +5,16 @@ Versions:  v0; v1 directory ids and the voter meant (KIP-853); v2 pre-vote (KIP-
 Not done:  directory ids, which go with kraft.version 1; endpoints of the leader.
 """
 
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.vote import VoteRequest
 
-API = Api(key=52, versions=range(3), listeners=CONTROLLERS, acl="cluster:cluster-action")
+API = Api(
+    key=52,
+    versions=range(3),
+    listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
+    acl="cluster:cluster-action",
+)
 
 
 def handle(ctx: Context, request: VoteRequest) -> Answer:

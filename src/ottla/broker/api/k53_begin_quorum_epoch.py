@@ -5,10 +5,16 @@ Versions:  v0; v1 the voter meant, the leader's endpoints (KIP-853), which are n
 Not done:  directory ids, which go with kraft.version 1.
 """
 
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 
-API = Api(key=53, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster-action")
+API = Api(
+    key=53,
+    versions=range(2),
+    listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
+    acl="cluster:cluster-action",
+)
 
 
 def handle(ctx: Context, request: BeginQuorumEpochRequest) -> Answer:

@@ -5,10 +5,16 @@ Versions:  v0; v1 successors with directory ids (KIP-853).
 Not done:  directory ids, which go with kraft.version 1.
 """
 
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 
-API = Api(key=54, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster-action")
+API = Api(
+    key=54,
+    versions=range(2),
+    listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
+    acl="cluster:cluster-action",
+)
 
 
 def handle(ctx: Context, request: EndQuorumEpochRequest) -> Answer:

@@ -6,13 +6,14 @@ Versions:  v0; v1 fetch and caught-up times (KIP-836); v2 error messages, nodes 
 Not done:  directory ids of replicas, which go with kraft.version 1.
 """
 
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 
 API = Api(
     key=55,
     versions=range(3),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:describe",
 )

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context, RunsOn
 from ottla.controller.isr import ANY_EPOCH, ChangedIsr, IsrChange, alter_partition
 from ottla.wire.messages import alter_partition as wire
 
@@ -20,6 +20,7 @@ API = Api(
     key=56,
     versions=range(2, 4),
     listeners=CONTROLLERS,
+    zookeeper=BROKERS,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:cluster-action",
 )

@@ -11,14 +11,20 @@ from dataclasses import replace
 
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context
 from ottla.wire.codec import decode
 from ottla.wire.errors import UnsupportedVersionError, WireError
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-API = Api(key=58, versions=range(1), listeners=CONTROLLERS, acl="cluster:cluster-action")
+API = Api(
+    key=58,
+    versions=range(1),
+    listeners=CONTROLLERS,
+    zookeeper=BROKERS,
+    acl="cluster:cluster-action",
+)
 
 PRINCIPAL_VERSION = 0
 

@@ -5,10 +5,16 @@ Versions:  v0; v1 directory id of the replica, leader's endpoint (KIP-853).
 Not done:  the endpoints of v1: a quorum's voters are configured.
 """
 
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 
-API = Api(key=59, versions=range(2), listeners=CONTROLLERS, acl="cluster:cluster-action")
+API = Api(
+    key=59,
+    versions=range(2),
+    listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
+    acl="cluster:cluster-action",
+)
 
 
 def handle(ctx: Context, request: FetchSnapshotRequest) -> Answer:

@@ -11,7 +11,6 @@ from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
 from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
-    any_live_broker,
     operations,
 )
 from ottla.metadata.brokers import BrokerImage
@@ -54,7 +53,7 @@ def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
 
 def _controller_id(ctx: Context, endpoint_type: int) -> int:
     if endpoint_type == BROKERS:
-        return any_live_broker(ctx.broker.image, ctx.broker.dice)
+        return ctx.broker.controller_id
     return ctx.quorum.leader_id
 
 

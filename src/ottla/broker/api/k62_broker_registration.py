@@ -11,7 +11,7 @@ Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the
 import logging
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.brokers import NO_BROKER_EPOCH, register_broker
 from ottla.controller.context import next_offset
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
@@ -23,6 +23,7 @@ API = Api(
     key=62,
     versions=range(5),
     listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:cluster-action",
 )

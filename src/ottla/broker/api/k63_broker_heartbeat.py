@@ -6,7 +6,7 @@ Versions:  v1 offline log directories (KIP-858). v2 (cordoned directories) is ne
 """
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.brokers import Heartbeat, HeartbeatReply, heartbeat
 from ottla.controller.context import next_offset
 from ottla.wire.messages import broker_heartbeat as wire
@@ -15,6 +15,7 @@ API = Api(
     key=63,
     versions=range(2),
     listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:cluster-action",
 )

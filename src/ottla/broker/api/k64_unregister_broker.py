@@ -7,7 +7,7 @@ Not done:  authorization.
 """
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
 from ottla.controller.unregister import unregister_broker
 from ottla.wire.messages import unregister_broker as wire
 
@@ -15,6 +15,7 @@ API = Api(
     key=64,
     versions=range(1),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:alter",
 )

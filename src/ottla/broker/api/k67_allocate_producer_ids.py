@@ -6,7 +6,7 @@ Versions:  v0.
 """
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.broker.api.base import BROKERS, CONTROLLERS, Answer, Api, Context, RunsOn
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.wire.messages import allocate_producer_ids as wire
 
@@ -14,6 +14,7 @@ API = Api(
     key=67,
     versions=range(1),
     listeners=CONTROLLERS,
+    zookeeper=BROKERS,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:cluster-action",
 )

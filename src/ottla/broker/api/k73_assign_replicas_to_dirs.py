@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import CONTROLLERS, Answer, Api, Context, RunsOn
+from ottla.broker.api.base import CONTROLLERS, NOWHERE, Answer, Api, Context, RunsOn
 from ottla.controller.directories import Place, assign_directories
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
@@ -17,6 +17,7 @@ API = Api(
     key=73,
     versions=range(1),
     listeners=CONTROLLERS,
+    zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:cluster-action",
 )

@@ -21,7 +21,7 @@ API = Api(key=75, versions=range(1), acl="topic:describe")
 
 def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer:
     """Fill one page from the broker's image."""
-    image, cursor = ctx.broker.image, request.cursor
+    image, cursor = ctx.broker.announced_image, request.cursor
     asked = {topic.name for topic in request.topics}
     if cursor is not None and (
         cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)

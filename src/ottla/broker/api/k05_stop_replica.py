@@ -1,0 +1,125 @@
+"""StopReplica (key 5): the controller has this broker stop following replicas, or delete them.
+
+Behaviour: stopped replicas are followed again with the next LeaderAndIsr that names them. A
+           deletion is answered once the replica's name is gone durably; the bytes follow after
+           file.delete.delay.ms. What is not here counts as deleted, and what the metadata does
+           not know of but the disk has is deleted, too (KAFKA-1397). KAFKA_STORAGE_ERROR where a
+           log folder is offline that may hold the replica (KAFKA-9946).
+Epochs:    of broker and controller as LeaderAndIsr. A leader epoch that is older than the
+           replica's is FENCED_LEADER_EPOCH; the same one counts, and so does -1, unknown (KIP-570,
+           KAFKA-9539). -2, which a deletion of the whole topic carries, counts once the topic was
+           told to go: a late copy of it must not hit a new topic of that name.
+Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which there are none of
+           here. Older ones are not served.
+Not done:  authorization.
+"""
+
+import logging
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
+from ottla.broker.core import Broker
+from ottla.broker.partition import Partition
+from ottla.broker.told import PartitionName, ToldPort
+from ottla.log.removal import Removed, remove_replicas
+from ottla.wire.messages import stop_replica as wire
+
+API = Api(
+    key=5,
+    versions=range(3, 5),
+    advertised=NOBODY,
+    listeners=NOWHERE,
+    zookeeper=BROKERS,
+    acl="cluster:cluster-action",
+)
+
+log = logging.getLogger(__name__)
+
+
+def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
+    """Check who tells, stop what counts, then delete what is to go."""
+    broker = ctx.broker
+    told = broker.told
+    assert told is not None, "served where brokers are told by requests only"
+    error = told.facts.check_sender(
+        broker_epoch=request.broker_epoch,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+    )
+    if error is not Error.NONE:
+        return wire.StopReplicaResponse(error_code=error, partition_errors=())
+    results: dict[PartitionName, Error] = {}
+    stopped: list[Partition] = []
+    doomed: list[PartitionName] = []
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            name = (topic.topic_name, state.partition_index)
+            results[name] = told.facts.may_stop(told.image, name, state.leader_epoch)
+            if results[name] is not Error.NONE:
+                continue
+            if state.delete_partition:
+                doomed.append(name)
+                continue
+            try:
+                partition = broker.replicas.partition(*name)
+            except ApiError:
+                continue  # It is not here, and thus not followed.
+            stopped.append(partition)
+            if partition.log is None:
+                results[name] = Error.KAFKA_STORAGE_ERROR
+    broker.fetchers.halt(stopped)
+    if not doomed:
+        return _response(results)
+    return _delete(broker, told, doomed, results)
+
+
+def _delete(
+    broker: Broker, told: ToldPort, doomed: list[PartitionName], results: dict[PartitionName, Error]
+) -> Answer:
+    ids = {name: _ids(broker, told, name) for name in doomed}
+    told.facts.unproven.update(name for name in doomed if broker.replicas.is_offline(*name))
+    told.apply(told.facts.dropped(told.image, doomed))
+    replicas = sorted({(each, name[1]) for name in doomed for each in ids[name]})
+
+    def answer(removed: Removed) -> wire.StopReplicaResponse:
+        for name in doomed:
+            failures = [removed[each, name[1]] for each in ids[name]]
+            if name in told.facts.unproven or any(_counts(broker, each) for each in failures):
+                log.error("%s-%d cannot be deleted for certain: %s", *name, failures)
+                results[name] = Error.KAFKA_STORAGE_ERROR
+        return _response(results)
+
+    return remove_replicas(broker.log_dirs, replicas).map(answer)
+
+
+def _ids(broker: Broker, told: ToldPort, name: PartitionName) -> set[Uuid]:
+    """Return the ids of the topics that may be meant: the request has a name only."""
+    found: set[Uuid] = set()
+    known = told.image.topics.by_name(name[0])
+    if known is not None:
+        found.add(known.id)
+    elif name[0] in told.facts.deleted:
+        found.add(told.facts.deleted[name[0]])
+    here = broker.log_dirs.get(*name)
+    if here is not None:
+        found.add(here.topic_id)
+    return found
+
+
+def _counts(broker: Broker, failure: OSError | None) -> bool:
+    """Tell whether a failure is one: a folder that is offline but had nothing of it is none."""
+    offline = [directory.error for directory in broker.log_dirs.offline_dirs]
+    return failure is not None and not any(failure is each for each in offline)
+
+
+def _response(results: dict[PartitionName, Error]) -> wire.StopReplicaResponse:
+    return wire.StopReplicaResponse(
+        error_code=Error.NONE,
+        partition_errors=tuple(
+            wire.StopReplicaPartitionError(
+                topic_name=topic, partition_index=number, error_code=error
+            )
+            for (topic, number), error in results.items()
+        ),
+    )

@@ -1,0 +1,59 @@
+"""UpdateMetadata (key 6): the controller tells this broker who is there and who leads what.
+
+Behaviour: the brokers named are all that live. Partitions that are not named stay as they are.
+           A leader of -2 says that the topic goes (KAFKA-1355): it is gone here from then on,
+           with the replicas that this broker has of it and the offsets that groups committed.
+           What a request of type FULL does not name, and nothing of which is here, is gone, too.
+Epochs:    as LeaderAndIsr.
+Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which there are none of here. Older ones,
+           without ids, are not served.
+Not done:  authorization.
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
+from ottla.broker.core import Broker
+from ottla.broker.told import ToldPort, unknown_topics
+from ottla.metadata.records import RemoveTopicRecord
+from ottla.wire.messages import update_metadata as wire
+
+API = Api(
+    key=6,
+    versions=range(7, 9),
+    advertised=NOBODY,
+    listeners=NOWHERE,
+    zookeeper=BROKERS,
+    acl="cluster:cluster-action",
+)
+
+
+def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
+    """Check who tells; take it over."""
+    told = ctx.broker.told
+    assert told is not None, "served where brokers are told by requests only"
+    error = told.facts.check_sender(
+        broker_epoch=request.broker_epoch,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+    )
+    if error is Error.NONE:
+        named = [topic.topic_name for topic in request.topic_states]
+        new = unknown_topics(told.image, named)
+        records = told.facts.update_metadata(told.image, request).records
+        for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                _remember_offline(ctx.broker, told, record.topic_id)
+        told.apply(records)
+        if new:
+            # Those without a replica here: whoever describes them is told how they are configured.
+            told.learn(new)
+    return wire.UpdateMetadataResponse(error_code=error)
+
+
+def _remember_offline(broker: Broker, told: ToldPort, topic_id: Uuid) -> None:
+    """Note what cannot be deleted now: once the topic is gone nobody else knows of it."""
+    topic = told.image.topics.by_id(topic_id)
+    if topic is not None:
+        names = [(topic.name, number) for number in topic.partitions]
+        told.facts.unproven.update(name for name in names if broker.replicas.is_offline(*name))

@@ -1,0 +1,46 @@
+"""ControlledShutdown (key 7): a broker of a ZooKeeper cluster asks the controller to let it go.
+
+Behaviour: what it leads moves to others in sync, it leaves the in-sync replicas of what has other
+           members, and stops what it follows. The answer names the partitions that it leads
+           still, though they have other replicas; it asks again, and goes in the end.
+Epochs:    v2 an older broker epoch than the registered one is STALE_BROKER_EPOCH, a newer one is
+           taken, -1 = any. A broker that is not registered: BROKER_NOT_AVAILABLE.
+Versions:  v2 broker epoch (KIP-380); v3 flexible. In KRaft brokers ask with heartbeats.
+Not done:  authorization.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context, RunsOn
+from ottla.controller.controlled_shutdown import controlled_shutdown
+from ottla.controller.keys import PartitionKey
+from ottla.wire.messages import controlled_shutdown as wire
+
+API = Api(
+    key=7,
+    versions=range(4),
+    advertised=NOBODY,
+    listeners=NOWHERE,
+    zookeeper=BROKERS,
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:cluster-action",
+)
+
+
+def handle(ctx: Context, request: wire.ControlledShutdownRequest) -> Answer:
+    """Decide on the controller; translate."""
+    config = ctx.controller.context.config
+    return ctx.controller.run(
+        lambda image: controlled_shutdown(image, config, request.broker_id, request.broker_epoch)
+    ).map(_answer)
+
+
+def _answer(reply: tuple[PartitionKey, ...] | ApiError) -> wire.ControlledShutdownResponse:
+    if isinstance(reply, ApiError):
+        return wire.ControlledShutdownResponse(error_code=reply.error, remaining_partitions=())
+    return wire.ControlledShutdownResponse(
+        error_code=Error.NONE,
+        remaining_partitions=tuple(
+            wire.RemainingPartition(topic_name=key.topic, partition_index=key.number)
+            for key in reply
+        ),
+    )

@@ -1,0 +1,157 @@
+"""LeaderAndIsr makes a broker lead and follow, each partition by itself, checked in Kafka's order.
+
+Method: a broker with logs on a disk in memory; requests through the codec.
+"""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.pending import Pending
+from ottla.broker.dispatch import load_apis
+from ottla.metadata.records import ConfigRecord
+from ottla.wire.messages import metadata
+
+from ..world import TOPIC_ID
+from .told_world import BROKER_EPOCH, CONTROLLER_EPOCH, ToldWorld, known, told
+
+OTHER_ID = Uuid(b"o" * 16)
+
+
+def test_a_new_partition_is_led_and_another_one_followed() -> None:
+    made = ToldWorld()
+    made.learn_metadata()
+    assert made.lead(told(0), told(1, leader=2)) == {0: Error.NONE, 1: Error.NONE}
+    assert made.broker.replicas.partition("t", 0).is_leader
+    assert made.broker.replicas.partition("t", 1).leader == 2
+    assert len(made.broker.fetchers) == 1
+    assert made.folders() == ["t-0", "t-1"]
+    assert made.image.topics.id_of("t") == TOPIC_ID
+
+
+def test_an_older_broker_epoch_is_stale_first_of_all() -> None:
+    made = ToldWorld()
+    made.learn_metadata()
+    stale = made.begin_lead(told(), broker_epoch=BROKER_EPOCH - 1, controller_epoch=1)
+    assert stale.value.error_code == Error.STALE_BROKER_EPOCH
+    assert "t" not in made.image.topics
+
+
+@pytest.mark.parametrize("epoch", [-1, BROKER_EPOCH, BROKER_EPOCH + 1])
+def test_kafka_9839_a_newer_broker_epoch_is_taken_and_so_is_none(epoch: int) -> None:
+    assert ToldWorld().lead(told(), broker_epoch=epoch) == {0: Error.NONE}
+
+
+def test_an_older_controller_is_refused_and_a_newer_one_adopted() -> None:
+    made = ToldWorld()
+    made.lead(told(), controller_epoch=9)
+    assert (made.facts.controller_id, made.facts.controller_epoch) == (3, 9)
+    stale = made.begin_lead(told(1), controller_epoch=8)
+    assert stale.value.error_code == Error.STALE_CONTROLLER_EPOCH
+    assert made.lead(told(1), controller_epoch=10) == {1: Error.NONE}
+
+
+def test_an_older_leader_epoch_is_stale_and_the_same_one_a_repetition() -> None:
+    made = ToldWorld()
+    now = {"leader_epoch": 5, "partition_epoch": 9}
+    made.lead(told(**now))
+    assert made.lead(told(**now)) == {0: Error.NONE}
+    assert made.lead(told(leader_epoch=5, partition_epoch=10, isr=(1,))) == {0: Error.NONE}
+    assert made.broker.replicas.partition("t", 0).isr == (1,)
+    stale = {0: Error.STALE_CONTROLLER_EPOCH}
+    assert made.lead(told(leader_epoch=4, partition_epoch=11)) == stale
+    assert made.lead(told(leader_epoch=5, partition_epoch=9)) == stale
+    assert made.broker.replicas.partition("t", 0).isr == (1,)
+
+
+def test_one_bad_partition_does_not_hold_up_the_others() -> None:
+    made = ToldWorld()
+    assert made.lead(told(0, replicas=(2, 3)), told(1)) == {
+        0: Error.UNKNOWN_TOPIC_OR_PARTITION,
+        1: Error.NONE,
+    }
+    assert made.folders() == ["t-1"]
+
+
+def test_kafka_12835_another_id_for_a_topic_that_is_here_is_refused() -> None:
+    made = ToldWorld()
+    made.lead(told())
+    assert made.lead(told(), topic_id=OTHER_ID) == {0: Error.INCONSISTENT_TOPIC_ID}
+    assert made.folders() == ["t-0"]
+    assert made.image.topics.id_of("t") == TOPIC_ID
+
+
+def test_a_topic_that_was_made_again_while_this_broker_had_none_of_it_is_taken() -> None:
+    """It was cut off while the old one was deleted, and so has not heard of that."""
+    made = ToldWorld()
+    made.learn_metadata(known(leader=2, replicas=(2, 3), isr=(2, 3)), topic_id=OTHER_ID)
+    assert made.lead(told()) == {0: Error.NONE}
+    assert made.image.topics.id_of("t") == TOPIC_ID
+
+
+def test_a_topic_without_an_id_is_refused() -> None:
+    assert ToldWorld().lead(told(), topic_id=NO_UUID) == {0: Error.UNKNOWN_TOPIC_ID}
+
+
+def test_kafka_7313_an_offline_folder_is_told_each_time_alike() -> None:
+    made = ToldWorld()
+    made.lead(told())
+    made.broker.replicas.storage_failed(made.broker.replicas.partition("t", 0), OSError(5, "io"))
+    for epoch in (1, 1, 2):
+        again = made.lead(told(leader_epoch=epoch, partition_epoch=epoch, is_new=False))
+        assert again == {0: Error.KAFKA_STORAGE_ERROR}
+
+
+def test_the_log_of_a_new_topic_is_made_with_its_configuration() -> None:
+    """No notification tells of a topic's first configuration before the topic is told of."""
+    made = ToldWorld()
+    made.learning = Pending()
+    asked = made.begin_lead(told())
+    assert made.learned == [["t"]]
+    assert not asked.done
+    assert made.folders() == []
+    record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="2")
+    made.apply([record])
+    made.learning.complete(None)
+    assert asked.value.topics[0].partition_errors[0].error_code == Error.NONE
+    assert made.broker.replicas.partition("t", 0).min_insync_replicas == 2
+    made.lead(told(1))
+    assert made.learned == [["t"]]
+
+
+def test_a_newer_controller_that_spoke_meanwhile_wins() -> None:
+    made = ToldWorld()
+    made.learning = Pending()
+    late = made.begin_lead(told())
+    made.learn_metadata(controller_epoch=CONTROLLER_EPOCH + 1)
+    made.learning.complete(None)
+    assert late.value.error_code == Error.STALE_CONTROLLER_EPOCH
+    assert made.folders() == []
+
+
+def test_only_brokers_of_zookeeper_clusters_serve_it_and_clients_are_not_told() -> None:
+    for key in (4, 5, 6):
+        api = load_apis()[key].api
+        assert api.answers_on(zookeeper=False) == frozenset()
+        assert not api.is_for_clients
+
+
+def partitions_told(made: ToldWorld) -> list[int]:
+    """Return the partitions of which a client is told."""
+    named = metadata.MetadataRequest(topics=None)
+    return [
+        each.partition_index for topic in made.ask(named, 12).topics for each in topic.partitions
+    ]
+
+
+def test_clients_hear_of_all_partitions_of_a_new_topic_or_of_none() -> None:
+    """They count what they hear of, and would refuse to write to the rest."""
+    made = ToldWorld()
+    made.lead(told(1))
+    assert partitions_told(made) == []
+    made.learn_metadata(known(0, leader=2, replicas=(2, 3)), known(1))
+    assert partitions_told(made) == [0, 1]
+    made.lead(told(1, leader_epoch=1), told(3))
+    assert partitions_told(made) == [0, 1]
+    made.learn_metadata(known(2, leader=2, replicas=(2, 3)), known(3))
+    assert partitions_told(made) == [0, 1, 2, 3]

@@ -1,0 +1,148 @@
+"""StopReplica stops following, or deletes what it names and says so only once that is done.
+
+Method: a broker with logs on a disk in memory; requests through the codec.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.log.config import LogConfig
+
+from ..world import TOPIC_ID
+from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+
+
+def hosting(**how: Any) -> ToldWorld:
+    """Return a broker that leads partition 0 and follows partition 1, in epoch 4."""
+    made = ToldWorld(**how)
+    made.learn_metadata()
+    made.lead(
+        told(0, leader_epoch=4, partition_epoch=4),
+        told(1, leader=2, leader_epoch=4, partition_epoch=4),
+    )
+    return made
+
+
+def lose_the_folder(made: ToldWorld) -> None:
+    made.broker.replicas.storage_failed(made.broker.replicas.partition("t", 0), OSError(5, "io"))
+
+
+# -- stopping ----------------------------------------------------------------------------------
+
+
+def test_a_stopped_replica_is_followed_again_with_the_next_leader_and_isr() -> None:
+    made = hosting()
+    assert made.stop(1, delete=False, epoch=4) == {1: Error.NONE}
+    assert len(made.broker.fetchers) == 0
+    made.learn_metadata(known(1, leader=2, leader_epoch=5, zk_version=5))
+    assert len(made.broker.fetchers) == 0
+    made.lead(told(1, leader=2, leader_epoch=5, partition_epoch=5))
+    assert len(made.broker.fetchers) == 1
+    assert made.folders() == ["t-0", "t-1"]
+
+
+def test_what_is_not_here_is_not_followed() -> None:
+    assert hosting().stop(7, delete=False, epoch=4) == {7: Error.NONE}
+
+
+@pytest.mark.parametrize(("epoch", "counts"), [(3, False), (4, True), (5, True), (-1, True)])
+def test_kafka_9539_equal_epochs_count_older_ones_do_not(epoch: int, counts: bool) -> None:
+    made = hosting()
+    expected = Error.NONE if counts else Error.FENCED_LEADER_EPOCH
+    assert made.stop(1, delete=False, epoch=epoch) == {1: expected}
+    assert len(made.broker.fetchers) == (0 if counts else 1)
+
+
+def test_a_delayed_stop_does_not_delete_a_replica_that_lives() -> None:
+    made = hosting()
+    assert made.stop(0, 1, epoch=3) == {
+        0: Error.FENCED_LEADER_EPOCH,
+        1: Error.FENCED_LEADER_EPOCH,
+    }
+    assert made.folders() == ["t-0", "t-1"]
+
+
+# -- deleting ----------------------------------------------------------------------------------
+
+
+def test_a_deleted_topic_s_replicas_are_gone_durably_by_the_time_it_is_said() -> None:
+    made = hosting()
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    assert made.stop(0, 1) == {0: Error.NONE, 1: Error.NONE}
+    made.disk.crash()
+    assert made.folders() == []
+
+
+def test_the_answer_waits_for_the_disk() -> None:
+    made = hosting()
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    made.workers.inline = False
+    asked = made.begin_stop(0, 1)
+    assert not asked.done
+    made.workers.run()
+    assert asked.done
+
+
+def test_a_replica_that_left_the_assignment_is_deleted() -> None:
+    made = hosting()
+    made.learn_metadata(known(1, leader=2, leader_epoch=5, zk_version=5, replicas=(2, 3)))
+    assert made.stop(1, epoch=5) == {1: Error.NONE}
+    assert made.folders() == ["t-0"]
+
+
+def test_a_late_order_to_delete_a_former_topic_of_that_name_deletes_nothing() -> None:
+    """It names no topic id; that a topic goes is told before by UpdateMetadata."""
+    made = hosting()
+    assert made.stop(0, 1) == {0: Error.FENCED_LEADER_EPOCH, 1: Error.FENCED_LEADER_EPOCH}
+    assert made.folders() == ["t-0", "t-1"]
+
+
+def test_kafka_1397_what_the_metadata_does_not_know_is_deleted_from_the_disk() -> None:
+    made = hosting()
+    made.broker.log_dirs.get_or_create("t", TOPIC_ID, 2, LogConfig())
+    assert "t-2" in made.folders()
+    assert made.stop(2) == {2: Error.NONE}
+    assert "t-2" not in made.folders()
+
+
+def test_latent_l6_a_deletion_may_be_asked_for_any_number_of_times() -> None:
+    """A new controller leads the topic on before it deletes it again."""
+    made = hosting()
+    made.learn_metadata(known(0, leader=DYING))
+    assert made.stop(0) == {0: Error.NONE}
+    for epoch in (5, 6):
+        term = {"controller_epoch": CONTROLLER_EPOCH + epoch}
+        state = told(0, leader_epoch=epoch, partition_epoch=epoch)
+        assert made.lead(state, **term) == {0: Error.NONE}
+        made.learn_metadata(known(0, leader=DYING), **term)
+        assert made.stop(0, **term) == {0: Error.NONE}
+    assert made.folders() == []
+
+
+def test_kafka_9946_a_replica_in_an_offline_folder_is_not_said_to_be_deleted() -> None:
+    """Nor later, when the topic is gone here and nothing but the folder has it."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    lose_the_folder(made)
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    for _ in range(2):
+        assert made.stop(0)[0] is Error.KAFKA_STORAGE_ERROR
+
+
+def test_an_offline_folder_does_not_hold_up_what_it_never_had() -> None:
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    lose_the_folder(made)
+    assert made.broker.replicas.partition("t", 1).log is not None, "each folder has one of two"
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    for _ in range(2):
+        assert made.stop(1)[1] is Error.NONE
+    assert made.stop(9, topic="unknown")[9] is Error.NONE
+
+
+def test_epochs() -> None:
+    made = hosting()
+    assert made.begin_stop(0, broker_epoch=1).value.error_code == Error.STALE_BROKER_EPOCH
+    stale = made.begin_stop(0, controller_epoch=1).value
+    assert (stale.error_code, stale.partition_errors) == (Error.STALE_CONTROLLER_EPOCH, ())
+    assert made.folders() == ["t-0", "t-1"]

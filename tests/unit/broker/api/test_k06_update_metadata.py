@@ -1,0 +1,153 @@
+"""UpdateMetadata tells who is there and who leads, and with a leader of -2 that a topic goes.
+
+Method: a broker with logs on a disk in memory; requests through the codec.
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, PartitionImage
+
+from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+
+OTHER_ID = Uuid(b"o" * 16)
+
+
+def state(made: ToldWorld, number: int = 0) -> PartitionImage:
+    topic = made.image.topics.by_name("t")
+    assert topic is not None
+    return topic.partitions[number]
+
+
+def test_brokers_are_all_that_are_named() -> None:
+    made = ToldWorld()
+    assert made.learn_metadata(brokers=(1, 2)) is Error.NONE
+    made.learn_metadata(brokers=(1, 3))
+    assert made.image.broker_ids() == [1, 3]
+    third = made.image.brokers[3]
+    assert (third.epoch, third.fenced, third.rack) == (NO_EPOCH, False, "r3")
+    assert [(each.name, each.host, each.port) for each in third.endpoints] == [
+        ("PLAINTEXT", "h3", 9092)
+    ]
+    assert made.broker.controller_id == 3
+
+
+def test_the_same_word_again_changes_nothing() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known())
+    before = made.image
+    made.learn_metadata(known())
+    assert made.image is before
+
+
+def test_partitions_that_are_not_named_stay() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known(0), known(1))
+    made.learn_metadata(known(1, leader=2, leader_epoch=1, zk_version=1))
+    assert state(made, 0).leader == 1
+    assert state(made, 1).leader == 2
+
+
+def test_what_is_older_than_known_is_passed_over() -> None:
+    """What was read in ZooKeeper at the start may be newer than what is on its way here."""
+    made = ToldWorld()
+    made.learn_metadata(known(leader_epoch=3, zk_version=8))
+    made.learn_metadata(known(leader=2, leader_epoch=2, zk_version=9))
+    made.learn_metadata(known(leader_epoch=3, zk_version=7, isr=(1,)))
+    assert (state(made).leader, state(made).isr, state(made).partition_epoch) == (1, (1, 2), 8)
+
+
+def test_a_move_and_a_recovery_are_known_from_leader_and_isr_alone() -> None:
+    made = ToldWorld()
+    made.learn_metadata()
+    made.lead(
+        told(
+            replicas=(1, 2, 3),
+            adding_replicas=(3,),
+            removing_replicas=(2,),
+            isr=(1,),
+            leader_recovery_state=1,
+        )
+    )
+    made.learn_metadata(known(replicas=(1, 2, 3), isr=(1, 3), zk_version=1))
+    now = state(made)
+    assert (now.adding_replicas, now.removing_replicas) == ((3,), (2,))
+    assert (now.leader_recovery_state, now.isr) == (1, (1, 3))
+    made.learn_metadata(known(replicas=(1, 3), isr=(1, 3), leader_epoch=1, zk_version=2))
+    assert state(made).removing_replicas == ()
+
+
+def test_a_live_broker_s_offline_replica_is_in_a_folder_that_failed() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known(offline_replicas=(2,)), brokers=(1, 2))
+    assert state(made).directories == (DIRECTORY_MIGRATING, DIRECTORY_LOST)
+    made.learn_metadata(known(offline_replicas=(2,)), brokers=(1,))
+    assert state(made).directories == (DIRECTORY_MIGRATING, DIRECTORY_MIGRATING)
+
+
+def test_kafka_1355_a_leader_of_minus_two_ends_the_topic() -> None:
+    made = ToldWorld()
+    made.learn_metadata()
+    made.lead(told(0), told(1))
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    assert "t" not in made.image.topics
+    assert made.folders() == []
+    assert made.groups.heard[-1] == ("topics_deleted", ["t"])
+    assert made.learn_metadata(known(leader=DYING)) is Error.NONE
+
+
+def test_a_topic_of_another_id_does_not_take_replicas_away() -> None:
+    made = ToldWorld()
+    made.learn_metadata()
+    made.lead(told())
+    made.learn_metadata(known(leader=2, replicas=(2, 3), leader_epoch=9), topic_id=OTHER_ID)
+    made.learn_metadata(known(leader=DYING), topic_id=OTHER_ID)
+    assert made.folders() == ["t-0"]
+    assert made.broker.replicas.partition("t", 0).is_leader
+
+
+def test_the_configuration_of_a_topic_that_is_new_is_read() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known(leader=2, replicas=(2, 3)))
+    made.learn_metadata(known(leader=2, replicas=(2, 3), leader_epoch=1))
+    assert made.learned == [["t"]]
+
+
+def test_epochs() -> None:
+    made = ToldWorld()
+    made.learn_metadata(controller_epoch=9)
+    assert made.learn_metadata(controller_epoch=8) is Error.STALE_CONTROLLER_EPOCH
+    assert made.learn_metadata(broker_epoch=3) is Error.STALE_BROKER_EPOCH
+    assert made.learn_metadata(broker_epoch=-1, controller_epoch=9) is Error.NONE
+
+
+def test_the_end_of_a_move_is_known_to_a_broker_that_is_no_replica_any_more() -> None:
+    """LeaderAndIsr tells it to replicas alone."""
+    made = ToldWorld()
+    made.learn_metadata()
+    made.lead(told(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,)))
+    made.learn_metadata(known(replicas=(2, 3), isr=(2, 3), leader=2, leader_epoch=9, zk_version=9))
+    assert (state(made).adding_replicas, state(made).removing_replicas) == ((), ())
+
+
+def test_a_late_copy_of_an_earlier_word_does_not_bring_a_deleted_topic_back() -> None:
+    """It was sent again where no answer came; the copy on the broken connection arrives last."""
+    made = ToldWorld()
+    made.learn_metadata(known())
+    made.learn_metadata(known(leader=DYING))
+    assert made.learn_metadata(known(1, leader=2)) is Error.NONE
+    assert made.lead(told(0)) == {0: Error.UNKNOWN_TOPIC_ID}
+    assert "t" not in made.image.topics
+
+
+def test_a_topic_that_never_was_here_does_not_come_after_its_end_either() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known(leader=DYING))
+    made.learn_metadata(known())
+    assert "t" not in made.image.topics
+
+
+def test_a_later_controller_may_speak_of_a_topic_whose_deletion_an_earlier_one_began() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known(leader=DYING))
+    made.learn_metadata(known(), controller_epoch=CONTROLLER_EPOCH + 1)
+    assert state(made).leader == 1

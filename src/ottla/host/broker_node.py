@@ -35,9 +35,6 @@ SHUTDOWN_TIMEOUT_MS = 5 * 60_000
 """How long a broker waits for the controller to let it go, which it does once all others that
 live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
 
-FORMER_EPOCH_WAIT_MS = 2_000
-"""How long a start looks for a registration that its former self did not live to note."""
-
 ELECTION_SLACK_MS = 1_000
 """How much longer than its timeouts an election of the quorum may take."""
 
@@ -179,12 +176,19 @@ class BrokerNode:
         """Look whether a life that lost nothing was registered and died before it noted that.
 
         Its registration counts like the one that was noted: the folders, whose ids it named, have
-        been used in this boot of the machine only, and by one process at a time.
+        been used in this boot of the machine only, and by one process at a time. Not to know it is
+        not to register: who is taken for unclean is not eligible to lead any more, though it may
+        be the only one that has everything. Raises: StartError.
         """
         since = self._folders.unspoilt_since
         if since < 0:
             return
-        yield self._up_to_date(FORMER_EPOCH_WAIT_MS)
+        limit_ms = self._config["initial.broker.registration.timeout.ms"]
+        if not (yield self._up_to_date(limit_ms)):
+            raise StartError(
+                "no controller has confirmed this broker's metadata within"
+                f" initial.broker.registration.timeout.ms={limit_ms}"
+            )
         former = self.image.brokers.get(self._config.node_id)
         if former is None or former.epoch <= since:
             return
@@ -192,16 +196,19 @@ class BrokerNode:
             config = replace(self._lifecycle.config, previous_broker_epoch=former.epoch)
             self._lifecycle.config = config
 
-    def _up_to_date(self, limit_ms: int) -> Pending[None]:
-        """Return a promise kept once all that the own metadata log holds is committed, or late."""
-        up_to_date: Pending[None] = Pending()
+    def _up_to_date(self, limit_ms: int) -> Pending[bool]:
+        """Tell whether all that the own metadata log holds was committed within some time."""
+        up_to_date: Pending[bool] = Pending()
         raft, ports = self._follower.raft, self._ports
 
-        def end(_: None = None) -> None:
+        def end(_: None) -> None:
             timer.cancel()
-            up_to_date.complete(None)
+            up_to_date.complete(True)
 
-        timer = ports.timers.at(ports.clock.monotonic_ms() + limit_ms, end)
+        def give_up() -> None:
+            up_to_date.complete(False)
+
+        timer = ports.timers.at(ports.clock.monotonic_ms() + limit_ms, give_up)
         self._follower.until(lambda image: 0 < raft.log.end_offset <= image.position[0] + 1).then(
             end
         )

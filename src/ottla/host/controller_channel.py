@@ -285,7 +285,9 @@ class _Channel:
         sent.then(lambda response: self._answered(attempt, response))
 
     def _answered(self, attempt: int, response: Any | ApiError) -> None:
-        # What is of a broker or a term that is over, or was heard before, the queue does not know.
+        if self._stopped:
+            return  # Closing the link has ended what was in flight.
+        # What was heard before the queue does not know.
         if isinstance(response, ApiError):
             self._again_later(attempt, response)
             return

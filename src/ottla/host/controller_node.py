@@ -210,12 +210,11 @@ class ControllerNode:
         self._check_sessions()
 
     def _fence(self, image: ClusterImage, now_ms: int) -> Step:
-        stalest = self.context.liveness.stalest(image)
-        step = fence_stalest(image, self.context, now_ms)
-        if step.records and stalest is not None:
+        decision = fence_stalest(image, self.context, now_ms)
+        if decision.reply is not None:
             self.timed_out_heartbeats += 1
-            log.warning("broker %d is fenced: its session is over", stalest[1])
-        return step
+            log.warning("broker %d is fenced: its session is over", decision.reply)
+        return decision.step
 
 
 def _timing(config: NodeConfig) -> QuorumTiming:

@@ -43,13 +43,13 @@ class Folders:
         self,
         *,
         cluster_id: str,
-        quorum: QuorumStorage,
+        quorum: QuorumStorage | None,
         log_dirs: LogDirs,
-        previous_epoch: int,
-        unspoilt_since: int,
+        previous_epoch: int = -1,
+        unspoilt_since: int = -1,
     ) -> None:
         self.cluster_id = cluster_id
-        self.quorum = quorum
+        self._quorum = quorum
         self.log_dirs = log_dirs
         self.previous_broker_epoch = previous_epoch
         """The broker's epoch in its last life, where that lost nothing that it wrote: it stopped
@@ -57,6 +57,12 @@ class Folders:
         self.unspoilt_since = unspoilt_since
         """The epoch from which on nothing was lost in this boot, though the broker may have been
         registered again and have died before it could note that; -1 = none is known."""
+
+    @property
+    def quorum(self) -> QuorumStorage:
+        """Return the metadata log; only nodes of KRaft mode ask."""
+        assert self._quorum is not None
+        return self._quorum
 
     @property
     def directory_ids(self) -> tuple[Uuid, ...]:
@@ -87,8 +93,33 @@ class Folders:
 
     def close(self) -> None:
         """Close the metadata log and give the locks back."""
-        self.quorum.close()
+        if self._quorum is not None:
+            self._quorum.close()
         self.log_dirs.release()
+
+
+def log_dirs_of(
+    disk: Disk,
+    config: NodeConfig,
+    paths: list[str],
+    *,
+    clock: Clock,
+    dice: Dice,
+    timers: Timers,
+    workers: Workers,
+) -> LogDirs:
+    """Return a node's log folders, neither locked nor looked at yet."""
+    return LogDirs(
+        disk,
+        workers,
+        clock,
+        timers,
+        paths,
+        dice=dice,
+        open_files_max=_open_files_max(),
+        recovery_threads=config["num.recovery.threads.per.data.dir"],
+        delete_delay_ms=config["log.segment.delete.delay.ms"],
+    )
 
 
 def open_folders(
@@ -108,16 +139,14 @@ def open_folders(
     clean = [_clean_epoch(disk, path) for path in paths]
     running = [_running_epoch(disk, path, boot_id) for path in paths]
     # A metadata folder of its own is locked and checked like a log folder; it hosts no logs.
-    log_dirs = LogDirs(
+    log_dirs = log_dirs_of(
         disk,
-        workers,
-        clock,
-        timers,
+        config,
         paths if config.is_broker else [metadata_path],
+        clock=clock,
         dice=dice,
-        open_files_max=_open_files_max(),
-        recovery_threads=config["num.recovery.threads.per.data.dir"],
-        delete_delay_ms=config["log.segment.delete.delay.ms"],
+        timers=timers,
+        workers=workers,
     )
     try:
         log_dirs.acquire(node_id=config.node_id, cluster_id=cluster_id)

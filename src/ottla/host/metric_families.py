@@ -1,25 +1,32 @@
 """A node's numbers beyond its broker's: process, sockets, quorum, controller.
 
+What only nodes of ZooKeeper mode have is in `ottla.host.zookeeper.metric_families`.
+
 Source: the MBeans of Kafka's controllers and Raft clients; Prometheus' process metrics.
 """
 
 import os
 import resource
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.server import Server
+from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.topics import TopicsImage
+from ottla.metadata.topics import PartitionImage, TopicsImage
 from ottla.raft.node import RaftNode
 
 PROC = Path("/proc/self")
+
+CONTROLLER = "kafka_controller_kafka_controller"
+
+T = TypeVar("T")
 
 
 def process_families(started_ms: int, proc: Path = PROC) -> Iterator[Family]:
@@ -125,19 +132,39 @@ class PartitionCounts(NamedTuple):
     imbalanced: int = 0
 
 
+class LastCount(Generic[T]):
+    """What is counted of a cluster's topics, counted again only once they have changed."""
+
+    def __init__(self, count: Callable[[ClusterImage], T]) -> None:
+        self._count = count
+        self._last: tuple[TopicsImage, DeletionsImage, T] | None = None
+
+    def of(self, image: ClusterImage) -> T:
+        """Return what is counted of an image."""
+        last = self._last
+        if last is None or last[0] is not image.topics or last[1] is not image.deletions:
+            last = self._last = image.topics, image.deletions, self._count(image)
+        return last[2]
+
+
 class ControllerFamilies:
-    """A controller's numbers. Counting partitions is saved while no topic changes."""
+    """A controller's numbers in KRaft mode."""
 
     def __init__(self, runtime: ControllerRuntime) -> None:
         self._runtime = runtime
-        self._counted: TopicsImage | None = None
-        self._counts = PartitionCounts()
+        self._counts = LastCount(count_partitions)
 
     def collect(self, timed_out_heartbeats: int) -> Iterator[Family]:
         """Yield the families as of now."""
         runtime, image = self._runtime, self._runtime.committed_image
-        yield from _cluster_gauges(image, runtime.active, self._counts_of(image.topics))
-        prefix = "kafka_controller_kafka_controller"
+        fenced = sum(broker.fenced for broker in image.brokers.values())
+        yield from cluster_gauges(
+            is_active=runtime.active,
+            active_brokers=len(image.brokers) - fenced,
+            counts=self._counts.of(image),
+        )
+        prefix = CONTROLLER
+        yield gauge(f"{prefix}_fenced_broker_count", "Registered brokers that are fenced.", fenced)
         yield gauge(
             f"{prefix}_last_committed_record_offset",
             "The last committed record that this controller has applied.",
@@ -163,33 +190,45 @@ class ControllerFamilies:
             "From the append of a decision's records to their commit.",
             runtime.commit_latency,
         )
-
-        yield counter(
-            f"{prefix}_new_active_controllers_total",
-            "How often this node saw a controller become active.",
-            [((), runtime.leaders_seen)],
-        )
-        yield from _election_counters(runtime.statistics)
-
-    def _counts_of(self, topics: TopicsImage) -> PartitionCounts:
-        if topics is not self._counted:
-            self._counts = count_partitions(topics)
-            self._counted = topics
-        return self._counts
+        yield from election_families(runtime.leaders_seen, runtime.statistics)
 
 
-def count_partitions(topics: TopicsImage) -> PartitionCounts:
-    """Count the topics' partitions, and those that are not as they should be."""
-    partitions = [state for topic in topics for state in topic.partitions.values()]
+def _is_led_as_preferred(partition: PartitionImage) -> bool:
+    return partition.leader == partition.replicas[0]
+
+
+def count_partitions(
+    image: ClusterImage,
+    is_balanced: Callable[[PartitionImage], bool] = _is_led_as_preferred,
+) -> PartitionCounts:
+    """Count partitions, and those that are not as they should be.
+
+    Nobody misses the leader of a topic whose deletion has begun, nor moves leaders of one that
+    waits for its deletion. `is_balanced` tells which partitions are led by the right replica.
+    """
+    counts = Counter[str]()
+    for topic in image.topics:
+        is_served = not image.deletions.is_being_deleted(topic.id)
+        is_kept = not image.deletions.is_queued(topic.id)
+        for state in topic.partitions.values():
+            counts["all"] += 1
+            counts["offline"] += is_served and state.leader == NO_LEADER
+            counts["imbalanced"] += is_kept and not is_balanced(state)
     return PartitionCounts(
-        topics=len(topics),
-        partitions=len(partitions),
-        offline=sum(state.leader == NO_LEADER for state in partitions),
-        imbalanced=sum(state.leader != state.replicas[0] for state in partitions),
+        topics=len(image.topics),
+        partitions=counts["all"],
+        offline=counts["offline"],
+        imbalanced=counts["imbalanced"],
     )
 
 
-def _election_counters(statistics: ElectionStatistics) -> Iterator[Family]:
+def election_families(leaders_seen: int, statistics: ElectionStatistics) -> Iterator[Family]:
+    """Yield how often controllers were elected, and how often they elected leaders."""
+    yield counter(
+        f"{CONTROLLER}_new_active_controllers_total",
+        "How often this node saw a controller become active.",
+        [((), leaders_seen)],
+    )
     prefix = "kafka_controller_controller_stats"
     for name, text, value in (
         ("leader_elections", "Partitions that got another leader.", statistics.elections),
@@ -202,12 +241,13 @@ def _election_counters(statistics: ElectionStatistics) -> Iterator[Family]:
         yield counter(f"{prefix}_{name}_total", text, [((), value)])
 
 
-def _cluster_gauges(image: ClusterImage, active: bool, counts: PartitionCounts) -> Iterator[Family]:
-    fenced = sum(broker.fenced for broker in image.brokers.values())
+def cluster_gauges(
+    *, is_active: bool, active_brokers: int, counts: PartitionCounts
+) -> Iterator[Family]:
+    """Yield what controllers of both modes tell of the cluster."""
     rows: Iterable[tuple[str, str, int]] = (
-        ("active_controller_count", "1 on the active controller.", int(active)),
-        ("active_broker_count", "Brokers that are not fenced.", len(image.brokers) - fenced),
-        ("fenced_broker_count", "Registered brokers that are fenced.", fenced),
+        ("active_controller_count", "1 on the active controller.", int(is_active)),
+        ("active_broker_count", "Brokers that are not fenced.", active_brokers),
         ("global_topic_count", "Topics of the cluster.", counts.topics),
         ("global_partition_count", "Partitions of the cluster.", counts.partitions),
         ("offline_partitions_count", "Partitions without a leader.", counts.offline),
@@ -218,4 +258,4 @@ def _cluster_gauges(image: ClusterImage, active: bool, counts: PartitionCounts) 
         ),
     )
     for name, text, value in rows:
-        yield gauge(f"kafka_controller_kafka_controller_{name}", text, value)
+        yield gauge(f"{CONTROLLER}_{name}", text, value)

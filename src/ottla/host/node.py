@@ -12,6 +12,7 @@ import sys
 import time
 from functools import partial
 
+from ottla.base.zookeeper import OpenSession
 from ottla.broker.api.base import Listener
 from ottla.host.channel import Channel
 from ottla.host.cleaner import ProcessRunner
@@ -55,6 +56,7 @@ class Node(NodeCore):
             cleanings=ProcessRunner(loop),
             ticks_ns=time.perf_counter_ns,
             boot_id=boot_id(),
+            open_zookeeper=_open_zookeeper(config, loop),
         )
         super().__init__(config, ports, on_failure=self._fail)
         self._server = Server(
@@ -82,7 +84,8 @@ class Node(NodeCore):
         self.open()
         await self.metrics.start()
         await walk(self.start_roles(self._doors))
-        log.info("node %d is started (%s)", self.node_id, ", ".join(self.config.roles))
+        mode = "" if self.config.zookeeper_connect is None else ", ZooKeeper mode"
+        log.info("node %d is started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return what counts now: the limits can be changed while the node runs."""
@@ -148,6 +151,22 @@ class _Sockets:
     async def close(self) -> None:
         """Accept no more, end all connections."""
         await self._server.close()
+
+
+def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
+    """Return the way to the ensemble; None in KRaft mode."""
+    connect = config.zookeeper_connect
+    if connect is None:
+        return None
+    # Only here, since no other node needs the client, which takes a while to import.
+    from ottla.host.zookeeper.kazoo_session import open_kazoo_session
+
+    return open_kazoo_session(
+        connect,
+        session_timeout_ms=config["zookeeper.session.timeout.ms"],
+        connection_timeout_ms=config["zookeeper.connection.timeout.ms"],
+        loop=loop,
+    )
 
 
 def run_node(config: NodeConfig) -> int:

@@ -4,18 +4,27 @@ Order of a start: lock and check the folders; the controller, which opens its lo
 its listeners; then the broker, which registers, replays the metadata up to its registration,
 loads its logs, is unfenced and only then accepts clients. Addresses are taken before others are
 told of them. A stop begins at the broker. `Doors` are the node's listeners: sockets in a
-process, names of a simulated network in the simulator.
+process, names of a simulated network in the simulator. How a node of ZooKeeper mode starts and
+stops is in `ottla.host.zookeeper.roles`.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
-from ottla.broker.dispatch import Chunks, Dispatcher, Outcome, advertised, load_apis, read_header
+from ottla.broker.dispatch import (
+    API_VERSIONS,
+    Chunks,
+    Dispatcher,
+    Outcome,
+    advertised,
+    load_apis,
+    read_header,
+)
 from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_node import ControllerNode
@@ -29,6 +38,11 @@ from ottla.metadata.brokers import Endpoint
 from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
+from ottla.wire.frames import RequestHeader
+
+if TYPE_CHECKING:
+    from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
+    from ottla.host.zookeeper.roles import ZooKeeperRoles
 
 log = logging.getLogger(__name__)
 
@@ -68,15 +82,21 @@ class NodeCore:
         self.config = config
         self.node_id: int = config.node_id
         self.cluster_id = ""
+        in_zookeeper = config.zookeeper_connect is not None
         self.supported_features = {
-            each.name: (each.min_version, each.max_version) for each in SUPPORTED
+            each.name: (each.min_version, each.max_version)
+            for each in SUPPORTED
+            if not in_zookeeper
         }
         self.ports = ports
         self._on_failure = on_failure
         endpoints = load_apis()
-        self._advertised = {each: advertised(endpoints, each) for each in Listener}
-        self._dispatcher = Dispatcher(endpoints)
+        self._advertised = {
+            each: advertised(endpoints, each, zookeeper=in_zookeeper) for each in Listener
+        }
+        self._dispatcher = Dispatcher(endpoints, zookeeper=in_zookeeper)
         self._folders: Folders | None = None
+        self._roles: ZooKeeperRoles | None = None
         self._controller: ControllerNode | None = None
         self._peers: VoterLinks | None = None
         self._broker: BrokerNode | None = None
@@ -86,8 +106,8 @@ class NodeCore:
     @property
     def image(self) -> ClusterImage:
         """Return the newest committed metadata of this node."""
-        if self._broker is not None:
-            return self._broker.image
+        if self.broker is not None:
+            return self.broker.image
         if self._controller is not None:
             return self._controller.runtime.committed_image
         return EMPTY
@@ -101,7 +121,7 @@ class NodeCore:
         answer: Pending[bytes | None] = Pending()
         try:
             _header, body_at = read_header(frame)
-            outcome = self._dispatcher.dispatch(ctx, frame, body_at)
+            outcome = self._dispatcher.dispatch(ctx, frame, body_at, embedded=True)
         except CloseConnection as reason:
             log.info("a forwarded request has no answer: %s", reason)
             answer.complete(None)
@@ -124,14 +144,19 @@ class NodeCore:
         return self._dispatcher.metrics
 
     @property
-    def broker(self) -> BrokerNode | None:
+    def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
         """Return the broker role, once it is put together."""
-        return self._broker
+        return self._broker if self._roles is None else self._roles.broker
 
     @property
     def controller(self) -> ControllerNode | None:
-        """Return the controller role, once it is put together."""
+        """Return the controller role of KRaft mode, once it is put together."""
         return self._controller
+
+    @property
+    def zookeeper(self) -> "ZooKeeperRoles | None":
+        """Return the roles of ZooKeeper mode, once the folders are open."""
+        return self._roles
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -144,19 +169,11 @@ class NodeCore:
         if metrics is not None:
             metrics.requests += 1
             metrics.request_bytes += len(frame)
-        on_controller = connection.listener is Listener.CONTROLLER
-        broker, controller = self._broker, self._controller
-        ctx = Context(
-            header,
-            connection,
-            ports.clock.now_ms(),
-            ports.clock.monotonic_ms(),
-            self,
-            None if on_controller or broker is None else broker.broker,
-            controller if on_controller else None,
-            controller.runtime.quorum if on_controller and controller is not None else None,
-        )
-        outcome = self._dispatcher.dispatch(ctx, frame, body_at)
+        outcome: Outcome
+        if self._must_wait(header.api_key):
+            outcome = self._held(connection, header, frame, body_at)
+        else:
+            outcome = self._dispatcher.dispatch(self._context(connection, header), frame, body_at)
         held_ns = ports.ticks_ns() - began_ns
         assert metrics is not None, "what is not served was refused"
         metrics.local.observe(held_ns)
@@ -168,6 +185,63 @@ class NodeCore:
             log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
         return outcome
 
+    def _context(self, connection: Connection, header: RequestHeader) -> Context:
+        """Return the surroundings of a request that came over a connection."""
+        clock = self.ports.clock
+        now = (clock.now_ms(), clock.monotonic_ms())
+        if self._roles is not None:
+            broker = self._roles.broker
+            ours = None if broker is None else broker.broker
+            return Context(header, connection, *now, self, ours, self._roles.controller, None)
+        on_controller = connection.listener is Listener.CONTROLLER
+        controller = self._controller if on_controller else None
+        return Context(
+            header,
+            connection,
+            *now,
+            self,
+            None if on_controller or self._broker is None else self._broker.broker,
+            controller,
+            None if controller is None else controller.runtime.quorum,
+        )
+
+    def _must_wait(self, key: int) -> bool:
+        """Tell whether a request came before the broker knows its cluster.
+
+        A broker of ZooKeeper mode is reached by its controller before it can answer clients: it
+        would tell them of a cluster without itself, and librdkafka believes that for a minute.
+        """
+        if self._roles is None or self._roles.serving.done:
+            return False
+        endpoint = self._dispatcher.endpoints.get(key)
+        return endpoint is not None and endpoint.api.is_for_clients and key != API_VERSIONS
+
+    def _held(
+        self, connection: Connection, header: RequestHeader, frame: memoryview, body_at: int
+    ) -> Pending[Chunks | None]:
+        """Handle a request once the broker serves; its connection waits with the next one."""
+        assert self._roles is not None
+        answer: Pending[Chunks | None] = Pending()
+        kept = memoryview(bytearray(frame))  # The connection reads into the buffer again.
+
+        def handle(_: None) -> None:
+            if connection.closed.done:
+                return
+            outcome: Outcome = None
+            try:
+                outcome = self._dispatcher.dispatch(
+                    self._context(connection, header), kept, body_at
+                )
+            except CloseConnection as reason:
+                log.info("%s: a request that waited has no answer: %s", connection.id, reason)
+            if isinstance(outcome, Pending):
+                outcome.then(lambda chunks: _keep(answer, chunks))
+            else:
+                answer.complete(outcome)
+
+        self._roles.serving.then(handle)
+        return answer
+
     def _answered_late(self, late: Histogram, began_ns: int, _answer: Chunks | None) -> None:
         late.observe(self.ports.ticks_ns() - began_ns)
 
@@ -176,6 +250,13 @@ class NodeCore:
     def open(self) -> None:
         """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
         ports = self.ports
+        if self.config.zookeeper_connect is not None:
+            from ottla.host.zookeeper.folders import open_zookeeper_folders
+            from ottla.host.zookeeper.roles import ZooKeeperRoles
+
+            self._folders = folders = open_zookeeper_folders(self.config, ports)
+            self._roles = ZooKeeperRoles(self.config, ports, folders, on_failure=self._on_failure)
+            return
         self._folders = open_folders(
             ports.disk,
             self.config,
@@ -190,6 +271,10 @@ class NodeCore:
     def start_roles(self, doors: Doors) -> Steps[None]:
         """Start what is opened; ends when the node serves. Raises: StartError, MetadataDamaged."""
         assert self._folders is not None
+        if self._roles is not None:
+            self.cluster_id = yield from self._roles.join()
+            yield from self._roles.start(self.cluster_id, doors)
+            return
         if self.config.is_controller:
             yield from self._start_controller(self._folders, doors)
         if self.config.is_broker:
@@ -248,6 +333,9 @@ class NodeCore:
         The broker leaves before the controller of the same node resigns, which it does before
         files are closed: another voter takes over meanwhile.
         """
+        if self._roles is not None:
+            yield from self._roles.stop(doors)
+            return
         if self._broker is not None:
             yield from self._broker.leave()
         if self._controller is not None:
@@ -266,6 +354,10 @@ class NodeCore:
         """Close the metadata log and give the folders back."""
         if self._folders is not None:
             self._folders.close()
+
+
+def _keep(answer: Pending[Chunks | None], chunks: Chunks | None) -> None:
+    answer.complete(chunks)
 
 
 def _unframed(chunks: Chunks | None) -> bytes | None:

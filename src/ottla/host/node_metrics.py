@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.metrics import Family, Histogram
 from ottla.broker.metric_families import broker_families, request_families
@@ -28,6 +28,11 @@ from ottla.host.metrics_server import MetricsServer
 from ottla.host.server import Server, describe_listen_error
 from ottla.metadata.node_config import NodeConfig
 
+if TYPE_CHECKING:
+    from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
+    from ottla.host.zookeeper.metric_families import ZooKeeperFamilies
+    from ottla.host.zookeeper.roles import ZooKeeperRoles
+
 log = logging.getLogger(__name__)
 
 PORT = "metrics.port"
@@ -44,13 +49,18 @@ class NodeParts(Protocol):
         ...
 
     @property
-    def broker(self) -> BrokerNode | None:
+    def broker(self) -> "BrokerNode | ZooKeeperBrokerNode | None":
         """Return the broker role, once it is put together."""
         ...
 
     @property
     def controller(self) -> ControllerNode | None:
-        """Return the controller role, once it is put together."""
+        """Return the controller role of KRaft mode, once it is put together."""
+        ...
+
+    @property
+    def zookeeper(self) -> "ZooKeeperRoles | None":
+        """Return the roles of ZooKeeper mode, once they are put together."""
         ...
 
 
@@ -71,6 +81,7 @@ class NodeMetrics:
         self._lag = LoopLag(loop)
         self._http = MetricsServer(loop, self.families)
         self._controller: ControllerFamilies | None = None
+        self._zookeeper: ZooKeeperFamilies | None = None
         self.port: int | None = None
 
     async def start(self) -> None:
@@ -105,14 +116,23 @@ class NodeMetrics:
         yield from request_families(
             list(node.apis.values()), {names[key]: errors for key, errors in by_key.items()}
         )
-        if node.controller is not None:
-            if self._controller is None:
-                self._controller = ControllerFamilies(node.controller.runtime)
-            yield from raft_families(node.controller.runtime.raft)
-            yield from self._controller.collect(node.controller.timed_out_heartbeats)
-        elif node.broker is not None:
-            yield from raft_families(node.broker.raft)
+        yield from self._controller_families(node)
         if node.broker is not None:
             yield from broker_state_families(node.broker.state)
         if broker is not None:
             yield from broker_families(broker)
+
+    def _controller_families(self, node: NodeParts) -> Iterator[Family]:
+        if node.zookeeper is not None:
+            if self._zookeeper is None:
+                from ottla.host.zookeeper.metric_families import ZooKeeperFamilies
+
+                self._zookeeper = ZooKeeperFamilies(node.zookeeper)
+            yield from self._zookeeper.collect()
+        elif node.controller is not None:
+            if self._controller is None:
+                self._controller = ControllerFamilies(node.controller.runtime)
+            yield from raft_families(node.controller.runtime.raft)
+            yield from self._controller.collect(node.controller.timed_out_heartbeats)
+        elif isinstance(node.broker, BrokerNode):
+            yield from raft_families(node.broker.raft)

@@ -8,6 +8,7 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
+from ottla.base.zookeeper import OpenSession
 from ottla.log.cleaner import Runner
 
 Address = tuple[str, int]
@@ -68,7 +69,8 @@ class NodePorts:
 
     Fields: `connect`: makes connections to other nodes; `cleanings`: where logs are cleaned;
             `boot_id`: tells this boot of the machine from all others, "" = unknown;
-            `ticks_ns`: a clock for measuring how long handlers take, and for nothing else.
+            `ticks_ns`: a clock for measuring how long handlers take, and for nothing else;
+            `open_zookeeper`: the way to the ensemble, in ZooKeeper mode.
     """
 
     clock: Clock
@@ -80,3 +82,4 @@ class NodePorts:
     cleanings: CleaningRunner
     ticks_ns: Callable[[], int]
     boot_id: str = ""
+    open_zookeeper: OpenSession | None = None

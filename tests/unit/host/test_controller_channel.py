@@ -366,6 +366,16 @@ def test_only_the_first_failure_in_a_row_is_worth_a_line(caplog: pytest.LogCaptu
     assert [each.levelno for each in caplog.records] == [logging.INFO]
 
 
+def test_a_link_that_is_closed_with_its_term_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    room, _ = a_room()
+    room.send("a")
+    room.channels.resign()
+    assert caplog.records == []
+
+
 def test_links_lead_to_the_registration_that_was_meant() -> None:
     image = [EMPTY]
     chosen: list[Any] = []

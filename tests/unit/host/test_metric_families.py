@@ -14,11 +14,16 @@ from ottla.base.ids import Uuid
 from ottla.base.metrics import Family, Histogram, render
 from ottla.host.metric_families import (
     ControllerFamilies,
+    PartitionCounts,
     broker_state_families,
+    count_partitions,
     loop_families,
     process_families,
     raft_families,
 )
+from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY
 from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.exposition import Scrape
 
@@ -109,6 +114,19 @@ def test_what_the_cluster_has() -> None:
     assert scrape(families.collect(0)).value(f"{PREFIX}_offline_partitions_count") == 2
     controller.runtime.stop()
     assert scrape(families.collect(0)).value(f"{PREFIX}_active_controller_count") == 0
+
+
+def test_no_offline_partitions_change_for_topics_being_deleted() -> None:
+    image = replay(EMPTY, [*a_topic(1, 2, -1), *a_topic(2, -1)], offset=1, epoch=1).image
+    assert count_partitions(image) == PartitionCounts(2, 3, 2, 2)
+    topic_id = Uuid(bytes([1]) * 16)
+    asked = DeletionImage(topic_id=topic_id, name="t1", policy=Policy.CLASSIC, asked_ms=1)
+    queued = replay(image, [header_record(asked)], offset=2, epoch=1).image
+    assert count_partitions(queued) == PartitionCounts(2, 3, 2, 1)
+    started = [replicas_record(topic_id, 2, STARTED, [0, 1])]
+    assert count_partitions(replay(queued, started, offset=3, epoch=1).image) == PartitionCounts(
+        2, 3, 1, 1
+    )
 
 
 def test_elections_show_and_what_is_not_led_as_preferred() -> None:

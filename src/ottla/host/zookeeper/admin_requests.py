@@ -1,0 +1,292 @@
+"""What operators' tools ask of a ZooKeeper cluster's controller by writing znodes.
+
+Each request is decided by the same deciders as the API that asks for the same thing:
+
+- `/admin/reassign_partitions`: reassignments begin. The znode names what is still under way: an
+  entry goes when its reassignment has ended, was refused, or another one, or its cancelling, has
+  taken its place; the znode goes with the last. A new controller that finds it begins what the
+  one before it did not.
+- `/admin/preferred_replica_election`: elections are held, then the znode goes.
+- `/admin/delete_topics/T`: the topic is queued for deletion; a marker of what cannot be deleted is
+  erased, also while deletions are switched off (KAFKA-3175). A topic that was made a moment ago
+  may be heard of later than its marker, which then waits; Kafka erases it.
+- `/log_dir_event_notification`: the broker is told once more what it hosts; its answer names the
+  replicas that it cannot read.
+
+Source: KafkaController.{processZkPartitionReassignment, maybeRemoveFromZkReassignment,
+processReplicaLeaderElection, processTopicDeletion, processLogDirEventNotification}, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, gather
+from ottla.base.ports import Clock
+from ottla.base.zookeeper import Delete, Operation, SetData, Stat, ZkError
+from ottla.controller.balance import Elected, elect_leaders
+from ottla.controller.context import DecisionContext
+from ottla.controller.deletion_marks import Marked, mark_topics
+from ottla.controller.partition_change import Election
+from ottla.controller.reassignment import (
+    Reassigned,
+    Target,
+    alter_reassignments,
+    is_reassigned,
+    target_of,
+)
+from ottla.controller.step import Decision, Step
+from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.zookeeper.store_requests import StoreHooks
+from ottla.host.zookeeper.store_writing import Written
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.admin import Partition, encode_reassignment
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TARGETS_PER_DECISION_MAX = 1_000
+
+Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
+Exists = Callable[[str], Pending[Stat | ZkError | None]]
+
+
+class AdminRequests:
+    """The requests by znode of one term of office.
+
+    `change` writes znodes that are no facts, fenced; `exists` asks for one; `tell_hosted` tells a
+    broker what it hosts;
+    `on_halts` hears of which topics elections and reassignments are asked for and not decided.
+    """
+
+    def __init__(
+        self,
+        runtime: DecisionRuntime,
+        context: DecisionContext,
+        *,
+        clock: Clock,
+        change: Change,
+        exists: Exists,
+        tell_hosted: Callable[[int], None],
+        on_halts: Callable[[frozenset[str], frozenset[str]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._context = context
+        self._clock = clock
+        self._change = change
+        self._exists = exists
+        self._tell_hosted = tell_hosted
+        self._on_halts = on_halts
+        self._listed: dict[Partition, tuple[int, ...]] = {}
+        """What `/admin/reassign_partitions` holds, as far as it was taken up."""
+        self._undecided: frozenset[Partition] = frozenset()
+        self._to_check: set[Partition] = set()
+        """What of it may have ended."""
+        self._electing: frozenset[str] = frozenset()
+        self._is_writing = False
+        self._early: set[str] = set()
+        """Marked topics that are stored and not in the image yet."""
+
+    def serve(self, hooks: StoreHooks, marked: Callable[[], Iterable[str]]) -> None:
+        """Have the store hand its requests on to here. `marked`: the topics with a marker.
+
+        A marker that somebody took away while there was no controller calls its deletion off.
+        """
+        self._mark(marked, are_all=True)
+        hooks.on_reassign_request = self.reassign
+        hooks.on_preferred_election = self.elect
+        hooks.on_deletion_requests = self.delete
+        hooks.on_log_dir_event = self._tell_hosted
+
+    def changed(self, delta: ClusterDelta) -> None:
+        """Hear of a change of the image, by which a reassignment may have ended."""
+        changed = ((each.new.name, each.partitions) for each in delta.changed_topics.values())
+        gone = ((each.name, each.partitions) for each in delta.deleted_topics.values())
+        touched = {
+            (name, number)
+            for name, numbers in (*changed, *gone)
+            for number in (numbers if self._listed else ())
+        }
+        self._to_check |= touched & self._listed.keys()
+        self._strike_out()
+        came = self._early.intersection(each.name for each in delta.created_topics.values())
+        if came:
+            self._early -= came
+            self.delete(tuple(sorted(came)))
+
+    # -- reassignments -------------------------------------------------------------------------
+
+    def reassign(self, wanted: Mapping[Partition, tuple[int, ...]]) -> None:
+        """Begin what the znode asks for."""
+        log.info("%s asks for %d partitions", paths.REASSIGN_PARTITIONS, len(wanted))
+        self._listed = dict(wanted)
+        self._undecided = frozenset(wanted)
+        self._to_check = set()
+        self._tell_halts()
+        parts = _parts(wanted.items(), TARGETS_PER_DECISION_MAX)
+        gather([self._begin(part) for part in parts]).then(self._begun)
+
+    def _begin(
+        self, part: Sequence[tuple[Partition, tuple[int, ...]]]
+    ) -> Pending[tuple[Reassigned, ...] | ApiError]:
+        return self._runtime.run(lambda image: self._reassigned(image, part))
+
+    def _reassigned(
+        self, image: ClusterImage, part: Sequence[tuple[Partition, tuple[int, ...]]]
+    ) -> Decision[tuple[Reassigned, ...]]:
+        targets = [Target(topic, number, replicas) for (topic, number), replicas in part]
+        decision = alter_reassignments(
+            image, targets, may_change_factor=True, context=self._context
+        )
+        # Each partition stands by itself, and the znode says what is left.
+        return Decision(Step(decision.step.records, atomic=False), decision.reply)
+
+    def _begun(self, replies: list[tuple[Reassigned, ...] | ApiError]) -> None:
+        for reply in replies:
+            if isinstance(reply, ApiError):
+                if reply.error is Error.NOT_CONTROLLER:
+                    return  # The next controller finds the znode.
+                log.error("reassignments could not be decided: %s", reply)
+                continue
+            for each in reply:
+                if each.error is not Error.NONE:
+                    log.warning(
+                        "%s-%d is not reassigned: %s",
+                        each.topic,
+                        each.number,
+                        each.message or each.error.name,
+                    )
+        self._undecided = frozenset()
+        self._tell_halts()
+        self._to_check = set(self._listed)
+        self._strike_out(is_first=True)
+
+    def _strike_out(self, *, is_first: bool = False) -> None:
+        """Take out of the znode what is not under way any more; one write at a time.
+
+        `is_first`: a znode that lists nothing goes, too.
+        """
+        if self._undecided or self._is_writing:
+            return
+        image, checked = self._runtime.image, self._to_check
+        self._to_check = set()
+        ended = {key for key in checked if not _moves_to(image, key, self._listed[key])}
+        if not ended and (self._listed or not is_first):
+            return
+        left = {key: target for key, target in self._listed.items() if key not in ended}
+        path = paths.REASSIGN_PARTITIONS
+        operation = SetData(path, encode_reassignment(left)) if left else Delete(path)
+        self._listed = left
+        self._is_writing = True
+        self._change((operation,)).then(self._struck_out)
+
+    def _struck_out(self, outcome: Written | ZkError) -> None:
+        self._is_writing = False
+        if isinstance(outcome, ZkError):
+            log.error("%s was not brought up to date: %s", paths.REASSIGN_PARTITIONS, outcome)
+        self._strike_out()
+
+    # -- elections -----------------------------------------------------------------------------
+
+    def elect(self, wanted: tuple[Partition, ...]) -> None:
+        """Hold preferred elections, then delete the znode."""
+        log.info("%s asks for %d partitions", paths.PREFERRED_ELECTION, len(wanted))
+        self._electing = frozenset(topic for topic, _ in wanted)
+        self._tell_halts()
+        self._runtime.run(
+            lambda image: elect_leaders(
+                image, wanted, election_type=Election.PREFERRED.value, context=self._context
+            )
+        ).then(self._elected)
+
+    def _elected(self, reply: tuple[Elected, ...] | ApiError) -> None:
+        if isinstance(reply, ApiError):
+            if reply.error is Error.NOT_CONTROLLER:
+                return
+            log.error("preferred elections could not be held: %s", reply)
+            reply = ()
+        for each in reply:
+            if each.error not in (Error.NONE, Error.ELECTION_NOT_NEEDED):
+                log.warning(
+                    "%s-%d did not get its preferred leader: %s",
+                    each.topic,
+                    each.number,
+                    each.message or each.error.name,
+                )
+        self._electing = frozenset()
+        self._tell_halts()
+        self._erase(paths.PREFERRED_ELECTION)
+
+    def _tell_halts(self) -> None:
+        self._on_halts(self._electing, frozenset(topic for topic, _ in self._undecided))
+
+    # -- deletions -----------------------------------------------------------------------------
+
+    def delete(self, names: tuple[str, ...]) -> None:
+        """Queue the topics that are marked and not queued yet; erase the markers of others."""
+        image = self._runtime.image
+        wanted = tuple(each for each in names if not image.is_queued_for_deletion(each))
+        if wanted:
+            self._mark(lambda: wanted, are_all=False)
+
+    def _mark(self, names: Callable[[], Iterable[str]], *, are_all: bool) -> None:
+        enabled = self._context.config["delete.topic.enable"]
+        wall_ms = self._clock.now_ms()
+        self._runtime.run(
+            lambda image: mark_topics(
+                image, names(), enabled=enabled, wall_ms=wall_ms, are_all=are_all
+            )
+        ).then(self._marked)
+
+    def _marked(self, reply: Marked | ApiError) -> None:
+        if isinstance(reply, ApiError):
+            if reply.error is not Error.NOT_CONTROLLER:
+                log.error("topics could not be queued for deletion: %s", reply)
+            return
+        for name, error in reply.refused.items():
+            if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+                self._exists(paths.topic(name)).then(partial(self._looked_for, name))
+            else:
+                self._refuse(name, error)
+
+    def _looked_for(self, name: str, stat: Stat | ZkError | None) -> None:
+        if isinstance(stat, ZkError):
+            return  # The session is over.
+        if stat is None:
+            self._refuse(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        elif name in self._runtime.image.topics:
+            self.delete((name,))
+        else:
+            self._early.add(name)
+
+    def _refuse(self, name: str, error: Error) -> None:
+        log.warning("the topic %s is not deleted: %s", name, error.name)
+        self._erase(paths.marker(name))
+
+    def _erase(self, path: str) -> None:
+        self._change([Delete(path)]).then(_note_failure)
+
+
+def _note_failure(outcome: Written | ZkError) -> None:
+    if isinstance(outcome, ZkError):
+        log.error("a request that was taken is still there: %s", outcome)
+
+
+def _moves_to(image: ClusterImage, key: Partition, target: tuple[int, ...]) -> bool:
+    """Tell whether a partition is on its way to some replicas."""
+    name, number = key
+    topic = image.topics.by_name(name)
+    partition = None if topic is None else topic.partitions.get(number)
+    return partition is not None and is_reassigned(partition) and target_of(partition) == target
+
+
+def _parts(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while part := list(islice(iterator, size)):
+        yield part

@@ -1,0 +1,259 @@
+"""The broker role of a node in ZooKeeper mode: from its first look around to serving, and out.
+
+It loads its logs by what is stored, leads nothing before the controller has spoken, and serves
+clients from the moment on that the controller names it among the live brokers. An expired session
+does not stop it: it goes on with what it was told, and registers anew, which the controller
+treats as a death and a start.
+
+Source: KafkaServer.startup, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from ottla.base.pending import Pending
+from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
+from ottla.broker.core import Broker
+from ottla.broker.told import without_own_leadership
+from ottla.host.broker_lifecycle import BrokerState
+from ottla.host.broker_links import BrokerLinks
+from ottla.host.cleaner import Cleaner
+from ottla.host.folders import StartError
+from ottla.host.node_ports import Address, NodePorts
+from ottla.host.steps import Steps
+from ottla.host.zookeeper.config_follower import ConfigFollower
+from ottla.host.zookeeper.controller_broker_links import ControllerBrokerLinks
+from ottla.host.zookeeper.departure import depart
+from ottla.host.zookeeper.folders import ZooKeeperFolders
+from ottla.host.zookeeper.registration import Registration
+from ottla.host.zookeeper.start_reading import read_image, without_deleted
+from ottla.host.zookeeper.told_metadata import ToldImage
+from ottla.metadata.brokers import Endpoint
+from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.znodes.notifications import encode_log_dir_event
+from ottla.metadata.znodes.paths import LOG_DIR_EVENT
+
+log = logging.getLogger(__name__)
+
+SLACK_MS = 2_000
+"""How much longer than a session another broker's node of this id may stay: ZooKeeper looks at
+sessions in ticks."""
+
+
+class Keeper(Protocol):
+    """What is needed of `ottla.host.zookeeper.session_keeper.SessionKeeper`."""
+
+    @property
+    def session(self) -> Session | None:
+        """Return the current session; None while there is none."""
+        ...
+
+    def on_new(self, listener: Callable[[Session], None]) -> None:
+        """Tell of each session from now on, once it is connected."""
+        ...
+
+
+class Election(Protocol):
+    """What is needed of `ottla.host.zookeeper.election.ControllerElection`."""
+
+    def on_controller(self, listener: Callable[[int, int], None]) -> None:
+        """Call `listener` with controller and epoch, now and with each change; -1 = nobody."""
+        ...
+
+
+class ZooKeeperBrokerNode:
+    """One broker with its ties to ZooKeeper and to the controller. See `BrokerNode`."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        listeners: Iterable[Endpoint],
+        folders: ZooKeeperFolders,
+        keeper: Keeper,
+        ports: NodePorts,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._listeners = tuple(listeners)
+        self._on_failure = on_failure
+        self._folders = folders
+        self._keeper = keeper
+        self._ports = ports
+        self.broker: Broker | None = None
+        self.epoch = -1
+        """The czxid of its registration; -1 = not registered yet."""
+        self.state = BrokerState.STARTING
+        self._told = ToldImage(config.node_id, on_image=self._changed)
+        self._links = ControllerBrokerLinks(
+            ports.connect, config, lambda: self.image, self._own_address, ports.clock, ports.timers
+        )
+        self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
+        self._configs = ConfigFollower(self._told, ports.clock)
+        self._told.learn = self._configs.learn
+        self._cleaner = Cleaner(
+            ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
+        )
+        self._registration = Registration(
+            config.node_id,
+            self._listeners,
+            rack=config.rack,
+            clock=ports.clock,
+            timers=ports.timers,
+            note=folders.note_session,
+            former=folders.former_sessions,
+            on_epoch=self._epoch_changed,
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return what this broker was told last."""
+        return self._told.image
+
+    def _own_address(self) -> Address | None:
+        name = self._config.inter_broker_listener_name
+        found = [(each.host, each.port) for each in self._listeners if each.name == name]
+        return found[0] if found else None
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def load(self) -> Steps[None]:
+        """Read what is stored, then load the logs. Raises: StartError."""
+        self.state = BrokerState.RECOVERY
+        session = self._keeper.session
+        try:
+            if session is None:
+                raise ZkError(ZkCode.SESSION_EXPIRED)
+            image = yield from read_image(session, self._config.node_id)
+        except ZkError as error:
+            raise StartError(f"the cluster's metadata cannot be read: {error}") from None
+        yield from self._folders.load_logs(image, self._config)
+        image = without_deleted(image)
+        self._told.begin(image)
+        self._told.apply(without_own_leadership(image, self._config.node_id))
+        broker = self._make_broker()
+        broker.told = self._told
+        broker.replicas.on_folder_lost = self._folder_lost
+        broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
+        broker.apply(delta_between(EMPTY, self.image))
+        self.broker = broker
+        if not self._folders.log_dirs.online_dirs:
+            raise StartError("every log folder has failed")
+
+    def _make_broker(self) -> Broker:
+        ports = self._ports
+        return Broker(
+            config=self._config,
+            cluster_id=self._cluster_id,
+            clock=ports.clock,
+            dice=ports.dice,
+            workers=ports.workers,
+            timers=ports.timers,
+            log_dirs=self._folders.log_dirs,
+            forwarder=self._links,
+            peers=self._peers,
+        )
+
+    def register(self, election: Election) -> Steps[None]:
+        """Register; the controller may speak from now on. Raises: StartError."""
+        election.on_controller(self._led_by)
+        session = self._keeper.session
+        for began in (self._configs.began, self._registration.began):
+            self._keeper.on_new(began)
+            if session is not None:
+                began(session)
+        limit_ms = self._config["zookeeper.session.timeout.ms"] + SLACK_MS
+        over: Pending[None] = Pending()
+
+        def end(_: None = None) -> None:
+            over.complete(None)
+
+        timer = self._ports.timers.at(self._ports.clock.monotonic_ms() + limit_ms, end)
+        self._registration.registered.then(end)
+        yield over
+        timer.cancel()
+        if self._registration.waits_for:
+            raise StartError(
+                f"broker.id={self._config.node_id}: a broker of this id is registered already, and"
+                f" its session (0x{self._registration.waits_for:x}) lives on"
+            )
+        yield self._registration.registered
+
+    def serve(self) -> Steps[None]:
+        """Begin with what the clock says; return once the controller has named this broker."""
+        assert self.broker is not None
+        self.broker.start_serving()
+        self._cleaner.start()
+        yield self._told.spoken
+        self.state = BrokerState.RUNNING
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def _epoch_changed(self, epoch: int) -> None:
+        self.epoch = self._told.facts.broker_epoch = epoch
+        if self.broker is not None:
+            self.broker.epoch = epoch
+
+    def _led_by(self, controller_id: int, epoch: int) -> None:
+        self._links.led_by(controller_id, epoch)
+
+    def _changed(self, delta: ClusterDelta) -> None:
+        if delta.changed_brokers:
+            self._peers.moved()
+            self._links.moved()
+        if self.broker is not None:
+            self.broker.apply(delta)
+
+    def _folder_lost(self) -> None:
+        """Let the controller ask what is still here: it learns of each replica from the answer."""
+        event = Create(LOG_DIR_EVENT, encode_log_dir_event(self._config.node_id), sequential=True)
+        session = self._keeper.session
+
+        def told(outcome: object) -> None:
+            # A second one does no harm; with a new session everything is told anyway.
+            if isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS:
+                assert session is not None
+                session.multi((event,)).then(told)
+            elif isinstance(outcome, ZkError):
+                log.warning("the controller is not told of the failed folder: %s", outcome)
+
+        if session is not None:
+            session.multi((event,)).then(told)
+
+    # -- stop ----------------------------------------------------------------------------------
+
+    def leave(self) -> Steps[None]:
+        """Ask the controller to move away what this broker leads.
+
+        controlled.shutdown.enable=false leaves as if the process had died.
+        """
+        if self._config["controlled.shutdown.enable"] and self.state is BrokerState.RUNNING:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            yield from depart(
+                self._config,
+                self._links,
+                self.epoch,
+                clock=self._ports.clock,
+                timers=self._ports.timers,
+            )
+        self.state = BrokerState.SHUTTING_DOWN
+
+    def deregister(self) -> Pending[None]:
+        """Be no broker of the cluster any more, so that no controller gives it anything to lead."""
+        return self._registration.leave()
+
+    def close(self) -> Steps[None]:
+        """Write the logs down, let go of the controller. The session is its keeper's to end."""
+        self._cleaner.close()
+        self._registration.close()
+        self._configs.close()
+        self._links.close()
+        stopped = None if self.broker is None else self.broker.shutdown()
+        self._peers.close()
+        if stopped is not None:
+            yield stopped

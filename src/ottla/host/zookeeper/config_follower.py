@@ -1,0 +1,191 @@
+"""Configurations of topics and brokers, from `/config` into the broker's image.
+
+Whoever changes one leaves a sequential node under `/config/changes` that names it; whoever hears of
+that reads it again. With a new session all are read: what was told meanwhile may be gone. A topic
+that is new to the broker has its configuration read before its first log is made, since no
+notification needs to tell of it.
+
+Nodes that are older than a quarter of an hour are deleted by whoever sees them, as in Kafka.
+Users', clients' and addresses' configurations are not read: no quota is enforced.
+
+Source: ZkNodeChangeNotificationListener, ZkConfigManager, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock
+from ottla.base.zookeeper import Delete, Event, Got, Session, ZkCode, ZkError
+from ottla.host.steps import Steps, follow
+from ottla.host.zookeeper.start_reading import topic_resource
+from ottla.host.zookeeper.store_gathering import Wanted, read_once
+from ottla.host.zookeeper.store_reading import read_each, reading
+from ottla.metadata.configs import Resource, config_records
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ConfigRecord
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.config import decode_config
+from ottla.metadata.znodes.fields import ZnodeError
+from ottla.metadata.znodes.notifications import changed_resource, decode_config_change
+
+log = logging.getLogger(__name__)
+
+KEPT_MS = 15 * 60_000
+"""How long a notification stays for brokers that have not seen it."""
+
+
+class Target(Protocol):
+    """The image that follows."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the image as of now."""
+        ...
+
+    def apply(self, records: Iterable[ConfigRecord]) -> None:
+        """Bring records into the image."""
+        ...
+
+
+class ConfigFollower:
+    """See the module."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self._target = target
+        self._clock = clock
+        self._session: Session | None = None
+        self._seen: dict[str, int] = {}
+        """The notifications that were acted on, with when they were made (epoch milliseconds)."""
+        self._is_busy = False
+        self._is_wanted = False
+        self._is_closed = False
+
+    def began(self, session: Session) -> None:
+        """Follow with a new session: watch first, then read everything."""
+        if self._is_closed:
+            return
+        self._session = session
+        self._seen = {}
+        self._is_busy = False
+        self._run(session, self._read_all(session))
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._is_closed = True
+        self._session = None
+
+    def learn(self, topics: Iterable[str]) -> Pending[None]:
+        """Read the configurations of topics; the answer comes when they are in the image.
+
+        Or when the session is over: the next one reads all.
+        """
+        session = self._session
+        if session is None:
+            return completed(None)
+        learned: Pending[None] = Pending()
+        resources = [topic_resource(name) for name in topics]
+
+        def ended(result: Exception | None) -> None:
+            _log_failure(result)
+            learned.complete(None)
+
+        follow(self._read(session, resources), ended)
+        return learned
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _run(self, session: Session, steps: Steps[None]) -> None:
+        """Do one thing after another: reads that overtook one another would bring old values."""
+
+        def ended(result: Exception | None) -> None:
+            _log_failure(result)
+            if session is not self._session:
+                return
+            self._is_busy = False
+            if self._is_wanted:
+                self._look(session)
+
+        self._is_busy, self._is_wanted = True, False
+        follow(steps, ended)
+
+    def _look(self, session: Session) -> None:
+        if self._is_busy:
+            self._is_wanted = True
+        elif session is self._session:
+            self._run(session, self._read_changes(session))
+
+    def _read_all(self, session: Session) -> Steps[None]:
+        names = yield from self._notifications(session)
+        self._seen = dict.fromkeys(names, self._clock.now_ms())
+        # What is learned meanwhile may not have been listed: nobody may take it for gone.
+        known = set(self._target.image.configs.resources())
+        found = (yield from read_once(session, Wanted(config_list=True))).configs
+        self._take(session, {resource: found.get(resource) for resource in {*known, *found}})
+
+    def _read_changes(self, session: Session) -> Steps[None]:
+        names = yield from self._notifications(session)
+        new = [name for name in names if name not in self._seen]
+        self._seen = {name: self._seen[name] for name in names if name in self._seen}
+        told = yield from reading(
+            read_each(new, lambda name: session.get(f"{paths.CONFIG_CHANGES}/{name}"))
+        )
+        yield from self._read(session, self._resources(told))
+        self._seen |= {name: got.stat.created_ms for name, got in told.items()}
+        self._purge(session)
+
+    def _notifications(self, session: Session) -> Steps[tuple[str, ...]]:
+        def changed(_event: Event) -> None:
+            self._look(session)
+
+        return (yield from reading(session.children(paths.CONFIG_CHANGES, changed)))
+
+    def _resources(self, told: dict[str, Got]) -> list[Resource]:
+        """Return what the notifications are about, each once; a bad one is told and left."""
+        found: dict[Resource, None] = {}
+        for name, got in told.items():
+            try:
+                entity = decode_config_change(f"{paths.CONFIG_CHANGES}/{name}", got.data)
+            except ZnodeError as error:
+                log.error("a changed configuration is not told well: %s", error)
+                continue
+            resource = changed_resource(entity)
+            if resource is not None:
+                found[resource] = None
+        return list(found)
+
+    def _read(self, session: Session, resources: list[Resource]) -> Steps[None]:
+        found: dict[Resource, Got] = yield from reading(
+            read_each(resources, lambda resource: session.get(paths.config(resource)))
+        )
+        self._take(session, {resource: found.get(resource) for resource in resources})
+
+    def _take(self, session: Session, found: dict[Resource, Got | None]) -> None:
+        if session is not self._session:
+            return
+        image = self._target.image
+        records: list[ConfigRecord] = []
+        for resource in sorted(found):
+            got = found[resource]
+            try:
+                values = {} if got is None else dict(decode_config(resource, got.data).values)
+            except ZnodeError as error:
+                log.error("a configuration is not used: %s", error)
+                continue
+            records += config_records(resource, image.configs.of(*resource), values)
+        self._target.apply(records)
+
+    def _purge(self, session: Session) -> None:
+        before_ms = self._clock.now_ms() - KEPT_MS
+        for name in [name for name, made_ms in self._seen.items() if made_ms < before_ms]:
+            # Another broker may be quicker; either way it is gone.
+            session.multi((Delete(f"{paths.CONFIG_CHANGES}/{name}"),))
+
+
+def _log_failure(result: object) -> None:
+    if isinstance(result, ZkError):
+        if result.code is not ZkCode.SESSION_EXPIRED:
+            log.warning("configurations could not be read: %s", result)
+    elif isinstance(result, Exception):
+        log.error("configurations could not be followed", exc_info=result)

@@ -1,0 +1,113 @@
+"""What brokers answer the controller of a ZooKeeper cluster, sorted by what is to come of it.
+
+An answer decides nothing: it becomes a value, and whoever gets that puts a decision into the
+controller's queue. Answers to UpdateMetadata, and errors of single partitions that the next
+change of them puts right, are noted in the log and need nothing.
+
+Source: KafkaController.{processLeaderAndIsrResponseReceived, processUpdateMetadataResponseReceived,
+processTopicDeletionStopReplicaResponseReceived}, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ottla.base.errors import Error
+from ottla.controller.broker_answers import error_of, failed_replicas, stop_replica_answered
+from ottla.controller.deletion_orders import stop_replica_results
+from ottla.controller.deletion_policy import Replica
+from ottla.controller.keys import PartitionKey
+from ottla.controller.request_batch import BrokerRequest
+from ottla.host.controller_channel import ChannelEvent, Dropped
+from ottla.metadata.image import ClusterImage
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from ottla.wire.messages.stop_replica import StopReplicaResponse
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """A broker has heard of a later controller: somebody else rules."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldersLost:
+    """A broker cannot read some of its replicas: the folders that they are in have failed."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[PartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsAnswered:
+    """A broker was ordered to delete replicas; how each of these ended."""
+
+    broker_id: int
+    broker_epoch: int
+    results: Mapping[Replica, Error]
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersDropped:
+    """What a broker was ordered to delete will have no answer."""
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[Replica, ...]
+
+
+BrokerEvent = Deposed | FoldersLost | DeletionsAnswered | OrdersDropped
+
+
+def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | None:
+    """Return what an answer asks for; None = nothing."""
+    sent = _as_meant(image, channel_event.sent)
+    if isinstance(channel_event, Dropped):
+        replicas = _ordered(image, sent)
+        return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas) if replicas else None
+    response = channel_event.response
+    whole = error_of(response.error_code)
+    if whole is Error.STALE_CONTROLLER_EPOCH:
+        return Deposed(sent.broker_id)
+    if whole is not Error.NONE:
+        # It is another process by now, which its registration tells as well.
+        log.info(
+            "broker %d refuses %s: %s", sent.broker_id, type(sent.request).__name__, whole.name
+        )
+    if isinstance(response, LeaderAndIsrResponse):
+        failed = failed_replicas(sent, response)
+        return FoldersLost(sent.broker_id, sent.broker_epoch, failed) if failed else None
+    if isinstance(response, StopReplicaResponse):
+        return _deletions(image, sent, response)
+    return None
+
+
+def _as_meant(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
+    """Return a request without deletions of topics whose names other topics have by now."""
+    meant = frozenset(
+        key for key in sent.deleted if image.topics.id_of(key.topic) in sent.deleted_topics
+    )
+    return sent if meant == sent.deleted else replace(sent, deleted=meant)
+
+
+def _deletions(
+    image: ClusterImage, sent: BrokerRequest, response: StopReplicaResponse
+) -> DeletionsAnswered | None:
+    answered = stop_replica_answered(image, sent, response)
+    if answered is None:
+        return None
+    results = stop_replica_results(image, answered)
+    return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results)
+
+
+def _ordered(image: ClusterImage, sent: BrokerRequest) -> tuple[Replica, ...]:
+    named = ((image.topics.id_of(key.topic), key.number) for key in sorted(sent.deleted))
+    return tuple(
+        Replica(sent.broker_id, topic_id, number)
+        for topic_id, number in named
+        if topic_id is not None
+    )

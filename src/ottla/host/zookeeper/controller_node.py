@@ -1,0 +1,157 @@
+"""The controller part of a broker in ZooKeeper mode: every one has it, one is elected.
+
+Who is elected holds an `Office` for one term; see there. Everything that was decided, told or
+timed belongs to the term, so that nothing of it can outlive the end: an expired session, a later
+controller, or this node's stop, which makes way at once by deleting `/controller`.
+
+Source: KafkaController, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
+from ottla.controller.context import DecisionContext
+from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.step import Decision
+from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
+from ottla.host.node_ports import NodePorts
+from ottla.host.zookeeper.election import ControllerElection, Keeper, Term
+from ottla.host.zookeeper.office import Office, Surroundings
+from ottla.host.zookeeper.runtime import DecisionMetrics
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+
+class ZooKeeperController:
+    """See `ottla.broker.api.base.ControllerPort`.
+
+    Fields: `election`: who rules, and this node's part in it. `channels`: to brokers, while it
+            rules. `metrics`: of all its terms. `leaders_seen`: how often somebody was elected.
+    Hooks:  `on_failure`: the node cannot go on: it was elected, and may not read the metadata.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        keeper: Keeper,
+        ports: NodePorts,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.context = DecisionContext(
+            config=config,
+            cluster_id=cluster_id,
+            dice=ports.dice,
+            # Nobody beats here: who is registered lives, and no decider of this mode asks.
+            liveness=BrokerLiveness(config["zookeeper.session.timeout.ms"]),
+        )
+        self.metrics = DecisionMetrics()
+        self.leaders_seen = 0
+        self._keeper = keeper
+        self._office: Office | None = None
+        self.election = ControllerElection(
+            keeper,
+            config.node_id,
+            clock=ports.clock,
+            timers=ports.timers,
+            on_elected=self._elected,
+            on_resigned=self._resigned,
+        )
+        self.channels = ControllerChannels(
+            links_of_image(
+                ports.connect,
+                lambda: self.image,
+                listener_name=config.inter_broker_listener_name,
+                client_id=f"controller-{config.node_id}",
+            ),
+            clock=ports.clock,
+            timers=ports.timers,
+            on_event=self._answered,
+        )
+        self._around = Surroundings(
+            context=self.context,
+            clock=ports.clock,
+            timers=ports.timers,
+            channels=self.channels,
+            metrics=self.metrics,
+            on_deposed=self.election.fenced,
+            on_failure=on_failure,
+        )
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Stand for election."""
+        self.election.start()
+        self.election.on_controller(self._ruled_by)
+
+    def stop(self) -> Pending[None]:
+        """Stand no more; the answer comes once another one can be elected."""
+        return self.election.close()
+
+    # -- deciding ------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the image on which the next decision rests; empty where this is not the one."""
+        return EMPTY if self._office is None else self._office.image
+
+    @property
+    def in_office(self) -> bool:
+        """Tell whether it may decide."""
+        return self._office is not None and self._office.in_office
+
+    @property
+    def is_elected(self) -> bool:
+        """Tell whether this is the one, as far as it knows; it may still be reading."""
+        return self._office is not None
+
+    @property
+    def is_taking_over(self) -> bool:
+        """Tell whether it is elected and brokers do not know everything of it yet."""
+        return self._office is not None and self._office.is_taking_over
+
+    @property
+    def queue_size(self) -> int:
+        """Return how many decisions wait for their turn."""
+        if self._office is None or self._office.runtime is None:
+            return 0
+        return self._office.runtime.queue_size
+
+    def run(
+        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide when the turn comes, if in office; answer once it is a fact."""
+        if self._office is None or self._office.runtime is None:
+            return completed(ApiError(Error.NOT_CONTROLLER))
+        return self._office.runtime.run(decide, deadline_ms=deadline_ms)
+
+    # -- terms ---------------------------------------------------------------------------------
+
+    def _ruled_by(self, controller_id: int, _epoch: int) -> None:
+        if controller_id >= 0:
+            self.leaders_seen += 1
+
+    def _elected(self, epoch: int, epoch_version: int) -> None:
+        session = self._keeper.session
+        assert session is not None, "nobody is elected without a session"
+        assert self._office is None, "a term ends before the next one begins"
+        self._office = Office(session, Term(epoch, epoch_version), self._around)
+        self._office.begin()
+
+    def _resigned(self) -> None:
+        office, self._office = self._office, None
+        if office is not None:
+            office.end()
+
+    def _answered(self, event: ChannelEvent) -> None:
+        if self._office is not None:
+            self._office.answered(event)

@@ -1,0 +1,122 @@
+"""Drives the deletion manager of a ZooKeeper cluster's controller: wishes, orders, clock.
+
+The manager says what to decide, and what to order once that is a fact; here the decisions go into
+the controller's queue, one at a time, so that all that was heard meanwhile is decided at once.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.controller.deletion_manager import DeletionManager
+from ottla.controller.deletion_orders import DeletionOrder
+from ottla.controller.deletion_policy import IllegalMove, decide
+from ottla.host.zookeeper.controller_events import DeletionsAnswered, OrdersDropped
+from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import ClusterImage
+
+log = logging.getLogger(__name__)
+
+SendOrders = Callable[[ClusterImage, Iterable[DeletionOrder]], None]
+
+
+class DeletionDriver:
+    """The deletions of one term of office. `send` puts orders into the brokers' channels."""
+
+    def __init__(
+        self,
+        manager: DeletionManager,
+        runtime: DecisionRuntime,
+        send: SendOrders,
+        *,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._manager = manager
+        self._runtime = runtime
+        self._send = send
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._is_deciding = self._is_over = False
+
+    def start(self) -> None:
+        """Begin on what is stored: everything in the queue is looked at once (KAFKA-1681)."""
+        image = self._runtime.image
+        self._order(image, self._manager.elected(image, now_ms=self._clock.monotonic_ms()))
+        self._look()
+
+    def stop(self) -> None:
+        """Forget everything: the office is over."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._manager.resigned()
+
+    def changed(self, delta: ClusterDelta) -> None:
+        """Hear of a change of the image, after brokers were told of it."""
+        orders = self._manager.follow(delta, now_ms=self._clock.monotonic_ms())
+        self._order(delta.image, orders)
+        self._look()
+
+    def answered(self, event: DeletionsAnswered) -> None:
+        """Hear what a broker answered."""
+        now_ms = self._clock.monotonic_ms()
+        self._manager.answered(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
+        self._look()
+
+    def dropped(self, event: OrdersDropped) -> None:
+        """Hear that orders will not be answered."""
+        now_ms = self._clock.monotonic_ms()
+        self._manager.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
+        self._look()
+
+    def halted_by(self, *, electing: Iterable[str], reassigning: Iterable[str]) -> None:
+        """Hear of which topics elections and reassignments are asked for and not done yet."""
+        self._manager.halted_by(electing=electing, reassigning=reassigning)
+        self._look()
+
+    def _order(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+        listed = tuple(orders)
+        if listed:
+            self._send(image, listed)
+
+    def _look(self) -> None:
+        """Decide what is to be decided, and be there when something is due."""
+        if self._is_over:
+            return
+        if not self._is_deciding:
+            wish = self._manager.take_wish()
+            if wish is not None:
+                wall_ms = self._clock.now_ms()
+                self._is_deciding = True
+                self._runtime.run(lambda image: decide(image, wish, wall_ms=wall_ms)).then(
+                    self._decided
+                )
+        self._arm()
+
+    def _decided(self, reply: tuple[IllegalMove, ...] | ApiError) -> None:
+        self._is_deciding = False
+        if isinstance(reply, ApiError):
+            if reply.error is not Error.NOT_CONTROLLER:
+                log.error("deletions of topics could not be decided: %s", reply)
+            reply = ()
+        for move in reply:
+            log.error("a replica was not moved from %s to %s: %s", move.source, move.target, move)
+        self._look()
+
+    def _arm(self) -> None:
+        due_ms = self._manager.next_due_ms
+        if self._timer is not None:
+            if self._timer.callback is not None and self._timer.at_ms == due_ms:
+                return
+            self._timer.cancel()
+        self._timer = None if due_ms is None else self._timers.at(due_ms, self._tick)
+
+    def _tick(self) -> None:
+        orders = self._manager.tick(now_ms=self._clock.monotonic_ms(), wall_ms=self._clock.now_ms())
+        self._order(self._runtime.image, orders)
+        self._look()

@@ -1,0 +1,122 @@
+"""A broker's folders in ZooKeeper mode: they need no formatting, the first start names their owner.
+
+`meta.properties` is of version 0: cluster.id and broker.id. A folder without one is this broker's
+from its first start on; one of another cluster or broker is refused, and so is one that was
+formatted for KRaft mode, whose topics ZooKeeper does not know.
+
+Beside it lies `.ottla_zookeeper_session`, with the id of the last session that this broker began:
+see `ottla.host.zookeeper.registration`.
+
+Source: KafkaServer (InconsistentClusterIdException, MetaPropertiesEnsemble), Kafka 3.9.
+"""
+
+import logging
+import os
+import posixpath
+from typing import Final
+
+from ottla.base.pending import Pending
+from ottla.base.ports import Disk
+from ottla.host.folders import Folders, StartError, log_dirs_of
+from ottla.host.node_ports import NodePorts
+from ottla.host.storage import StorageError, read_meta_properties
+from ottla.log.log_dirs import DirectoryRefused, LogDirs
+from ottla.log.meta_properties import MetaProperties, encode_meta_properties
+from ottla.log.names import META_PROPERTIES
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = 0
+SESSION: Final = ".ottla_zookeeper_session"
+
+
+class ZooKeeperFolders(Folders):
+    """See the module, and `Folders`."""
+
+    def __init__(self, ports: NodePorts, config: NodeConfig, log_dirs: LogDirs) -> None:
+        super().__init__(cluster_id="", quorum=None, log_dirs=log_dirs)
+        self._ports = ports
+        self._config = config
+        self.former_sessions: tuple[int, ...] = tuple(
+            noted
+            for directory in log_dirs.online_dirs
+            if (noted := _noted_session(ports.disk, directory.path))
+        )
+        """The sessions that this broker began in former lives, as far as they were noted."""
+
+    def adopt(self, cluster_id: str) -> None:
+        """Make the folders those of a cluster. Blocks. Raises: StartError."""
+        for directory in self.log_dirs.online_dirs:
+            self._adopt(directory.path, cluster_id)
+        self.cluster_id = cluster_id
+
+    def _adopt(self, path: str, cluster_id: str) -> None:
+        disk, node_id = self._ports.disk, self._config.node_id
+        wanted = MetaProperties(version=VERSION, cluster_id=cluster_id, node_id=node_id)
+        try:
+            found = read_meta_properties(disk, path) or MetaProperties(version=VERSION)
+            if found.version != VERSION:
+                raise StartError(
+                    f"{path} was formatted for KRaft mode, and zookeeper.connect is set: remove"
+                    " zookeeper.connect, or give other folders (log.dirs)"
+                )
+            if found.cluster_id not in (None, cluster_id):
+                raise StartError(
+                    f"The Cluster ID {cluster_id} doesn't match stored clusterId"
+                    f" {found.cluster_id} in {path}: the broker is trying to join the wrong"
+                    " cluster; the configured zookeeper.connect may be wrong"
+                )
+            if found != wanted:
+                data = encode_meta_properties(wanted)
+                disk.write_atomic(posixpath.join(path, META_PROPERTIES), data)
+        except (StorageError, OSError) as error:
+            raise StartError(f"{path}: {error}") from None
+
+    def note_session(self, session_id: int) -> Pending[None]:
+        """Write a session's id into each folder that works, in a worker."""
+        noted: Pending[None] = Pending()
+        paths = [each.path for each in self.log_dirs.online_dirs]
+
+        def write() -> None:
+            for path in paths:
+                data = f"{session_id}\n".encode()
+                self._ports.disk.write_atomic(posixpath.join(path, SESSION), data)
+
+        def written(result: BaseException | None) -> None:
+            if result is not None:
+                # Then a restart after a kill waits for the session's end.
+                log.warning("the ZooKeeper session is not noted: %s", result)
+            noted.complete(None)
+
+        self._ports.workers.submit(write, written)
+        return noted
+
+
+def open_zookeeper_folders(config: NodeConfig, ports: NodePorts) -> ZooKeeperFolders:
+    """Lock the folders, and check that they are this broker's. Blocks. Raises: StartError."""
+    log_dirs = log_dirs_of(
+        ports.disk,
+        config,
+        [os.path.abspath(path) for path in config.log_dirs],
+        clock=ports.clock,
+        dice=ports.dice,
+        timers=ports.timers,
+        workers=ports.workers,
+    )
+    try:
+        log_dirs.acquire(node_id=config.node_id, cluster_id=None)
+    except DirectoryRefused as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        where = error.filename or config.log_dirs[0]
+        raise StartError(f"{where}: {error.strerror or error}") from None
+    return ZooKeeperFolders(ports, config, log_dirs)
+
+
+def _noted_session(disk: Disk, path: str) -> int:
+    """Return the session that was noted; 0 = none."""
+    try:
+        return int(disk.read_bytes(posixpath.join(path, SESSION)))
+    except (OSError, ValueError):
+        return 0

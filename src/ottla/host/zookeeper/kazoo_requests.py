@@ -1,0 +1,130 @@
+"""From the operations of `ottla.base.zookeeper` to kazoo's, and back from its answers.
+
+kazoo's clients here have no chroot of their own: it is put before each path, and taken off again.
+Source: kazoo 2.11; ZooKeeper 3.9, ZooKeeperServer and jute's BinaryInputArchive for the size.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    RolledBackError,
+    SessionMovedError,
+    ZookeeperError,
+)
+
+from ottla.base.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Result,
+    SetData,
+    Stat,
+    ZkCode,
+    ZkError,
+)
+
+REQUEST_BYTES_MAX: Final = 0xFFFFF
+"""jute.maxbuffer as servers have it: one byte more and the server ends the connection."""
+
+OPERATION_BYTES: Final = 64
+"""More than what an operation takes beside its path and data: header, lengths, an ACL, flags."""
+
+UNDONE_PERHAPS: Final = (
+    ConnectionLoss,
+    ConnectionClosedError,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionMovedError,
+)
+"""Nobody answered the request: it was done, or not. ConnectionClosedError is kazoo's own."""
+
+_CODES: Final = {code.value: code for code in ZkCode}
+
+
+def size_of(root: str, operations: Sequence[Operation]) -> int:
+    """Return an upper bound of the bytes that a multi takes."""
+    total = OPERATION_BYTES
+    for each in operations:
+        data = each.data if isinstance(each, Create | SetData) else b""
+        total += OPERATION_BYTES + len((root + each.path).encode()) + len(data)
+    return total
+
+
+def transaction(client: KazooClient, root: str, operations: Sequence[Operation]) -> Any:
+    """Return kazoo's form of a multi, not sent yet."""
+    made = TransactionRequest(client)
+    for each in operations:
+        path = full_path(root, each.path)
+        match each:
+            case Create():
+                made.create(path, each.data, None, each.ephemeral, each.sequential)
+            case SetData():
+                made.set_data(path, each.data, each.version)
+            case Delete():
+                made.delete(path, each.version)
+            case Check():
+                made.check(path, each.version)
+    return made
+
+
+def results_of(
+    root: str, operations: Sequence[Operation], answers: Sequence[Any]
+) -> tuple[Result, ...] | ZkError:
+    """Return the answers to the operations of a multi, or why it failed and where."""
+    for index, answer in enumerate(answers):
+        # Operations before the one that failed are said to be rolled back.
+        if isinstance(answer, Exception) and not isinstance(answer, RolledBackError):
+            return error_of(answer, operations[index].path, index)
+    return tuple(
+        _result_of(root, operation, answer)
+        for operation, answer in zip(operations, answers, strict=True)
+    )
+
+
+def _result_of(root: str, operation: Operation, answer: Any) -> Result:
+    match operation:
+        case Create():
+            return below(root, str(answer))
+        case SetData():
+            return stat_of(answer)
+        case _:
+            return None
+
+
+def error_of(error: BaseException, path: str, index: int | None = None) -> ZkError:
+    """Return a refusal of ZooKeeper's as the code that the port knows."""
+    if isinstance(error, UNDONE_PERHAPS):
+        return ZkError(ZkCode.CONNECTION_LOSS, path, index)
+    number = getattr(error, "code", None) if isinstance(error, ZookeeperError) else None
+    code = _CODES.get(number) if isinstance(number, int) else None
+    return ZkError(code or ZkCode.SYSTEM_ERROR, path, index)
+
+
+def stat_of(stat: Any) -> Stat:
+    """Return kazoo's ZnodeStat as the port's."""
+    return Stat(
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        version=stat.version,
+        cversion=stat.cversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+    )
+
+
+def full_path(root: str, path: str) -> str:
+    """Return a path as the server knows it. `root` has no slash at its end; "" = no chroot."""
+    return root if root and path == "/" else root + path
+
+
+def below(root: str, path: str) -> str:
+    """Return a server's path as seen below the chroot."""
+    return path[len(root) :] or "/"

@@ -1,0 +1,487 @@
+"""A ZooKeeper session over kazoo: one client for one session, never used for another one.
+
+All state is the loop's; kazoo's thread only hands over to it, and the loop keeps the order of that.
+`RequestLine` says in which order requests are sent and answered, also over lost connections. Each
+later connection begins with a write that changes nothing: it comes back after everything that was
+written before, wherever the session was moved to, so reads show what lost multis did. Then each
+watch is set again (see `kazoo_watches`), and then what waits is sent.
+
+Not covered: that a server reads the last bytes of a lost connection after the session's next one
+has been served. kazoo waits at least 0.06 s in between.
+
+Not done: authentication, TLS, read-only servers.
+Source: kazoo 2.11; ZooKeeper 3.9 programmer's guide; Kafka's ZooKeeperClient for the chroot.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError, SessionExpiredError
+from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+
+from ottla.base.pending import Pending, completed
+from ottla.base.zookeeper import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Event,
+    EventKind,
+    Got,
+    OpenSession,
+    Operation,
+    Result,
+    Session,
+    SessionState,
+    Stat,
+    Watcher,
+    ZkCode,
+    ZkError,
+)
+from ottla.host.zookeeper.kazoo_handler import DirectHandler
+from ottla.host.zookeeper.kazoo_requests import (
+    REQUEST_BYTES_MAX,
+    UNDONE_PERHAPS,
+    below,
+    error_of,
+    full_path,
+    results_of,
+    size_of,
+    stat_of,
+    transaction,
+)
+from ottla.host.zookeeper.kazoo_watches import Looks, Watches
+from ottla.host.zookeeper.request_line import Request, RequestLine, Stage, safely
+
+log = logging.getLogger(__name__)
+
+RECONNECT_SECONDS_MIN: Final = 0.1
+RECONNECT_SECONDS_MAX: Final = 1.0
+CLOSE_SECONDS_MAX: Final = 5.0
+"""How long an end in order is waited for; a server that does not answer ends the session itself."""
+
+EVENT_KINDS: Final = {
+    EventType.CREATED: EventKind.CREATED,
+    EventType.DELETED: EventKind.DELETED,
+    EventType.CHANGED: EventKind.DATA_CHANGED,
+    EventType.CHILD: EventKind.CHILDREN_CHANGED,
+}
+OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
+
+
+def open_kazoo_session(
+    hosts: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    loop: asyncio.AbstractEventLoop,
+) -> OpenSession:
+    """Return what opens sessions with the servers of `hosts`: "host:port,host:port/chroot".
+
+    `connection_timeout_ms` bounds each attempt to reach one server. A chroot that is not there is
+    made at the first connection. Raises: ValueError for `hosts` that name no servers.
+    """
+    servers, chroot = collect_hosts(hosts)
+    named, _, _ = hosts.partition("/")
+    root = (chroot or "").rstrip("/")
+    share_ms = session_timeout_ms / len(servers)
+    made = False
+
+    def note_made() -> None:
+        nonlocal made
+        made = True
+
+    def open_session(on_state: Callable[[SessionState], None]) -> Session:
+        session = KazooSession(
+            named,
+            root,
+            session_timeout_ms=session_timeout_ms,
+            connect_seconds=min(share_ms, connection_timeout_ms) / 1000,
+            loop=loop,
+            on_state=on_state,
+            on_root_made=None if made or not root else note_made,
+        )
+        session.start()
+        return session
+
+    return open_session
+
+
+class KazooSession:
+    """See the module, and `ottla.base.zookeeper.Session` for what is promised."""
+
+    def __init__(
+        self,
+        servers: str,
+        root: str,
+        *,
+        session_timeout_ms: int,
+        connect_seconds: float,
+        loop: asyncio.AbstractEventLoop,
+        on_state: Callable[[SessionState], None],
+        on_root_made: Callable[[], None] | None,
+    ) -> None:
+        self._root = root
+        self._loop = loop
+        self._on_state = on_state
+        self._on_root_made = on_root_made
+        self._handler = DirectHandler(connect_seconds)
+        self._client = KazooClient(
+            servers,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=RECONNECT_SECONDS_MIN,
+                max_delay=RECONNECT_SECONDS_MAX,
+                sleep_func=self._handler.sleep_func,
+            ),
+            logger=_QUIET,
+        )
+        self._servers = servers
+        self._state = SessionState.CONNECTING
+        self._id = 0
+        self._line = RequestLine(self._send)
+        self._watches = Watches()
+        self._closed: Pending[None] = Pending()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Begin to connect, on kazoo's thread."""
+        self._client.add_listener(self._heard_of_state)
+        self._client.start_async()
+
+    @property
+    def id(self) -> int:
+        """Return the session's id; 0 = not connected yet."""
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        """Return whether it can be used."""
+        return self._state
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+        """Read a node; see the port."""
+
+        def convert(answer: Any) -> Got | ZkError:
+            if isinstance(answer, Exception):
+                return error_of(answer, path)
+            data, stat = answer
+            if watch is not None:
+                self._watches.add_data(path, watch, _data_looks(stat))
+            return Got(data or b"", stat_of(stat))
+
+        full = full_path(self._root, path)
+        seen = None if watch is None else self._heard_of_event
+        return self._read(lambda: self._client.get_async(full, seen), convert, path)
+
+    def exists(self, path: str, watch: Watcher | None = None) -> Pending[Stat | ZkError | None]:
+        """Ask for a node; see the port."""
+
+        def convert(answer: Any) -> Stat | ZkError | None:
+            if isinstance(answer, Exception):
+                return error_of(answer, path)
+            if watch is not None:
+                self._watches.add_data(path, watch, _data_looks(answer))
+            return None if answer is None else stat_of(answer)
+
+        full = full_path(self._root, path)
+        seen = None if watch is None else self._heard_of_event
+        return self._read(lambda: self._client.exists_async(full, seen), convert, path)
+
+    def children(
+        self, path: str, watch: Watcher | None = None
+    ) -> Pending[tuple[str, ...] | ZkError]:
+        """Read the names of a node's children; see the port."""
+
+        def convert(answer: Any) -> tuple[str, ...] | ZkError:
+            if isinstance(answer, Exception):
+                return error_of(answer, path)
+            names, stat = answer
+            if watch is not None:
+                self._watches.add_children(path, watch, _children_looks(stat))
+            return tuple(sorted(names))
+
+        full = full_path(self._root, path)
+        seen = None if watch is None else self._heard_of_event
+        return self._read(
+            lambda: self._client.get_children_async(full, seen, include_data=True), convert, path
+        )
+
+    def multi(self, operations: Sequence[Operation]) -> Pending[tuple[Result, ...] | ZkError]:
+        """Do all or nothing; see the port. What no server would take is BAD_ARGUMENTS."""
+        asked = tuple(operations)
+        path = asked[0].path if asked else ""
+        too_large = size_of(self._root, asked) > REQUEST_BYTES_MAX
+
+        def convert(answer: Any) -> tuple[Result, ...] | ZkError:
+            if too_large:
+                return ZkError(ZkCode.BAD_ARGUMENTS, path)
+            if isinstance(answer, Exception):
+                return error_of(answer, path)
+            return results_of(self._root, asked, answer)
+
+        client = self._client
+        return self._ask(
+            lambda: transaction(client, self._root, asked).commit_async(),
+            convert,
+            path,
+            refused=too_large,
+        )
+
+    def _read(
+        self, send: Callable[[], object], convert: Callable[[Any], Any], path: str
+    ) -> Pending[Any]:
+        return self._ask(send, convert, path, repeats=True)
+
+    def _ask(
+        self,
+        send: Callable[[], object],
+        convert: Callable[[Any], Any],
+        path: str,
+        *,
+        repeats: bool = False,
+        refused: bool = False,
+    ) -> Pending[Any]:
+        """Queue a request; a refused one is not sent, and only waits for its turn."""
+        if self._state in OVER:
+            return completed(ZkError(ZkCode.SESSION_EXPIRED, path))
+        pending: Pending[Any] = Pending()
+
+        def finish(answer: Any) -> None:
+            over = answer is None and self._state in OVER
+            pending.complete(ZkError(ZkCode.SESSION_EXPIRED, path) if over else convert(answer))
+
+        request = Request(send, finish, repeats)
+        if refused:
+            request.stage = Stage.ANSWERED
+            # Not at once: whoever asks has not got the promise yet.
+            self._loop.call_soon(self._line.deliver)
+        self._line.ask(request)
+        return pending
+
+    def _send(self, request: Request) -> None:
+        attempt = request.attempt
+
+        def heard(result: Any) -> None:
+            answer = result.value if result.successful() else result.exception
+            self._hand_over(self._arrived, request, attempt, answer)
+
+        self._handler.heard = heard
+        try:
+            request.send()
+        finally:
+            self._handler.heard = None
+
+    def _arrived(self, request: Request, attempt: int, answer: Any) -> None:
+        undone = isinstance(answer, UNDONE_PERHAPS)
+        self._line.arrived(request, attempt, answer, undone=undone)
+        if _says_expired(answer):
+            # kazoo takes it for that request's failure alone, and the server keeps the connection
+            # where the session ended just as it was moved there: nobody else will ever say so.
+            self._lost()
+
+    # -- kazoo's thread ------------------------------------------------------------------------
+
+    def _hand_over(self, function: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # The loop has ended, and with it all who would listen.
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _heard_of_event(self, event: WatchedEvent) -> None:
+        kind = EVENT_KINDS.get(event.type)
+        if kind is not None:  # Others tell each watcher of the session's state.
+            self._hand_over(self._fire, Event(kind, below(self._root, event.path)))
+
+    def _heard_of_state(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._handler.over = True
+            self._hand_over(self._lost)
+        elif state == KazooState.SUSPENDED:
+            self._hand_over(self._suspended)
+        else:
+            identity = self._client.client_id
+            self._hand_over(self._connected, identity[0] if identity is not None else 0)
+
+    # -- what became of the session --------------------------------------------------------------
+
+    def _connected(self, session_id: int) -> None:
+        if self._state in OVER:
+            self._stop_client()
+            return
+        assert self._id in (0, session_id), "a session became another one"
+        self._id = session_id
+        log.info("connected to ZooKeeper at %s, session 0x%x", self._servers, self._id % 2**64)
+        first = [*self._make_root(), *self._restore()]
+        self._become(SessionState.CONNECTED)
+        self._line.connected(first)
+
+    def _suspended(self) -> None:
+        if self._state in OVER:
+            return
+        log.warning("lost the connection to ZooKeeper at %s", self._servers)
+        self._become(SessionState.SUSPENDED)
+        self._line.broken()
+
+    def _lost(self) -> None:
+        if self._state in OVER:
+            self._stop_client()
+            return
+        log.warning("the ZooKeeper session 0x%x has expired", self._id % 2**64)
+        self._end(SessionState.EXPIRED)
+        self._stop_client()
+
+    def _end(self, state: SessionState) -> None:
+        self._watches.clear()
+        left = self._line.end()
+        self._become(state)
+        for request in left:
+            safely(request.finish, None)
+
+    def close(self) -> Pending[None]:
+        """End the session; see the port. It ends within CLOSE_SECONDS_MAX, answered or not.
+
+        Where its connection is lost just now, the next one is waited for: servers would keep the
+        session's ephemeral nodes for the whole of its timeout.
+        """
+        if self._state not in OVER:
+            is_there = self._client.connected or not self._id
+            # What is unanswered is answered here; kazoo still ends its session in order.
+            self._end(SessionState.CLOSED)
+            self._timer = self._loop.call_later(CLOSE_SECONDS_MAX, self._give_up)
+            if is_there:
+                self._stop_client()
+        return self._closed
+
+    def _give_up(self) -> None:
+        self._stop_client()
+        self._closed.complete(None)
+
+    def _stop_client(self) -> None:
+        """Let kazoo end its session and its thread, which can take long where nobody answers."""
+        if self._is_stopping:
+            return
+        self._is_stopping = self._handler.over = True
+        if self._timer is None:
+            self._timer = self._loop.call_later(CLOSE_SECONDS_MAX, self._give_up)
+        timer = self._timer
+
+        def stopped() -> None:
+            timer.cancel()
+            self._closed.complete(None)
+
+        def stop() -> None:
+            try:
+                self._client.stop()
+                self._client.close()
+            except Exception as error:
+                log.info("a ZooKeeper session ended without its server's answer: %s", error)
+            self._hand_over(stopped)
+
+        threading.Thread(target=stop, name="ottla-zookeeper-close", daemon=True).start()
+
+    def _become(self, state: SessionState) -> None:
+        if state is not self._state:
+            self._state = state
+            safely(self._on_state, state)
+
+    def _fire(self, event: Event) -> None:
+        for watcher in self._watches.fire(event):
+            safely(watcher, event)
+
+    # -- first and later connections -------------------------------------------------------------
+
+    def _make_root(self) -> Iterator[Request]:
+        """Make the chroot and what is above it, where missing."""
+        if self._on_root_made is None:
+            return
+        names = self._root.split("/")[1:]
+        for count in range(1, len(names) + 1):
+            yield self._make_node("/" + "/".join(names[:count]), is_last=count == len(names))
+
+    def _make_node(self, path: str, *, is_last: bool) -> Request:
+        operations = (Create(path),)
+
+        def finish(answer: Any) -> None:
+            error = answer if isinstance(answer, Exception) else results_of("", operations, answer)
+            there = not isinstance(error, Exception) or (
+                isinstance(error, ZkError) and error.code is ZkCode.NODE_EXISTS
+            )
+            if not there:
+                log.warning("cannot make %s, the root in ZooKeeper: %s", path, error)
+            elif is_last and self._on_root_made is not None:
+                self._on_root_made()
+                self._on_root_made = None
+
+        return Request(lambda: transaction(self._client, "", operations).commit_async(), finish)
+
+    def _restore(self) -> Iterator[Request]:
+        """Catch up with the leader, then look at everything that is watched and watch it again."""
+        if self._state is SessionState.CONNECTING:
+            return
+        barrier = (Check("/", ANY_VERSION),)
+        yield Request(lambda: transaction(self._client, "", barrier).commit_async(), _nothing)
+        for path in self._watches.data:
+            yield self._look_at_data(path)
+        for path in self._watches.children:
+            yield self._look_at_children(path)
+
+    def _look_at_data(self, path: str) -> Request:
+        full = full_path(self._root, path)
+        return Request(
+            lambda: self._client.exists_async(full, self._heard_of_event),
+            lambda answer: self._data_again(path, answer),
+        )
+
+    def _look_at_children(self, path: str) -> Request:
+        full = full_path(self._root, path)
+        return Request(
+            lambda: self._client.get_children_async(full, self._heard_of_event, include_data=True),
+            lambda answer: self._children_again(path, answer),
+        )
+
+    def _data_again(self, path: str, answer: Any) -> None:
+        looks: Looks = (-1,) if isinstance(answer, Exception) else _data_looks(answer)
+        for watcher, event in self._watches.data_again(path, looks):
+            safely(watcher, event)
+
+    def _children_again(self, path: str, answer: Any) -> None:
+        looks: Looks = None
+        if not isinstance(answer, Exception):
+            looks = _children_looks(answer[1])
+        elif not isinstance(answer, NoNodeError):
+            looks = (-1,)  # Whoever watches reads again, and is told why it cannot be read.
+        for watcher, event in self._watches.children_again(path, looks):
+            safely(watcher, event)
+
+
+def _data_looks(stat: Any) -> Looks:
+    return None if stat is None else (stat.czxid, stat.mzxid)
+
+
+def _children_looks(stat: Any) -> Looks:
+    return (stat.czxid, stat.pzxid)
+
+
+def _says_expired(answer: Any) -> bool:
+    """Tell whether a server refused something, or a part of it, for the session's end."""
+    answers = answer if isinstance(answer, list) else [answer]
+    return any(isinstance(each, SessionExpiredError) for each in answers)
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+_QUIET = logging.getLogger("ottla.kazoo")
+"""kazoo tells each attempt to connect as a warning: the session says once what became of it."""
+_QUIET.setLevel(logging.ERROR)

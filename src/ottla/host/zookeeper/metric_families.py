@@ -1,0 +1,196 @@
+"""The numbers of a node in ZooKeeper mode: its session, and the controller that it may be.
+
+Only the elected controller tells of the cluster; the others' gauges are 0. Everything of the
+cluster is counted from the image, when it is asked for, so that no number can drift from what is
+stored, and none is below 0 (KAFKA-13572).
+
+Differences from Kafka: a partition that was never led counts, and is offline. Of the controller's
+states only idle (0) and taking over (1) are told: with one loop, nobody could see the others.
+
+Not done: what would always be 0 here (FencedBrokerCount, ZkMigrationState, authentication,
+read-only servers); the rates of each kind of the controller's work.
+Source: KafkaController, ControllerContext, ControllerState, KafkaServer's SessionExpireListener
+(ZooKeeperClient), Kafka 3.9.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
+from ottla.base.zookeeper import SessionState
+from ottla.host.controller_channel_metrics import channel_families
+from ottla.host.metric_families import (
+    CONTROLLER,
+    LastCount,
+    PartitionCounts,
+    cluster_gauges,
+    count_partitions,
+    election_families,
+)
+from ottla.host.zookeeper.controller_node import ZooKeeperController
+from ottla.host.zookeeper.runtime import DecisionMetrics
+from ottla.host.zookeeper.session_keeper import SessionKeeper
+from ottla.metadata.deletions import DeletionImage, DeletionState, Halt
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.topics import PartitionImage
+
+IDLE, TAKING_OVER = 0, 1
+"""Values of ControllerState: idle, controller change."""
+
+
+class Roles(Protocol):
+    """What is looked at; see `ottla.host.zookeeper.roles.ZooKeeperRoles`."""
+
+    keeper: SessionKeeper
+    controller: ZooKeeperController | None
+    request_latency: Histogram
+
+
+class ZooKeeperFamilies:
+    """All families of one node."""
+
+    def __init__(self, roles: Roles) -> None:
+        self._roles = roles
+        self._counts = LastCount(_count)
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the families as of now; those of a controller once it is put together."""
+        roles = self._roles
+        yield from session_families(roles.keeper, roles.request_latency)
+        controller = roles.controller
+        if controller is None:
+            return
+        image = controller.image
+        partitions, deletions = self._counts.of(image)
+        yield from cluster_gauges(
+            is_active=controller.is_elected, active_brokers=len(image.brokers), counts=partitions
+        )
+        yield from _deletion_gauges(deletions)
+        yield gauge(
+            f"{CONTROLLER}_controller_state",
+            "0 idle, 1 on a new controller until it has told the brokers of itself.",
+            TAKING_OVER if controller.is_taking_over else IDLE,
+        )
+        metrics = controller.metrics
+        yield from election_families(controller.leaders_seen, metrics.statistics)
+        yield from _decision_families(controller.queue_size, metrics)
+        yield from channel_families(controller.channels)
+
+
+def session_families(keeper: SessionKeeper, latency: Histogram) -> Iterator[Family]:
+    """Yield how it stands with ZooKeeper."""
+    prefix = "kafka_server_session_expire_listener"
+    yield gauge(
+        f"{prefix}_session_state",
+        "What the session with ZooKeeper is.",
+        [((("state", keeper.state.value),), 1)],
+    )
+    for name, text, state in (
+        ("disconnects", "Connections to ZooKeeper that were lost.", SessionState.SUSPENDED),
+        ("sync_connects", "Connections to ZooKeeper that were made.", SessionState.CONNECTED),
+        ("expires", "Sessions that ZooKeeper has ended.", SessionState.EXPIRED),
+    ):
+        yield counter(f"{prefix}_zookeeper_{name}_total", text, [((), keeper.states_heard[state])])
+    yield histogram(
+        "kafka_server_zookeeper_client_metrics_zookeeper_request_latency_seconds",
+        "From a request to ZooKeeper to its answer, waits for a connection included.",
+        latency,
+    )
+
+
+# -- the cluster -------------------------------------------------------------------------------
+
+
+class DeletionCounts(NamedTuple):
+    """What is to be deleted, and what of it cannot be now."""
+
+    topics: int = 0
+    replicas: int = 0
+    ineligible_topics: int = 0
+    ineligible_replicas: int = 0
+
+
+def _count(image: ClusterImage) -> tuple[PartitionCounts, DeletionCounts]:
+    return count_partitions(image, _is_balanced), count_deletions(image)
+
+
+def _is_balanced(partition: PartitionImage) -> bool:
+    """Tell whether the preferred replica leads, or is only just being added and not in sync."""
+    preferred = partition.replicas[0]
+    return partition.leader == preferred or (
+        preferred in partition.adding_replicas and preferred not in partition.isr
+    )
+
+
+def count_deletions(image: ClusterImage) -> DeletionCounts:
+    """Count topics that are to go, their replicas that are not gone, and what waits of both."""
+    pending = image.deletions.pending()
+    waiting = [each.count(DeletionState.INELIGIBLE) for each in pending]
+    return DeletionCounts(
+        topics=len(pending),
+        replicas=sum(_replicas_left(image, each) for each in pending),
+        ineligible_topics=sum(
+            replicas > 0 or each.halted is not Halt.NONE
+            for each, replicas in zip(pending, waiting, strict=True)
+        ),
+        ineligible_replicas=sum(waiting),
+    )
+
+
+def _replicas_left(image: ClusterImage, deletion: DeletionImage) -> int:
+    """Count what is not deleted: as assigned, for before a deletion begins none is listed."""
+    topic = image.topics.by_id(deletion.topic_id)
+    if topic is None:
+        return deletion.count(DeletionState.STARTED, DeletionState.INELIGIBLE)
+    over = {
+        (broker_id, number)
+        for broker_id, standing, numbers in deletion.rows()
+        if standing.is_over
+        for number in numbers
+    }
+    return sum(
+        (broker_id, number) not in over
+        for number, partition in topic.partitions.items()
+        for broker_id in partition.replicas
+    )
+
+
+def _deletion_gauges(counts: DeletionCounts) -> Iterator[Family]:
+    for name, text, value in (
+        ("topics_to_delete", "Topics that are to be deleted.", counts.topics),
+        ("replicas_to_delete", "Replicas of these that are not deleted yet.", counts.replicas),
+        (
+            "topics_ineligible_to_delete",
+            "Topics whose deletion waits: for a broker, a folder, a move or an election.",
+            counts.ineligible_topics,
+        ),
+        (
+            "replicas_ineligible_to_delete",
+            "Replicas that cannot be deleted now: their broker is down, or refused.",
+            counts.ineligible_replicas,
+        ),
+    ):
+        yield gauge(f"{CONTROLLER}_{name}_count", text, value)
+
+
+# -- the controller's work ---------------------------------------------------------------------
+
+
+def _decision_families(queue_size: int, metrics: DecisionMetrics) -> Iterator[Family]:
+    prefix = "kafka_controller_controller_event_manager"
+    yield gauge(f"{prefix}_event_queue_size", "Decisions of the controller that wait.", queue_size)
+    yield histogram(
+        f"{prefix}_event_queue_time_seconds",
+        "How long decisions of the controller waited for their turn.",
+        metrics.queue_time,
+    )
+    yield counter(
+        "ottla_controller_append_records_total",
+        "Records of the controller's decisions that were written to ZooKeeper.",
+        [((), metrics.records_appended)],
+    )
+    yield histogram(
+        "ottla_controller_commit_latency_seconds",
+        "From a decision to its being written to ZooKeeper.",
+        metrics.commit_latency,
+    )

@@ -1,0 +1,181 @@
+"""A broker's registration: `/brokers/ids/N`, an ephemeral node of its session.
+
+With each new session it is made again; its czxid is the broker's epoch (KIP-380). A node that is
+there already is one of three: this session's (a lost answer), which is taken as it is; an own
+former session's (KAFKA-7165), which is deleted and made again in one multi; or another broker's,
+whose session's end is waited for.
+
+That a session was an own one, also of a life that was killed, follows from its id, which is noted
+in the data folder before anything is made with it: whoever holds the folder's lock knows that its
+former holder is dead, and need not wait for ZooKeeper to find that out.
+
+Source: KafkaZkClient.registerBroker, CheckedEphemeral, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.base.zookeeper import (
+    Create,
+    Delete,
+    Event,
+    Got,
+    Operation,
+    Result,
+    Session,
+    Stat,
+    ZkCode,
+    ZkError,
+)
+from ottla.metadata.brokers import Endpoint
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 500
+"""The pause after what should not happen, and the longest between looks at another's node."""
+
+
+class Registration:
+    """Keeps a broker registered. `on_epoch` hears of each registration's epoch.
+
+    `note`: writes a session's id into the data folder; `former`: the ids that were noted there.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        endpoints: Iterable[Endpoint],
+        *,
+        rack: str | None,
+        clock: Clock,
+        timers: Timers,
+        note: Callable[[int], Pending[None]],
+        former: Iterable[int],
+        on_epoch: Callable[[int], None],
+    ) -> None:
+        self._path = paths.broker(broker_id)
+        self._broker_id = broker_id
+        self._znode = BrokerZnode(endpoints=tuple(endpoints), rack=rack)
+        self._clock = clock
+        self._timers = timers
+        self._note = note
+        self._own_sessions = set(former)
+        self._on_epoch = on_epoch
+        self._session: Session | None = None
+        self._timer: Timer | None = None
+        self._waits_for = 0
+        self._is_closed = False
+        self.registered: Pending[None] = Pending()
+        """Kept when the broker is registered for the first time."""
+
+    def began(self, session: Session) -> None:
+        """Register with a new session."""
+        if self._is_closed:
+            return
+        self._session = session
+        self._own_sessions.add(session.id)
+        self._note(session.id).then(lambda _: self._register(session))
+
+    def leave(self) -> Pending[None]:
+        """Register no more, and take the node away: the session may have more to do."""
+        session, is_ours = self._session, self.registered.done and not self._waits_for
+        self.close()
+        if session is None or not is_ours:
+            return completed(None)
+        # Whatever comes of it: what is left goes with the session.
+        return session.multi((Delete(self._path),)).map(lambda _: None)
+
+    def close(self) -> None:
+        """Register no more; the node goes with its session."""
+        self._is_closed = True
+        self._session = None
+        self._cancel()
+
+    @property
+    def waits_for(self) -> int:
+        """Return the session that another broker of this id holds the node with; 0 = none."""
+        return self._waits_for
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _register(self, session: Session, *before: Delete) -> None:
+        if session is not self._session:
+            return
+        data = encode_broker(replace(self._znode, timestamp_ms=self._clock.now_ms()))
+        made: list[Operation] = [*before, Create(self._path, data, ephemeral=True)]
+        session.multi(made).then(lambda outcome: self._made(session, outcome))
+
+    def _made(self, session: Session, outcome: tuple[Result, ...] | ZkError) -> None:
+        if session is not self._session:
+            return
+        if isinstance(outcome, ZkError) and outcome.code not in LOOKED_AT:
+            self._failed(session, outcome)
+            return
+        # Also after a success: only the node itself tells its epoch.
+        session.get(self._path).then(lambda found: self._found(session, found))
+
+    def _found(self, session: Session, found: Got | ZkError) -> None:
+        if session is not self._session:
+            return
+        if isinstance(found, ZkError):
+            if found.code is ZkCode.NO_NODE:
+                self._register(session)
+            else:
+                self._failed(session, found)
+            return
+        stat = found.stat
+        if stat.ephemeral_owner == session.id:
+            self._waits_for = 0
+            log.info("broker %d is registered with the epoch %d", self._broker_id, stat.czxid)
+            self._on_epoch(stat.czxid)
+            self.registered.complete(None)
+        elif stat.ephemeral_owner in self._own_sessions:
+            log.info("%s is a former session's: made anew", self._path)
+            self._register(session, Delete(self._path, stat.version))
+        else:
+            self._wait_for(session, stat.ephemeral_owner)
+
+    def _wait_for(self, session: Session, owner: int) -> None:
+        """Wait until another's node goes: a killed broker's stays until its session is over."""
+        if self._waits_for != owner:
+            self._waits_for = owner
+            log.warning(
+                "%s is held by the session 0x%x: waiting until that is over", self._path, owner
+            )
+        session.exists(self._path, partial(self._moved, session)).then(
+            partial(self._looked, session)
+        )
+
+    def _looked(self, session: Session, found: Stat | ZkError | None) -> None:
+        if found is None:
+            self._register(session)
+        elif isinstance(found, ZkError) and session is self._session:
+            self._failed(session, found)  # Nothing is watched, either.
+
+    def _moved(self, session: Session, event: Event) -> None:
+        self._register(session)
+
+    def _failed(self, session: Session, error: ZkError) -> None:
+        if error.code is ZkCode.SESSION_EXPIRED:
+            return  # The next session registers.
+        log.warning("broker %d is not registered yet: %s", self._broker_id, error)
+        self._cancel()
+        due_ms = self._clock.monotonic_ms() + RETRY_MS
+        self._timer = self._timers.at(due_ms, lambda: self._register(session))
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+LOOKED_AT = frozenset(
+    {ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION, ZkCode.CONNECTION_LOSS}
+)
+"""What another's node, or a lost answer, makes of a registration: the node itself tells more."""

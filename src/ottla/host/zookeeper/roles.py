@@ -1,0 +1,149 @@
+"""A node of ZooKeeper mode put together: a broker, and the controller that it may be elected to be.
+
+Order of a start: a session, the cluster's id, the folders; the listeners' addresses are taken; the
+broker loads what it has; requests between nodes are let in; it registers, and stands for
+election; once the controller has named it, it serves clients. A stop goes the other way: the
+broker asks to leave, the controller resigns, the logs are written down, and the session ends last,
+which takes the registration with it.
+
+Source: KafkaServer.{startup, shutdown}, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.base.metrics import latency_ns
+from ottla.base.pending import Pending
+from ottla.base.zookeeper import ZkError
+from ottla.broker.api.base import Listener
+from ottla.host.folders import StartError
+from ottla.host.node_ports import NodePorts
+from ottla.host.steps import Steps
+from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
+from ottla.host.zookeeper.controller_node import ZooKeeperController
+from ottla.host.zookeeper.folders import ZooKeeperFolders
+from ottla.host.zookeeper.measured_session import measured
+from ottla.host.zookeeper.persistent import make_persistent
+from ottla.host.zookeeper.session_keeper import SessionKeeper
+from ottla.host.zookeeper.start_reading import cluster_id_of
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.znodes.fields import ZnodeError
+
+if TYPE_CHECKING:
+    from ottla.host.node_core import Doors
+
+log = logging.getLogger(__name__)
+
+FAREWELL_MS = 3_000
+"""How long each of the last words to ZooKeeper may take."""
+
+
+class ZooKeeperRoles:
+    """One node's roles.
+
+    Fields: `serving`: kept once clients may be answered. `request_latency`: of ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        ports: NodePorts,
+        folders: ZooKeeperFolders,
+        *,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        assert ports.open_zookeeper is not None, "ZooKeeper mode needs a way to it"
+        self._config = config
+        self._ports = ports
+        self._folders = folders
+        self._on_failure = on_failure
+        self.serving: Pending[None] = Pending()
+        self.broker: ZooKeeperBrokerNode | None = None
+        self.controller: ZooKeeperController | None = None
+        self.request_latency = latency_ns()
+        self.keeper = SessionKeeper(
+            measured(ports.open_zookeeper, ports.ticks_ns, self.request_latency),
+            clock=ports.clock,
+            timers=ports.timers,
+            connection_timeout_ms=config["zookeeper.connection.timeout.ms"],
+        )
+
+    def join(self) -> Steps[str]:
+        """Connect, and make the folders those of the cluster; return its id. Raises: StartError."""
+        config = self._config
+        connected = yield self.keeper.start()
+        session = self.keeper.session
+        if not connected or session is None:
+            raise StartError(
+                f"zookeeper.connect={config.zookeeper_connect}: no connection within"
+                f" zookeeper.connection.timeout.ms={config['zookeeper.connection.timeout.ms']}"
+            )
+        try:
+            yield from make_persistent(session)
+            cluster_id = yield from cluster_id_of(session, self._ports.dice)
+        except (ZkError, ZnodeError) as error:
+            raise StartError(f"zookeeper.connect={config.zookeeper_connect}: {error}") from None
+        self._folders.adopt(cluster_id)
+        log.info("the cluster %s is at %s", cluster_id, config.zookeeper_connect)
+        return cluster_id
+
+    def start(self, cluster_id: str, doors: "Doors") -> Steps[None]:
+        """Start both roles; ends when clients are served. Raises: StartError."""
+        config = self._config
+        told = yield doors.take(
+            config.broker_listeners, config.advertised_listeners, Listener.CLIENT
+        )
+        broker = ZooKeeperBrokerNode(
+            config,
+            cluster_id=cluster_id,
+            listeners=told,
+            folders=self._folders,
+            keeper=self.keeper,
+            ports=self._ports,
+            on_failure=self._on_failure,
+        )
+        self.broker = broker
+        controller = ZooKeeperController(
+            config,
+            cluster_id=cluster_id,
+            keeper=self.keeper,
+            ports=self._ports,
+            on_failure=self._on_failure,
+        )
+        controller.election.remember(self._folders.former_sessions)
+        yield from broker.load()
+        self.controller = controller
+        yield doors.accept()
+        yield from broker.register(controller.election)
+        controller.start()
+        yield from broker.serve()
+        self.serving.complete(None)
+
+    def stop(self, doors: "Doors") -> Steps[None]:
+        """Stop serving, write all that is to be kept, end the session.
+
+        ZooKeeper may be out of reach: it is not waited for long, and forgets the session itself.
+        """
+        if self.broker is not None:
+            yield from self.broker.leave()
+            # Before another controller is elected, which would not know that this broker leaves.
+            yield self._within_limit(self.broker.deregister())
+        if self.controller is not None:
+            yield self._within_limit(self.controller.stop())
+        yield doors.close()
+        if self.broker is not None:
+            yield from self.broker.close()
+        yield self._within_limit(self.keeper.close())
+
+    def _within_limit(self, pending: Pending[None]) -> Pending[None]:
+        """Return a promise kept when `pending` is, or when it has taken too long."""
+        over: Pending[None] = Pending()
+
+        def end(_: None = None) -> None:
+            timer.cancel()
+            over.complete(None)
+
+        timer = self._ports.timers.at(self._ports.clock.monotonic_ms() + FAREWELL_MS, end)
+        pending.then(end)
+        return over

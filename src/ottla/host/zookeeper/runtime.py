@@ -1,0 +1,249 @@
+"""A controller's decisions, one after another, over a back end that others write to as well.
+
+A decision rests on the back end's image and is appended before the next one is made. Where
+somebody else had changed what it touches, or where nobody can tell any more whether it was
+written, it is decided again on what is stored now; so a decider may be called several times, and
+only its last word counts. Replies and effects come once the records are facts, and after
+everybody who listens has heard of the change.
+
+Not done: several appends under way at once; ZooKeeper answers in a millisecond or two.
+
+Source: the event thread of KafkaController, Kafka 3.9, of which this is the part that writes.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.metrics import Histogram, latency_ms
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, MetadataPort
+from ottla.controller.statistics import ElectionStatistics
+from ottla.controller.step import Decision, Step
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import ClusterImage
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+ATTEMPTS_PER_LINE = 10
+"""How often a decision is made again before the log says so, and says so again."""
+
+
+@dataclass(slots=True)
+class DecisionMetrics:
+    """What a node's controllers have done, over all their terms.
+
+    Fields: `queue_time`: how long decisions waited for their turn; `commit_latency`: from a
+            decision to its records being facts.
+    """
+
+    records_appended: int = 0
+    queue_time: Histogram = field(default_factory=latency_ms)
+    commit_latency: Histogram = field(default_factory=latency_ms)
+    statistics: ElectionStatistics = field(default_factory=ElectionStatistics)
+
+
+@dataclass(slots=True)
+class _Asked(Generic[R]):
+    """A decision to make, and who waits for it."""
+
+    decide: Callable[[ClusterImage], Decision[R]]
+    deadline_ms: int | None
+    since_ms: int
+    answer: Pending[R | ApiError] = field(default_factory=Pending)
+    attempts: int = 0
+
+
+class DecisionRuntime:
+    """One controller in one term of office. See `ottla.broker.api.base.ControllerPort`.
+
+    Hooks: `on_fenced`: another controller rules: called once, after all who waited were told
+           NOT_CONTROLLER. `on_effect`: a decision's effect is due.
+    """
+
+    def __init__(
+        self,
+        store: MetadataPort,
+        *,
+        epoch: int,
+        clock: Clock,
+        on_fenced: Callable[[], None] = lambda: None,
+        on_effect: Callable[[Any], None] = lambda effect: None,
+        metrics: DecisionMetrics | None = None,
+    ) -> None:
+        self.epoch = epoch
+        self.active = True
+        self.metrics = DecisionMetrics() if metrics is None else metrics
+        self._store = store
+        self._clock = clock
+        self._on_fenced = on_fenced
+        self._on_effect = on_effect
+        self._queue: deque[_Asked[Any]] = deque()
+        self._current: _Asked[Any] | None = None
+        self._held = 0
+        self._subscribers: list[Callable[[ClusterDelta], None]] = []
+        store.subscribe(self._changed)
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the back end's image, on which the next decision will rest."""
+        return self._store.image
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether nothing is under way and nothing waits."""
+        return self._current is None and not self._queue
+
+    @property
+    def queue_size(self) -> int:
+        """Return how many decisions wait, the one under way not counted."""
+        return len(self._queue)
+
+    # -- decisions -----------------------------------------------------------------------------
+
+    def run(
+        self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide when the turn comes; answer once the decision's records are facts.
+
+        `deadline_ms` is monotonic and looked at when the turn comes: REQUEST_TIMED_OUT.
+        """
+        asked: _Asked[R] = _Asked(decide, deadline_ms, self._clock.monotonic_ms())
+        if not self.active:
+            asked.answer.complete(ApiError(Error.NOT_CONTROLLER))
+            return asked.answer
+        self._queue.append(asked)
+        self._go_on()
+        return asked.answer
+
+    def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
+        """Decide something that nobody asked for; a failure is told to the log, too."""
+        answer: Pending[ApiError | None] = self.run(lambda image: Decision(decide(image), None))
+        answer.then(_note_failure)
+        return answer
+
+    def pre_empt(self) -> None:
+        """End the office: whoever waits is told NOT_CONTROLLER, now; nothing is decided any more.
+
+        What is under way may still become a fact. Nobody is told that it did.
+        """
+        if not self.active:
+            return
+        self.active = False
+        waiting = [] if self._current is None else [self._current]
+        waiting += self._queue
+        self._current = None
+        self._queue.clear()
+        for asked in waiting:
+            _guarded(asked.answer.complete, ApiError(Error.NOT_CONTROLLER))
+
+    def _go_on(self) -> None:
+        """Decide what waits. Not while listeners hear of a change, nor from within itself: they
+        would hear of the next change before this one, and of effects before both."""
+        if self._held:
+            return
+        self._held += 1
+        try:
+            while self._current is None and self._queue and self.active:
+                self._current = self._queue.popleft()
+                self._decide(self._current)
+        finally:
+            self._held -= 1
+
+    def _decide(self, asked: _Asked[Any]) -> None:
+        deadline_ms, started_ms = asked.deadline_ms, self._clock.monotonic_ms()
+        if asked.attempts == 0:
+            self.metrics.queue_time.observe(started_ms - asked.since_ms)
+        if deadline_ms is not None and started_ms >= deadline_ms:
+            self._answer(asked, ApiError(Error.REQUEST_TIMED_OUT))
+            return
+        asked.attempts += 1
+        try:
+            decision = asked.decide(self._store.image)
+            if not decision.step.records:
+                self._decided(asked, decision)
+                return
+            appended = self._store.append(decision.step, self.epoch)
+        except ApiError as error:
+            self._answer(asked, error)
+        except Exception:
+            log.exception("a decision failed; nothing of it was written")
+            self._answer(asked, ApiError(Error.UNKNOWN_SERVER_ERROR))
+        else:
+            appended.then(lambda outcome: self._appended(asked, decision, outcome, started_ms))
+
+    def _appended(
+        self,
+        asked: _Asked[Any],
+        decision: Decision[Any],
+        outcome: Appended | ApiError,
+        started_ms: int,
+    ) -> None:
+        if self._current is not asked:
+            return  # The office has ended meanwhile.
+        if isinstance(outcome, Committed):
+            self.metrics.records_appended += len(decision.step.records)
+            self.metrics.commit_latency.observe(self._clock.monotonic_ms() - started_ms)
+            self._decided(asked, decision)
+        elif isinstance(outcome, ApiError):
+            self._answer(asked, outcome)
+        elif isinstance(outcome, Fenced):
+            log.warning("the controller of epoch %d is fenced: another one rules", self.epoch)
+            self.pre_empt()
+            _guarded(lambda _none: self._on_fenced(), None)
+        else:
+            if asked.attempts % ATTEMPTS_PER_LINE == 0:
+                what = sorted(outcome.keys) if isinstance(outcome, Conflict) else "unknown outcome"
+                log.info("a decision is made for the %dth time: %s", asked.attempts + 1, what)
+            self._current = None
+            self._queue.appendleft(asked)
+        self._go_on()
+
+    def _decided(self, asked: _Asked[Any], decision: Decision[Any]) -> None:
+        for effect in decision.step.effects:
+            _guarded(self._on_effect, effect)
+        self._answer(asked, decision.reply)
+
+    def _answer(self, asked: _Asked[Any], reply: Any) -> None:
+        if self._current is asked:
+            self._current = None
+        _guarded(asked.answer.complete, reply)
+
+    # -- readers -------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
+        """Call `listener` with every change from now on, appended or observed, in order."""
+        self._subscribers.append(listener)
+
+    def unsubscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
+        """Call `listener` no more."""
+        self._subscribers.remove(listener)
+
+    def _changed(self, delta: ClusterDelta) -> None:
+        self._held += 1
+        try:
+            self.metrics.statistics.observe(delta)
+            for subscriber in tuple(self._subscribers):
+                _guarded(subscriber, delta)
+        finally:
+            self._held -= 1
+        self._go_on()
+
+
+def _note_failure(outcome: ApiError | None) -> None:
+    if outcome is not None and outcome.error is not Error.NOT_CONTROLLER:
+        log.error("what nobody asked for could not be decided: %s", outcome)
+
+
+def _guarded(call: Callable[[Any], object], value: Any) -> None:
+    """Keep one listener's mistake from the others."""
+    try:
+        call(value)
+    except Exception:
+        log.exception("a listener of the controller failed")

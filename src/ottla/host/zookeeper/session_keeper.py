@@ -1,0 +1,148 @@
+"""Keeps one live ZooKeeper session over time: when one has expired, another is opened.
+
+An expired session's heirs are told first (`on_lost`), and may each name something that has to be
+done before there is a new one: a controller answers what it had queued, and resigns. So nothing of
+the old life is still at work when the new one begins.
+
+Source: ZooKeeperClient.reinitialize and KafkaController (Expire, RegisterBrokerAndReelect).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.base.pending import Pending, completed, gather
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.base.zookeeper import OpenSession, Session, SessionState
+
+log = logging.getLogger(__name__)
+
+NewListener = Callable[[Session], None]
+LostListener = Callable[[], Pending[None] | None]
+StateListener = Callable[[SessionState], None]
+
+
+class SessionKeeper:
+    """See the module. `on_new` listeners hear of a session once it is connected for the first time,
+    in the order of their registration; `on_lost` listeners once it has expired.
+
+    Fields: `states_heard`: how often sessions came into each state.
+    """
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        *,
+        clock: Clock,
+        timers: Timers,
+        connection_timeout_ms: int | None = None,
+    ) -> None:
+        self.states_heard: Counter[SessionState] = Counter()
+        self._open_session = open_session
+        self._clock = clock
+        self._timers = timers
+        self._connection_timeout_ms = connection_timeout_ms
+        self._session: Session | None = None
+        self._announced = False
+        self._is_closed = False
+        self._timer: Timer | None = None
+        self._started: Pending[bool] = Pending()
+        self._on_new: list[NewListener] = []
+        self._on_lost: list[LostListener] = []
+        self._on_state: list[StateListener] = []
+
+    @property
+    def session(self) -> Session | None:
+        """Return the session that listeners were told of, until it is lost or closed."""
+        return self._session if self._announced else None
+
+    @property
+    def state(self) -> SessionState:
+        """Return the current session's state."""
+        if self._is_closed:
+            return SessionState.CLOSED
+        return SessionState.CONNECTING if self._session is None else self._session.state
+
+    def on_new(self, listener: NewListener) -> None:
+        """Tell of each session from now on, once it is connected; see `session` for the present."""
+        self._on_new.append(listener)
+
+    def on_lost(self, listener: LostListener) -> None:
+        """Tell when a session that listeners were told of has expired.
+
+        Another one is opened only once everything is done that listeners return.
+        """
+        self._on_lost.append(listener)
+
+    def on_state(self, listener: StateListener) -> None:
+        """Tell of each change of state, after all else that follows from it."""
+        self._on_state.append(listener)
+
+    def start(self) -> Pending[bool]:
+        """Open the first session. The answer: whether it was connected in time.
+
+        Where it was not, the keeper goes on trying until it is closed.
+        """
+        assert self._session is None, "a keeper is started once"
+        if self._connection_timeout_ms is not None:
+            at_ms = self._clock.monotonic_ms() + self._connection_timeout_ms
+            self._timer = self._timers.at(at_ms, lambda: self._note_started(False))
+        self._open()
+        return self._started
+
+    def close(self) -> Pending[None]:
+        """End the session and open no more. Listeners of lost ones are not told."""
+        self._is_closed = True
+        self._announced = False
+        self._note_started(False)
+        return completed(None) if self._session is None else self._session.close()
+
+    def _open(self) -> None:
+        opened: list[Session] = []
+
+        def changed(state: SessionState) -> None:
+            self._changed(opened[0], state)
+
+        self._announced = False
+        opened.append(self._open_session(changed))
+        self._session = opened[0]
+
+    def _changed(self, session: Session, state: SessionState) -> None:
+        if session is not self._session:
+            return
+        self.states_heard[state] += 1
+        if state is SessionState.CONNECTED and not self._announced and not self._is_closed:
+            self._announce(session)
+        elif state is SessionState.EXPIRED and not self._is_closed:
+            self._bury(session)
+        for listener in self._on_state:
+            listener(state)
+
+    def _announce(self, session: Session) -> None:
+        self._announced = True
+        self._note_started(True)
+        for listener in tuple(self._on_new):
+            if session.state is SessionState.CONNECTED:
+                listener(session)
+
+    def _bury(self, session: Session) -> None:
+        was_known, self._announced = self._announced, False
+        promises: list[Pending[None]] = []
+        for listener in tuple(self._on_lost) if was_known else ():
+            promise = listener()
+            if promise is not None:
+                promises.append(promise)
+        log.info("opening another ZooKeeper session once the expired one is wound up")
+        gather(promises).then(lambda _: self._open_next(session))
+
+    def _open_next(self, expired: Session) -> None:
+        if not self._is_closed and self._session is expired:
+            self._open()
+
+    def _note_started(self, connected: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._started.done:
+            self._started.complete(connected)

@@ -1,0 +1,108 @@
+"""What a broker reads in ZooKeeper before it begins: the cluster's id, and an image to start from.
+
+From that image it learns which of its folders are still its own, as a KRaft broker does from the
+metadata log, and with which configurations. Nothing of it is believed for longer: the controller
+tells the rest.
+
+Source: KafkaServer.getOrGenerateClusterId, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ottla.base.ids import Uuid, uuid_text
+from ottla.base.ports import Dice
+from ottla.base.zookeeper import Create, Got, Session, ZkCode, ZkError
+from ottla.host.steps import Steps, wait
+from ottla.host.storage import random_uuid
+from ottla.host.zookeeper.persistent import make_persistent
+from ottla.host.zookeeper.store_gathering import Wanted, read_once
+from ottla.host.zookeeper.store_reading import reading_or_none
+from ottla.metadata.configs import Resource, ResourceType
+from ottla.metadata.deletions import DeletionsImage
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import UnregisterBrokerRecord
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.cluster import decode_cluster_id, encode_cluster_id
+from ottla.metadata.znodes.fields import ZnodeError
+from ottla.metadata.znodes.load import records_of
+from ottla.metadata.znodes.topic import decode_topic
+
+log = logging.getLogger(__name__)
+
+
+def cluster_id_of(session: Session, dice: Dice) -> Steps[str]:
+    """Return the id; the first broker of a cluster makes it. Raises: ZkError, ZnodeError."""
+    while True:
+        found = yield from reading_or_none(session.get(paths.CLUSTER_ID))
+        if found is not None:
+            return decode_cluster_id(found.data)
+        made = encode_cluster_id(uuid_text(random_uuid(dice)))
+        yield from make_persistent(session, (paths.CLUSTER_ID.rpartition("/")[0],))
+        answer = yield from wait(session.multi((Create(paths.CLUSTER_ID, made),)))
+        # Whether this or another broker was first, the next look tells.
+        if isinstance(answer, ZkError) and answer.code not in REPEATED:
+            raise answer
+
+
+REPEATED = frozenset({ZkCode.NODE_EXISTS, ZkCode.CONNECTION_LOSS})
+
+
+def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
+    """Return the cluster as it is stored, without this broker itself. Raises: ZkError.
+
+    Of the deletion ledger it has the entries of topics that are still there.
+    """
+    snapshot = yield from read_once(
+        session, Wanted(broker_list=True, topic_list=True, config_list=True)
+    )
+    # After the topics: one that goes meanwhile leaves its entry behind.
+    deletions = yield from _read_deletions(session, snapshot.topics)
+    loaded = records_of(replace(snapshot, deletions=deletions))
+    for problem in loaded.problems:
+        log.error("%s", problem)
+    image = replay(EMPTY, loaded.records, offset=0, epoch=-1).image
+    own = image.brokers.get(node_id)
+    if own is not None:
+        # The node of a former life, or of a broker of the same id; the registration finds out.
+        gone = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
+        image = replay(image, (gone,), offset=0, epoch=-1).image
+    return image
+
+
+def without_deleted(image: ClusterImage) -> ClusterImage:
+    """Return an image without the topics that have begun to go, and without the ledger.
+
+    A broker that starts by it makes no empty log of what it has deleted, and perhaps confirmed,
+    before it stopped: nobody would tell it again that the topic goes.
+    """
+    topics = image.topics
+    for entry in image.deletions:
+        if (entry.has_begun or entry.is_finished) and topics.by_id(entry.topic_id) is not None:
+            topics = topics.without(entry.topic_id)
+    return replace(image, topics=topics, deletions=DeletionsImage())
+
+
+def _read_deletions(
+    session: Session, topics: Mapping[str, Got | None]
+) -> Steps[Mapping[Uuid, Got | None]]:
+    """Return the entries of some topics: receipts of others can be many."""
+    names = yield from reading_or_none(session.children(paths.DELETIONS))
+    there = {topic_id for name, got in topics.items() if (topic_id := _id(name, got)) is not None}
+    listed = frozenset(names or ())
+    wanted = {topic_id for topic_id in there if uuid_text(topic_id) in listed}
+    return (yield from read_once(session, Wanted(deletions=wanted))).deletions
+
+
+def _id(name: str, got: Got | None) -> Uuid | None:
+    try:
+        return None if got is None else decode_topic(name, got.data).topic_id
+    except ZnodeError:
+        return None  # Told with the other problems.
+
+
+def topic_resource(name: str) -> Resource:
+    """Return a topic as configurations name it."""
+    return (int(ResourceType.TOPIC), name)

@@ -1,0 +1,400 @@
+"""A ZooKeeper cluster's facts, behind the metadata port: one controller's, in one term of office.
+
+`load` reads everything into the image; what others change after that is told by watches, read
+anew and told on. Several watches that fire are one reading, and a reading tells only what differs
+from the image. Every write is a multi that checks the controller's epoch (`store_writing`).
+
+A reading and an append may be under way together, which is where facts could go back in time:
+
+1. what was read waits until the append has ended, so that an append ends on the image on which
+   it was decided, but for its own changes;
+2. of what was read, that which an append has written since the reading began is not taken, but
+   read again;
+3. it is taken before the append is answered, so that appends that follow one another without a
+   pause keep nobody's changes waiting.
+
+A fenced store, or one whose session is over, is dead: it writes nothing, and tells nothing.
+
+Not done: ZooKeeper's ACLs and TLS; several appends under way at once.
+
+Source: KafkaController and KafkaZkClient of Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+from ottla.base.zookeeper import Create, Event, Operation, Session, ZkCode, ZkError
+from ottla.controller.broker_changes import folders_anew
+from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
+from ottla.controller.step import Step
+from ottla.host.steps import Steps, follow
+from ottla.host.zookeeper.persistent import make_persistent
+from ottla.host.zookeeper.store_gathering import (
+    Gathering,
+    Wanted,
+    everything,
+    without_touched,
+)
+from ottla.host.zookeeper.store_reading import Watched, reading
+from ottla.host.zookeeper.store_requests import StoreHooks, StoreRequests
+from ottla.host.zookeeper.store_writing import (
+    RETRY_MS,
+    Changed,
+    Deposed,
+    Done,
+    Writer,
+    Written,
+)
+from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import Record, RegisterBrokerRecord
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.admin import Partition
+from ottla.metadata.znodes.cluster import encode_feature
+from ottla.metadata.znodes.fields import ZnodeError
+from ottla.metadata.znodes.known import KnownZnodes
+from ottla.metadata.znodes.load import Snapshot, observed
+from ottla.metadata.znodes.multis import Write
+from ottla.metadata.znodes.started import StartedSince, started_since
+from ottla.metadata.znodes.write import after_write, topic_rewrites, writes_of
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[ClusterDelta], None]
+
+
+class ZooKeeperStore:
+    """See `ottla.controller.metadata_port.MetadataPort`.
+
+    Fields: `image`, `known`: the facts, and what is remembered of their znodes. `epoch`: of the
+            controller. `dead`: nothing is written or told any more. `hooks`: see `StoreRequests`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        epoch: int,
+        epoch_version: int,
+        clock: Clock,
+        timers: Timers,
+        hooks: StoreHooks | None = None,
+    ) -> None:
+        self.image: ClusterImage = EMPTY
+        self.known = KnownZnodes()
+        self.started_since: StartedSince = {}
+        """Which replicas had started, when this was loaded, since their partition was written."""
+        self.epoch = epoch
+        self.dead = False
+        self.hooks = StoreHooks() if hooks is None else hooks
+        self._session = session
+        self._epoch_version = epoch_version
+        self._clock = clock
+        self._timers = timers
+        self._watched = Watched(session, self._saw)
+        self._gathering = Gathering(self._watched, lambda: (self.image, self.known))
+        self._writer = Writer(session, epoch_version=epoch_version, clock=clock, timers=timers)
+        self._requests = StoreRequests(
+            self._watched,
+            self._writer,
+            self.hooks,
+            clock=clock,
+            timers=timers,
+            read_anew=self._read_anew,
+        )
+        self._listeners: list[Listener] = []
+        self._problems: frozenset[str] = frozenset()
+        self._wanted = Wanted()
+        self._gathered: Snapshot | None = None
+        self._is_loaded = self._is_gathering = self._is_appending = False
+        self._is_rewriting = False
+        self._serves_requests = False
+        self._appended_paths: set[str] = set()
+        self._touched: set[str] = set()
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def load(self) -> Pending[ZkError | None]:
+        """Read everything into the image, and watch. BAD_VERSION: somebody else was elected.
+
+        Nobody hears of it: who listens hears of what changes after it. Topics without an id get
+        theirs written.
+        """
+        loaded: Pending[ZkError | None] = Pending()
+
+        def ended(outcome: Exception | None) -> None:
+            if outcome is not None and not isinstance(outcome, ZkError):
+                log.error("loading failed", exc_info=outcome)
+                outcome = ZkError(ZkCode.SYSTEM_ERROR)
+            self._is_loaded = outcome is None
+            self.dead = self.dead or outcome is not None
+            loaded.complete(outcome)
+            self._look()
+
+        follow(self._load(), ended)
+        return loaded
+
+    def _load(self) -> Steps[None]:
+        yield from make_persistent(self._session)
+        if not (yield from self._requests.purge_notifications()):
+            raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
+        yield from self._make_feature()
+        snapshot = yield from self._gathering.gather(everything())
+        self.started_since = started_since(snapshot)
+        self._take(snapshot)
+        yield from self._rewrite_topics()
+
+    def _make_feature(self) -> Steps[None]:
+        """Make `/feature` where it is missing: nothing is finalized, and something may be."""
+        if (yield from reading(self._session.exists(paths.FEATURE))) is None:
+            written = yield from self._writer.write([Create(paths.FEATURE, encode_feature({}))])
+            if isinstance(written, Deposed):
+                raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
+
+    def _rewrite_topics(self) -> Steps[None]:
+        """Write topics' znodes that bear no id, or what nobody decided."""
+        for write in topic_rewrites(
+            self.image,
+            self.known,
+            controller_epoch=self.epoch,
+            epoch_version=self._epoch_version,
+        ):
+            # A reading that is under way may have seen them as they were, and must not undo it.
+            self._touched |= {operation.path for operation in write.operations}
+            written = yield from self._write(write)
+            if isinstance(written, Deposed):
+                raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
+            if not isinstance(written, Done):
+                self._wanted.topics |= {paths.place(each).name for each in written.paths}
+
+    def start_requests(self) -> None:
+        """Hand on what is asked by znodes, now and from now on; see `StoreHooks`."""
+        self._serves_requests = True
+        if self.known.marked:
+            self.hooks.on_deletion_requests(tuple(sorted(self.known.marked)))
+        self._requests.start()
+
+    def close(self) -> None:
+        """Write and tell nothing any more. What is under way may still be done."""
+        self.dead = True
+        self._requests.close()
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` with each change after the load."""
+        self._listeners.append(listener)
+
+    def append(self, step: Step, epoch: int) -> Pending[Appended | ApiError]:
+        """Write a step that was decided on `image`. Raises: ApiError where it cannot be written."""
+        if self.dead or epoch != self.epoch:
+            return completed(Fenced())
+        assert self._is_loaded, "decisions rest on what is stored"
+        assert not self._is_appending, "one append at a time"
+        try:
+            writes = writes_of(
+                self.image,
+                step.records,
+                self.known,
+                controller_epoch=self.epoch,
+                epoch_version=self._epoch_version,
+            )
+        except ZnodeError as error:
+            raise ApiError(Error.POLICY_VIOLATION, str(error)) from error
+        self._is_appending = True
+        self._appended_paths = {op.path for write in writes for op in write.operations}
+        self._touched |= self._appended_paths
+        answer: Pending[Appended | ApiError] = Pending()
+        follow(self._append(writes), lambda outcome: self._appended(answer, outcome))
+        return answer
+
+    def _append(self, writes: Sequence[Write]) -> Steps[Appended]:
+        deltas = []
+        for write in writes:
+            written = yield from self._write(write)
+            if self.dead or isinstance(written, Deposed):
+                return Fenced()
+            if isinstance(written, Done):
+                if write.records:
+                    deltas.append(self._publish(write.records))
+                continue
+            yield from self._read_now(written.paths)
+            return Conflict(frozenset(write.keys)) if isinstance(written, Changed) else Unknown()
+        return Committed(tuple(deltas))
+
+    def _write(self, write: Write) -> Steps[Written]:
+        # The writer puts its check before each multi; what is planned has the same one in front.
+        check, *operations = write.operations
+        assert check == self._writer.check
+        written = yield from self._writer.write(operations)
+        if isinstance(written, Done):
+            self.known = after_write(self.known, write, (None, *written.results))
+        return written
+
+    def _read_now(self, changed: Collection[str]) -> Steps[None]:
+        """Read anew what an append met in another state than it thought, and tell of it."""
+        wanted = Wanted()
+        for path in changed:
+            wanted.add_path(path)
+        # A reading that is under way may have seen all this before, and must not undo it.
+        self._touched.update(changed, map(paths.topic, wanted.whole_topics))
+        snapshot = yield from self._gathering.gather(wanted)
+        self._take(snapshot)
+
+    def _appended(
+        self, answer: Pending[Appended | ApiError], outcome: Appended | Exception
+    ) -> None:
+        self._is_appending = False
+        self._appended_paths = set()
+        if isinstance(outcome, ZkError):
+            if outcome.code is ZkCode.SESSION_EXPIRED:
+                outcome = Fenced()
+            else:
+                text = f"ZooKeeper refused a write: {outcome}"
+                log.error("%s", text)
+                outcome = ApiError(Error.UNKNOWN_SERVER_ERROR, text)
+        elif isinstance(outcome, Exception) and not isinstance(outcome, ApiError):
+            log.error("an append failed", exc_info=outcome)
+            outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
+        if isinstance(outcome, Fenced):
+            self.close()
+        self._take_gathered()
+        assert not isinstance(outcome, Exception) or isinstance(outcome, ApiError)
+        answer.complete(outcome)
+        self._look()
+
+    def change(self, operations: Sequence[Operation]) -> Pending[Written | ZkError]:
+        """Write something that is no fact of the image: markers, requests. Fenced like the rest.
+
+        What is to be deleted and is gone, or to be made without data and is there, counts as done.
+        """
+        answer: Pending[Written | ZkError] = Pending()
+        if self.dead:
+            answer.complete(Deposed())
+            return answer
+        self._touched |= {operation.path for operation in operations}
+
+        def ended(outcome: Written | Exception) -> None:
+            if isinstance(outcome, Exception) and not isinstance(outcome, ZkError):
+                log.error("a write failed", exc_info=outcome)
+                outcome = ZkError(ZkCode.SYSTEM_ERROR)
+            answer.complete(outcome)
+
+        follow(self._writer.write(operations), ended)
+        return answer
+
+    # -- observing -----------------------------------------------------------------------------
+
+    def _saw(self, event: Event) -> None:
+        """Note what a watch saw; it says nothing but that there is something to read."""
+        if self.dead or self._requests.look_at(event.path):
+            return
+        wanted, path = self._wanted, event.path
+        if path == paths.BROKER_IDS:
+            wanted.broker_list = True
+        elif path == paths.TOPICS:
+            wanted.topic_list = True
+        elif path == paths.CONFIG_CHANGES:
+            wanted.config_changes = True
+        elif path == paths.DELETE_TOPICS:
+            wanted.marker_list = True
+        elif paths.place(path).kind is paths.Kind.TOPIC:
+            wanted.topics.add(paths.place(path).name)  # Its states are the controller's own.
+        else:
+            wanted.add_path(path)
+        self._look()
+
+    def _read_anew(self, partitions: Sequence[Partition]) -> None:
+        self._wanted.whole_topics |= {topic for topic, _ in partitions}
+        self._look()
+
+    def _look(self) -> None:
+        """Read what is wanted, one reading at a time."""
+        if self.dead or not self._is_loaded or not self._wanted:
+            return
+        if self._is_gathering or self._gathered is not None:
+            return
+        wanted, self._wanted = self._wanted, Wanted()
+        self._is_gathering = True
+        self._touched = set(self._appended_paths)
+        follow(self._gathering.gather(wanted), lambda outcome: self._looked(wanted, outcome))
+
+    def _looked(self, wanted: Wanted, outcome: Snapshot | Exception) -> None:
+        self._is_gathering = False
+        if isinstance(outcome, Snapshot):
+            self._gathered = outcome
+            self._take_gathered()
+            self._look()
+        elif isinstance(outcome, ZkError) and outcome.code is ZkCode.SESSION_EXPIRED:
+            self.close()
+        else:
+            log.error("reading what others changed failed: %s", outcome, exc_info=outcome)
+            self._wanted.merge(wanted)
+            self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._look)
+
+    def _take_gathered(self) -> None:
+        """Take what was read into the image, unless an append is under way."""
+        if self._gathered is None or self._is_appending or self.dead:
+            return
+        snapshot, self._gathered = self._gathered, None
+        self._take(self._without_touched(snapshot))
+
+    def _take(self, snapshot: Snapshot) -> None:
+        marked = self.known.marked
+        found = observed(self.image, self.known, snapshot)
+        for problem in found.problems:
+            if str(problem) not in self._problems:
+                log.error("passing over what a znode says: %s", problem)
+        self._problems |= {str(problem) for problem in found.problems}
+        self.known = found.known
+        records = (*found.records, *self._folders_anew(found.records))
+        if records:
+            self._publish(records)
+        if found.to_rewrite and self._is_loaded and not self._is_rewriting and not self.dead:
+            # Until it is written, the id goes with the controller that knows it (KAFKA-12835).
+            self._is_rewriting = True
+            follow(self._rewrite_topics(), self._rewritten)
+        if self._serves_requests and self.known.marked != marked and not self.dead:
+            self.hooks.on_deletion_requests(tuple(sorted(self.known.marked)))
+
+    def _rewritten(self, outcome: Exception | None) -> None:
+        self._is_rewriting = False
+        if isinstance(outcome, ZkError) and outcome.code is ZkCode.BAD_VERSION:
+            return  # Deposed: whatever is decided next finds out.
+        if outcome is not None:
+            log.error("topics were not rewritten: %s", outcome, exc_info=outcome)
+        self._look()
+
+    def _folders_anew(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return that the folders of brokers that have just started are no longer lost."""
+        epochs = {each: broker.epoch for each, broker in self.image.brokers.items()}
+        started = frozenset(
+            each.broker_id
+            for each in records
+            if isinstance(each, RegisterBrokerRecord)
+            and epochs.get(each.broker_id) != each.broker_epoch
+        )
+        if not started or not self._is_loaded:
+            return ()
+        after = replay(self.image, records, offset=self.image.position[0], epoch=self.epoch).image
+        return tuple(folders_anew(after, started))
+
+    def _without_touched(self, snapshot: Snapshot) -> Snapshot:
+        """Return what was read but for what was written meanwhile, which is read again."""
+        if not self._touched:
+            return snapshot
+        untouched, again = without_touched(snapshot, self._touched)
+        self._wanted.merge(again)
+        return untouched
+
+    def _publish(self, records: Sequence[Record]) -> ClusterDelta:
+        offset = self.image.position[0] + 1
+        delta = replay(self.image, records, offset=offset, epoch=self.epoch)
+        self.image = delta.image
+        for listener in tuple(self._listeners) if self._is_loaded and not self.dead else ():
+            listener(delta)
+        return delta

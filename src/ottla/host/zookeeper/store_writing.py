@@ -1,0 +1,234 @@
+"""Writing znodes as the controller of one epoch: all or nothing, never twice, never once deposed.
+
+Every multi begins with the check of `/controller_epoch` at the version that the election left it
+at. Where the connection broke, the multi is tried again: writes go through ZooKeeper's leader in
+order, so a second success means that the first attempt was not done. Where the second one is
+refused, what is stored tells whether the first was done:
+
+1. a node that should have been set is still at the version before: it was not;
+2. a node has the data that the multi gave it, one version on: it was, for a multi is done whole;
+3. all of its nodes have been changed since by somebody else: nobody can tell.
+
+What was to be deleted and is gone, or was to be there and is, needs no write: it is left out. What
+somebody put below a topic that goes is deleted with it.
+
+Source: KafkaZkClient (retryRequestUntilConnected, deleteRecursive, MultiOp with the check of the
+controller's epoch), Kafka 3.9; KAFKA-6082.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+from ottla.base.zookeeper import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Got,
+    Operation,
+    Result,
+    Session,
+    SetData,
+    Stat,
+    ZkCode,
+    ZkError,
+)
+from ottla.host.steps import Steps, wait
+from ottla.host.zookeeper.store_reading import read_each, reading
+from ottla.metadata.znodes.paths import CONTROLLER_EPOCH, TOPICS
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+"""How long to wait after a lost connection before a write is tried again."""
+
+DELETES_PER_MULTI = 500
+
+REFUSALS = frozenset({ZkCode.NO_NODE, ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION, ZkCode.NOT_EMPTY})
+"""What others' writes make of a write. Everything else is nobody's doing, and an exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is written. `results`: one for each operation."""
+
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """Another controller rules, or the session is over: nothing is written any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Nothing is written: these nodes are not as the writer thought."""
+
+    paths: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Whether it was written cannot be told: others have changed all of these nodes since."""
+
+    paths: frozenset[str]
+
+
+Written = Done | Deposed | Changed | Untold
+
+
+class Writer:
+    """The writes of one controller epoch, over one session."""
+
+    def __init__(
+        self, session: Session, *, epoch_version: int, clock: Clock, timers: Timers
+    ) -> None:
+        self.check = Check(CONTROLLER_EPOCH, epoch_version)
+        self._session = session
+        self._clock = clock
+        self._timers = timers
+
+    def write(self, operations: Sequence[Operation]) -> Steps[Written]:
+        """Write all or nothing. Raises: ZkError where ZooKeeper refuses for other reasons."""
+        left = dict(enumerate((self.check, *operations)))
+        results: list[Result] = [None] * len(left)
+        was_lost = False
+        while True:
+            numbers = list(left)
+            answer = yield from wait(self._session.multi([left[each] for each in numbers]))
+            if not isinstance(answer, ZkError):
+                for number, result in zip(numbers, answer, strict=True):
+                    results[number] = result
+                return Done(tuple(results[1:]))
+            if answer.code is ZkCode.SESSION_EXPIRED:
+                return Deposed()
+            if answer.code is ZkCode.CONNECTION_LOSS:
+                was_lost = True
+                yield from self._pause()
+                continue
+            if answer.index is None or answer.code not in REFUSALS:
+                raise answer
+            if answer.index == 0:
+                return Deposed()
+            failed = left[numbers[answer.index]]
+            needless = yield from self._needless(failed, answer.code, left)
+            if needless:
+                for number in needless:
+                    result = _needless_result(left.pop(number))
+                    results[number] = result
+                continue
+            if answer.code is ZkCode.NOT_EMPTY and failed.path.startswith(TOPICS):
+                cleared = yield from self._clear(failed.path)
+                if isinstance(cleared, Deposed):
+                    return cleared
+                continue
+            if was_lost:
+                return (yield from self._look_up(operations))
+            return Changed(frozenset(_written_paths(operations)))
+
+    def _pause(self) -> Steps[None]:
+        over: Pending[None] = Pending()
+        self._timers.at(self._clock.monotonic_ms() + RETRY_MS, lambda: _complete(over))
+        yield from wait(over)
+
+    def _needless(
+        self, failed: Operation, code: ZkCode, left: dict[int, Operation]
+    ) -> Steps[list[int]]:
+        """Return the operations that what is there already makes needless, if `failed` is one."""
+        if isinstance(failed, Delete) and code is ZkCode.NO_NODE:
+            deletes = {n: op.path for n, op in left.items() if isinstance(op, Delete)}
+            there = yield from self._which_are_there(deletes.values())
+            return [number for number, path in deletes.items() if path not in there]
+        if _is_parent(failed) and code is ZkCode.NODE_EXISTS:
+            parents = {n: op.path for n, op in left.items() if _is_parent(op)}
+            there = yield from self._which_are_there(parents.values())
+            return [number for number, path in parents.items() if path in there]
+        return []
+
+    def _which_are_there(self, paths: Iterable[str]) -> Steps[frozenset[str]]:
+        found = yield from reading(read_each(paths, self._session.exists))
+        return frozenset(path for path, stat in found.items() if stat is not None)
+
+    def _clear(self, path: str) -> Steps[Written | None]:
+        """Delete all below `path`, the deepest first."""
+        below = yield from self._descendants(path)
+        log.info("deleting %d znodes below %s that are not in the image", len(below), path)
+        for start in range(0, len(below), DELETES_PER_MULTI):
+            part = below[start : start + DELETES_PER_MULTI]
+            written = yield from self.write([Delete(each) for each in part])
+            if isinstance(written, Deposed):
+                return written
+        return None
+
+    def _descendants(self, path: str) -> Steps[list[str]]:
+        found: list[str] = []
+        level = [path]
+        while level:
+            listed = yield from reading(read_each(level, self._session.children))
+            level = [f"{parent}/{name}" for parent, names in listed.items() for name in names]
+            found += level
+        return found[::-1]
+
+    def _look_up(self, operations: Sequence[Operation]) -> Steps[Written]:
+        """Tell from what is stored whether a multi was done whose answer was lost."""
+        evident = [op for op in operations if _is_evident(op)]
+        nodes = yield from reading(read_each((op.path for op in evident), self._session.get))
+        signs = [_sign(op, nodes.get(op.path)) for op in evident]
+        paths = frozenset(_written_paths(operations))
+        if False in signs:
+            return Changed(paths)
+        if True in signs:
+            return Done(tuple(_result(op, nodes.get(op.path)) for op in operations))
+        return Untold(paths)
+
+
+def _complete(pending: Pending[None]) -> None:
+    pending.complete(None)
+
+
+def _is_parent(operation: Operation) -> bool:
+    """Tell whether an operation makes a node that says nothing but that it is there."""
+    is_plain = isinstance(operation, Create) and not operation.sequential
+    return is_plain and isinstance(operation, Create) and not operation.data
+
+
+def _needless_result(operation: Operation) -> Result:
+    return operation.path if isinstance(operation, Create) else None
+
+
+def _written_paths(operations: Iterable[Operation]) -> Iterable[str]:
+    return (op.path for op in operations if not (isinstance(op, Create) and op.sequential))
+
+
+def _is_evident(operation: Operation) -> bool:
+    """Tell whether what is stored shows that an operation was done."""
+    if isinstance(operation, Create):
+        return bool(operation.data) and not operation.sequential
+    return isinstance(operation, SetData) and operation.version != ANY_VERSION
+
+
+def _sign(operation: Operation, node: Got | None) -> bool | None:
+    """Tell whether a node shows that its operation was done, or was not; None = neither."""
+    assert isinstance(operation, Create | SetData)
+    before = operation.version if isinstance(operation, SetData) else -1
+    if node is None:
+        return None  # Never made, or deleted since.
+    if isinstance(operation, SetData) and node.stat.version == before:
+        return False
+    is_ours = node.stat.version == before + 1 and node.data == operation.data
+    return True if is_ours else None
+
+
+def _result(operation: Operation, node: Got | None) -> Result:
+    """Return what an operation answered, or would have: the node may have changed since."""
+    if isinstance(operation, Create):
+        return operation.path
+    if not isinstance(operation, SetData):
+        return None
+    if node is not None and node.stat.version == operation.version + 1:
+        return node.stat
+    return Stat(0, 0, operation.version + 1, 0, 0, 0, 0)

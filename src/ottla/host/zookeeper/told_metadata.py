@@ -1,0 +1,44 @@
+"""The broker's image in ZooKeeper mode: what its controller told it, and the configurations.
+
+There is no log to follow. The image begins with what was read in ZooKeeper at the start; then
+each request and each changed configuration is one change. Positions count the changes; the epoch
+in them is the newest controller's that was heard.
+
+Source: ZkMetadataCache, ReplicaManager, Kafka 3.9.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ottla.base.ids import NO_EPOCH
+from ottla.base.pending import Pending, completed
+from ottla.broker.told import ToldMetadata
+from ottla.host.metadata_follower import OnImage, Publisher
+from ottla.metadata.delta import replay
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import Record
+
+
+class ToldImage(Publisher):
+    """See `ottla.broker.told.ToldPort`; `spoken` is kept once a controller names this broker."""
+
+    def __init__(self, node_id: int, *, on_image: OnImage) -> None:
+        super().__init__(on_image)
+        self.facts = ToldMetadata(node_id)
+        self.spoken: Pending[None] = self.until(self._names_this_broker)
+        self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
+        """Reads the configurations of topics that are new here."""
+
+    def _names_this_broker(self, image: ClusterImage) -> bool:
+        return self.facts.controller_epoch != NO_EPOCH and self.facts.node_id in image.brokers
+
+    def begin(self, image: ClusterImage) -> None:
+        """Start from what was read; nobody hears of it as a change."""
+        assert self.offset < 0, "a change came before the start"
+        self.image = image
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Bring records into the image, and tell the broker."""
+        listed = tuple(records)
+        if listed:
+            epoch = max(self.facts.controller_epoch, self.image.position[1])
+            self.publish(replay(self.image, listed, offset=self.offset + 1, epoch=epoch))

@@ -1,0 +1,49 @@
+"""When each leader epoch of a simulated cluster began, by the znodes, and who was told too early.
+
+A process may only be told that it leads in an epoch that began after its registration: one that
+began before was that of its former life.
+"""
+
+from typing import Any
+
+from ottla.base.zookeeper import Create, SetData
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.partition_state import decode_state
+from ottla.testing.sim.zookeeper import Written
+from ottla.wire.messages import stop_replica as stop
+
+Partition = tuple[str, int]
+
+
+class LeaderEpochs:
+    """Fields: `told_too_early`: what no broker may hear, as lines for whoever reads the test."""
+
+    def __init__(self) -> None:
+        self.told_too_early: list[str] = []
+        self._begun: dict[Partition, dict[int, int]] = {}
+
+    def written(self, written: Written) -> None:
+        """Note a transaction."""
+        for operation in written.operations:
+            place = paths.place(operation.path)
+            if place.kind is not paths.Kind.STATE or not isinstance(operation, Create | SetData):
+                continue
+            key = (place.name, place.number)
+            if isinstance(operation, Create):
+                self._begun[key] = {}
+            epoch = decode_state(*key, operation.data).leader_epoch
+            self._begun.setdefault(key, {}).setdefault(epoch, written.zxid)
+
+    def heard(self, broker_id: int, request: Any) -> None:
+        """Judge what a broker was told; its epoch is the zxid of its registration."""
+        for topic in () if isinstance(request, stop.StopReplicaRequest) else request.topic_states:
+            for state in topic.partition_states:
+                key = (topic.topic_name, state.partition_index)
+                begun = self._begun.get(key, {}).get(state.leader_epoch)
+                if state.leader != broker_id or begun is None or begun >= request.broker_epoch:
+                    continue
+                self.told_too_early.append(
+                    f"{type(request).__name__} to broker {broker_id}, registered by"
+                    f" {request.broker_epoch}: leads {key} in epoch {state.leader_epoch},"
+                    f" which began by {begun}"
+                )

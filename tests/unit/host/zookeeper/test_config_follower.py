@@ -1,0 +1,223 @@
+"""Configurations follow what is stored, however they are told of, and with every session anew.
+
+Method: the simulator's model of ZooKeeper in virtual time; tools write and notify as Kafka's do.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from ottla.base.pending import Pending
+from ottla.base.zookeeper import Create, Got, Session, ZkError
+from ottla.host.zookeeper.config_follower import KEPT_MS, ConfigFollower
+from ottla.metadata.configs import Resource
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import ConfigRecord
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.config import encode_config
+from ottla.metadata.znodes.notifications import encode_config_change
+
+from .world import Client, ZooKeeperWorld
+
+T: Resource = (2, "t")
+DEFAULT: Resource = (4, "")
+ONE: Resource = (4, "1")
+
+
+class Target:
+    """An image, and how often it changed."""
+
+    def __init__(self) -> None:
+        self.image: ClusterImage = EMPTY
+        self.changes = 0
+
+    def apply(self, records: Iterable[ConfigRecord]) -> None:
+        listed = list(records)
+        if listed:
+            self.changes += 1
+            self.image = replay(self.image, listed, offset=self.changes, epoch=0).image
+
+
+class Following:
+    """A broker that follows configurations."""
+
+    def __init__(self) -> None:
+        self.sim = ZooKeeperWorld()
+        self.sim.make_cluster()
+        self.client = Client(self.sim, "broker")
+        self.target = Target()
+        self.follower = ConfigFollower(self.target, self.client.clock)
+        self.client.keeper.on_new(self.follower.began)
+
+    def start(self) -> "Following":
+        self.client.start()
+        self.sim.settle()
+        return self
+
+    def put(self, resource: Resource, *, tell: bool = True, **values: str) -> None:
+        named = {name.replace("_", "."): value for name, value in values.items()}
+        self.sim.put(paths.config(resource), encode_config(named))
+        if tell:
+            self.tell(encode_config_change(resource))
+
+    def tell(self, data: bytes) -> None:
+        self.sim.write(Create(paths.CONFIG_CHANGE, data, sequential=True))
+
+    def values(self, resource: Resource = T) -> dict[str, str]:
+        self.sim.settle()
+        return dict(self.target.image.configs.of(*resource))
+
+
+def test_what_is_stored_is_read_at_the_start() -> None:
+    made = Following()
+    made.put(T, retention_ms="5")
+    made.put(DEFAULT, tell=False, log_cleaner_threads="2")
+    made.put(ONE, tell=False, log_cleaner_threads="3")
+    made.start()
+    assert made.values() == {"retention.ms": "5"}
+    assert made.values(DEFAULT) == {"log.cleaner.threads": "2"}
+    assert made.values(ONE) == {"log.cleaner.threads": "3"}
+    assert made.target.changes == 1
+
+
+def test_each_change_is_followed_also_when_several_come_at_once() -> None:
+    made = Following().start()
+    made.put(T, retention_ms="1")
+    made.put(T, retention_ms="2", segment_ms="3")
+    made.put(ONE, log_cleaner_threads="4")
+    assert made.values() == {"retention.ms": "2", "segment.ms": "3"}
+    assert made.values(ONE) == {"log.cleaner.threads": "4"}
+    made.put(T, segment_ms="3")
+    assert made.values() == {"segment.ms": "3"}
+
+
+def test_a_configuration_whose_node_is_gone_has_no_values() -> None:
+    made = Following().start()
+    made.put(T, retention_ms="1")
+    assert made.values() == {"retention.ms": "1"}
+    made.sim.delete(paths.config(T))
+    made.tell(encode_config_change(T))
+    assert made.values() == {}
+
+
+def test_notifications_of_old_tools_and_of_what_is_not_followed() -> None:
+    made = Following().start()
+    made.put(T, tell=False, retention_ms="1")
+    made.tell(b'{"version":1,"entity_type":"topics","entity_name":"t"}')
+    made.tell(b'{"version":2,"entity_path":"users/alice/clients/c"}')
+    made.tell(b'{"version":2,"entity_path":"brokers/<default>"}')
+    assert made.values() == {"retention.ms": "1"}
+
+
+def test_garbage_is_passed_over() -> None:
+    made = Following().start()
+    made.tell(b"nonsense")
+    made.sim.put(paths.config(ONE), b"[")
+    made.tell(encode_config_change(ONE))
+    made.put(T, retention_ms="1")
+    assert made.values() == {"retention.ms": "1"}
+    assert made.values(ONE) == {}
+
+
+def test_a_new_session_reads_what_was_told_while_there_was_none() -> None:
+    """The notification may be gone by then."""
+    made = Following().start()
+    made.put(T, retention_ms="1")
+    made.put(ONE, log_cleaner_threads="4")
+    made.sim.settle()
+    session = made.client.keeper.session
+    assert session is not None
+    made.sim.model.cut("broker")
+    made.put(T, tell=False, retention_ms="2")
+    made.sim.delete(paths.config(ONE))
+    made.sim.model.expire(session.id)
+    made.sim.model.heal("broker")
+    made.sim.until(lambda: made.client.keeper.session is not session)
+    assert made.values() == {"retention.ms": "2"}
+    assert made.values(ONE) == {}
+    made.put(T, retention_ms="3")
+    assert made.values() == {"retention.ms": "3"}
+
+
+def test_a_connection_that_breaks_within_the_session_loses_nothing() -> None:
+    made = Following().start()
+    for number in range(10):
+        made.sim.model.break_connection("broker")
+        made.put(T, retention_ms=str(number + 1))
+        assert made.values() == {"retention.ms": str(number + 1)}
+
+
+def test_the_configuration_of_a_new_topic_is_learnt_without_a_notification() -> None:
+    made = Following().start()
+    made.put(T, tell=False, retention_ms="7")
+    assert made.values() == {}
+    made.sim.wait(made.follower.learn(["t", "u"]))
+    assert dict(made.target.image.configs.of(*T)) == {"retention.ms": "7"}
+
+
+def test_learning_ends_when_the_session_does() -> None:
+    made = Following().start()
+    session = made.client.keeper.session
+    assert session is not None
+    made.sim.model.cut("broker")
+    learning = made.follower.learn(["t"])
+    made.sim.model.expire(session.id)
+    made.sim.model.heal("broker")
+    made.sim.wait(learning)
+
+
+def test_without_a_session_nothing_is_learnt() -> None:
+    made = Following()
+    assert made.follower.learn(["t"]).done
+
+
+def test_old_notifications_are_deleted_once_somebody_sees_them() -> None:
+    made = Following().start()
+    made.put(T, retention_ms="1")
+    made.sim.settle()
+    made.sim.run(KEPT_MS - 60_000)
+    made.put(T, retention_ms="2")
+    made.sim.settle()
+    assert len(made.sim.names(paths.CONFIG_CHANGES)) == 2
+    made.sim.run(120_000)
+    made.put(T, retention_ms="3")
+    made.sim.settle()
+    assert len(made.sim.names(paths.CONFIG_CHANGES)) == 2
+    assert made.values() == {"retention.ms": "3"}
+
+
+class Slow:
+    """A session that sends the read of one node only when the test says so."""
+
+    def __init__(self, session: Session, path: str) -> None:
+        self.send: Callable[[], None] | None = None
+        self.exists, self.children, self.multi = session.exists, session.children, session.multi
+        self._session = session
+        self._path = path
+
+    def get(self, path: str) -> Pending[Got | ZkError]:
+        if path != self._path:
+            return self._session.get(path)
+        held: Pending[Got | ZkError] = Pending()
+
+        def complete(answer: Got | ZkError) -> None:
+            held.complete(answer)
+
+        self.send = lambda: self._session.get(path).then(complete)
+        return held
+
+
+def test_what_is_learnt_while_all_is_read_is_kept() -> None:
+    """The topic came after the names were listed; it is not one that is gone."""
+    made = Following().start()
+    made.put(ONE, log_cleaner_threads="4")
+    assert made.client.keeper.session is not None
+    slow = Slow(made.client.keeper.session, paths.config(ONE))
+    made.follower.began(cast(Session, slow))
+    made.sim.until(lambda: slow.send is not None)
+    made.put(T, tell=False, retention_ms="7")
+    made.sim.wait(made.follower.learn(["t"]))
+    assert slow.send is not None
+    slow.send()
+    assert made.values() == {"retention.ms": "7"}
+    assert made.values(ONE) == {"log.cleaner.threads": "4"}

@@ -1,0 +1,64 @@
+"""An answer counts for the very topic that its request was about, whatever bears its name by then.
+
+Method: a request as it is made where a topic goes, its answer, and the image when that comes.
+"""
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.controller.controller_view import ControllerView
+from ottla.controller.deletion_orders import DeletionOrder, OrderedTopic, add_to_batch
+from ottla.controller.deletion_policy import Replica
+from ottla.controller.request_batch import BrokerRequest, RequestBatch
+from ottla.host.controller_channel import Answered, Dropped
+from ottla.host.zookeeper.controller_events import DeletionsAnswered, OrdersDropped, event_of
+from ottla.metadata.brokers import BrokerImage, record_of
+from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import PartitionRecord, TopicRecord
+from ottla.wire.messages import stop_replica as stop
+
+OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
+BROKER = BrokerImage(id=1, epoch=101, incarnation_id=OLD, endpoints=(), fenced=False)
+
+
+def going(topic_id: Uuid) -> ClusterImage:
+    """Return a cluster in which a topic t of this id is being deleted."""
+    entry = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=1)
+    partition = PartitionRecord(
+        partition_id=0, topic_id=topic_id, replicas=(1,), isr=(1,), leader=1
+    )
+    records = (
+        record_of(BROKER),
+        TopicRecord(name="t", topic_id=topic_id),
+        partition,
+        *deletion_records(entry.with_standing(1, STARTED, [0])),
+    )
+    return replay(EMPTY, records, offset=1, epoch=1).image
+
+
+def order(image: ClusterImage, topic_id: Uuid) -> BrokerRequest:
+    view = ControllerView(image=image, controller_id=1, controller_epoch=7)
+    batch = RequestBatch(view)
+    topic = OrderedTopic(topic_id=topic_id, name="t", partitions=(0,))
+    add_to_batch(batch, DeletionOrder(broker_id=1, broker_epoch=101, topics=(topic,)))
+    [sent] = batch.send_requests_to_brokers(view)
+    return sent
+
+
+def test_an_answer_counts_for_no_other_topic_of_the_same_name() -> None:
+    done = stop.StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=0)
+    answer = Answered(
+        sent=order(going(OLD), OLD),
+        response=stop.StopReplicaResponse(error_code=0, partition_errors=(done,)),
+    )
+    assert event_of(going(OLD), answer) == DeletionsAnswered(
+        1, 101, {Replica(1, OLD, 0): Error.NONE}
+    )
+    assert event_of(going(NEW), answer) is None
+
+
+def test_what_is_dropped_is_no_other_topics_either() -> None:
+    dropped = Dropped(sent=order(going(OLD), OLD), error=Error.BROKER_NOT_AVAILABLE)
+    assert event_of(going(OLD), dropped) == OrdersDropped(1, 101, (Replica(1, OLD, 0),))
+    assert event_of(going(NEW), dropped) is None

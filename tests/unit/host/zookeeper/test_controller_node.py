@@ -1,0 +1,276 @@
+"""One controller rules a ZooKeeper cluster, tells its brokers, and is followed by another one.
+
+Method: real controllers on a simulated ZooKeeper, fake brokers that note what they are told.
+"""
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
+from ottla.controller.controlled_shutdown import controlled_shutdown
+from ottla.controller.step import Decision, Step
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
+from ottla.metadata.topics import DIRECTORY_LOST
+from ottla.metadata.znodes import multis, paths
+from ottla.wire.messages import leader_and_isr as lai
+from ottla.wire.messages import update_metadata as update
+
+from .controller_world import ControllerWorld
+
+
+@pytest.fixture
+def sim() -> ControllerWorld:
+    made = ControllerWorld()
+    made.start(1, 2, 3)
+    return made
+
+
+def test_the_first_broker_is_elected_and_tells_all_of_all(sim: ControllerWorld) -> None:
+    assert sim.controller.id == 1
+    assert sim.data(paths.CONTROLLER_EPOCH) == b"1"
+    for node in sim.nodes.values():
+        assert node.knows_brokers() == [1, 2, 3]
+        assert node.controller.election.controller_id == 1
+        assert node.failures == []
+
+
+def test_a_topic_that_a_tool_wrote_is_brought_online_and_told(sim: ControllerWorld) -> None:
+    sim.create("t", (1, 2), (2, 3))
+    partition = sim.partition("t", 1)
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2, 3), 0)
+    assert sim.nodes[3].led("t", 1).is_new
+    assert sim.nodes[1].led("t", 1) is None
+    assert sim.nodes[1].knows("t", 1).leader == 2
+    assert sim.image.topics.by_name("t") is not None
+
+
+def test_a_dead_broker_leads_nothing_any_more(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    sim.nodes[2].kill()
+    sim.until(lambda: sim.partition("t").leader == 3)
+    sim.settle()
+    assert sim.partition("t").isr == (3,)
+    assert sim.nodes[3].led("t").leader == 3
+    assert sim.nodes[1].knows_brokers() == [1, 3]
+
+
+def test_kafka_708_last_isr_member_stays(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    sim.nodes[2].kill()
+    sim.until(lambda: sim.partition("t").leader == 3)
+    sim.nodes[3].kill()
+    sim.until(lambda: sim.partition("t").leader == NO_LEADER)
+    assert sim.partition("t").isr == (3,)
+    sim.start(3)
+    sim.until(lambda: sim.partition("t").leader == 3)
+
+
+def test_kafka_7235_a_fast_bounce_is_noticed(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    before = sim.image.brokers[2].epoch
+    sim.nodes[2].expire()
+    sim.until(lambda: sim.image.brokers.get(2) is not None and sim.image.brokers[2].epoch > before)
+    sim.settle()
+    assert sim.partition("t").leader == 3
+    assert sim.nodes[2].led("t").leader == 3
+    assert sim.nodes[2].knows_brokers() == [1, 2, 3]
+
+
+def test_a_bounce_while_a_controller_takes_over_ends_what_the_former_life_led(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between the load and the first word there are elections to write, which take their time."""
+    monkeypatch.setattr(multis, "ZOOKEEPER_MULTI_OPERATIONS_MAX", 4)
+
+    def orphaned() -> ControllerWorld:
+        sim = ControllerWorld()
+        sim.start(1, 2, 3)
+        sim.create("t", (2, 3))
+        sim.create("u", *[(1, 2, 3)] * 30)
+        sim.wait(sim.nodes[2].controller.stop())  # It bounces, and is not to be elected.
+        sim.nodes[1].kill()
+        return sim
+
+    sim = orphaned()
+    sim.until(lambda: bool(sim.ruling()))
+    loaded_us = sim.world.now_us
+    for later_ms in range(-4, 12, 2):
+        sim = orphaned()
+        sim.world.run_until(loaded_us + 1_000 * later_ms)
+        sim.nodes[2].bounce()
+        sim.until(lambda sim=sim: bool(sim.ruling()) and sim.partition("t").leader == 3)
+        sim.settle()
+        assert sim.leader_epochs.told_too_early == []
+        assert sim.nodes[2].led("t").leader == 3
+
+
+def test_another_broker_takes_over_and_goes_on(sim: ControllerWorld) -> None:
+    sim.create("t", (1, 2, 3))
+    sim.nodes[1].kill()
+    sim.until(lambda: bool(sim.ruling()))
+    assert sim.controller.id in (2, 3)
+    sim.until(lambda: sim.partition("t").leader == 2)
+    sim.settle()
+    assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
+    assert sim.nodes[3].led("t").leader == 2
+    assert sim.nodes[3].controller_epoch == 2
+    sim.create("u", (3,))
+    assert sim.nodes[2].knows("u").leader == 3
+
+
+def test_kafka_4443_a_new_controller_introduces_brokers_before_it_speaks_of_leaders() -> None:
+    sim = ControllerWorld()
+    sim.start(1, 2, 3)
+    sim.create("t", (2, 3))
+    for node in sim.nodes.values():
+        node.told.clear()
+    sim.nodes[1].kill()
+    sim.until(lambda: bool(sim.ruling()))
+    sim.settle()
+    for node in (sim.nodes[2], sim.nodes[3]):
+        kinds = [type(each) for each in node.told]
+        assert kinds[0] is update.UpdateMetadataRequest
+        assert node.told[0].topic_states == ()
+        assert lai.LeaderAndIsrRequest in kinds
+
+
+def test_a_controller_that_stops_makes_way_at_once(sim: ControllerWorld) -> None:
+    began_us = sim.world.now_us
+    sim.wait(sim.nodes[1].controller.stop())
+    sim.until(lambda: bool(sim.ruling()))
+    assert sim.world.now_us - began_us < 1_000_000
+    assert sim.controller.id in (2, 3)
+    assert not sim.nodes[1].controller.in_office
+
+
+def test_an_expired_session_answers_all_who_wait(sim: ControllerWorld) -> None:
+    node = sim.nodes[1]
+    sim.model.cut(node.client.name)
+    answers = [node.controller.run(lambda image: Decision(_touch(image), "done")) for _ in range(3)]
+    sim.until(lambda: bool({2, 3} & {each.id for each in sim.ruling()}))
+    sim.model.heal(node.client.name)
+    sim.until(lambda: not node.controller.in_office)
+    assert [sim.wait(each) for each in answers] == [_IS_NOT_CONTROLLER] * 3
+    late = sim.wait(node.controller.run(lambda image: Decision(Step(), "late")))
+    assert late == _IS_NOT_CONTROLLER
+    sim.settle()
+    assert [each.id for each in sim.ruling()] == [sim.controller.id]
+    assert sim.data(paths.CONTROLLER_EPOCH) == b"2"
+
+
+def test_kafka_1096_a_controller_that_slept_neither_writes_nor_rules(
+    sim: ControllerWorld,
+) -> None:
+    sim.create("t", (2, 3))
+    sleeper = sim.nodes[1]
+    sleeper.client.process.paused = True
+    sim.until(lambda: any(each.id != 1 for each in sim.ruling()))
+    sim.settle()
+    version = sim.version(paths.state("t", 0))
+    answer = sleeper.controller.run(lambda image: Decision(_touch(image), "done"))
+    sleeper.controller.channels.send(())
+    sim.world.resume(sleeper.client.process)
+    assert sim.wait(answer) == _IS_NOT_CONTROLLER
+    sim.settle()
+    assert not sleeper.controller.in_office
+    assert sim.version(paths.state("t", 0)) == version
+    assert len(sim.ruling()) == 1
+
+
+def test_a_broker_that_has_heard_of_a_later_controller_ends_the_office(
+    sim: ControllerWorld,
+) -> None:
+    sim.create("t", (2, 3))
+    sim.nodes[2].controller_epoch = 9
+    sim.put(paths.topic("u"), sim.data(paths.topic("t")) or b"")
+    # It is elected anew, as often as it takes: somebody must rule.
+    sim.until(lambda: int(sim.data(paths.CONTROLLER_EPOCH) or b"0") >= 9)
+    sim.settle()
+    assert len(sim.ruling()) == 1
+
+
+def test_a_broker_that_asks_to_go_is_let_go(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    sim.create("alone", (2,))
+    epoch, config = sim.image.brokers[2].epoch, sim.controller.controller.context.config
+    remaining = sim.run_on(
+        sim.controller, lambda image: controlled_shutdown(image, config, 2, epoch)
+    )
+    assert remaining == ()
+    sim.settle()
+    assert sim.partition("t").leader == 3
+    assert sim.nodes[2].stopped("t") is not None
+    assert not sim.nodes[2].stopped("t").delete_partition
+
+
+def test_a_lost_folder_moves_leaders_away(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    node = sim.nodes[2]
+    node.storage_errors.add(("t", 0))
+    data = b'{"version":1,"broker":2,"event":1}'
+    sim.put(f"{paths.LOG_DIR_EVENTS}/log_dir_event_0000000000", data)
+    sim.until(lambda: sim.partition("t").leader == 3)
+    assert sim.partition("t").directory(2) == DIRECTORY_LOST
+    sim.settle()
+    assert sim.names(paths.LOG_DIR_EVENTS) == []
+    assert sim.nodes[1].knows("t").offline_replicas == (2,)
+
+
+def test_leaders_are_balanced_soon_after_an_election(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    sim.nodes[2].kill()
+    sim.until(lambda: sim.partition("t").leader == 3)
+    sim.start(2)
+    _join_isr(sim, "t", 2)
+    sim.wait(sim.nodes[1].controller.stop())
+    sim.until(lambda: bool(sim.ruling()))
+    sim.until(lambda: sim.partition("t").leader == 2, limit_ms=10_000)
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+class _NotController:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ApiError) and other.error is Error.NOT_CONTROLLER
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_IS_NOT_CONTROLLER = _NotController()
+
+
+def _touch(image: ClusterImage) -> Step:
+    return Step((ConfigRecord(resource_type=2, resource_name="t", name="a", value="b"),))
+
+
+def _join_isr(sim: ControllerWorld, topic: str, broker_id: int) -> None:
+    partition = sim.partition(topic)
+    topic_id = sim.image.topics.id_of(topic)
+    assert topic_id is not None
+    record = PartitionChangeRecord(
+        partition_id=0, topic_id=topic_id, isr=(*partition.isr, broker_id)
+    )
+    sim.run_on(sim.controller, lambda image: Decision(Step((record,)), None))
+
+
+def test_a_controller_that_is_fenced_as_it_takes_over_says_nothing_of_leaders(
+    sim: ControllerWorld,
+) -> None:
+    sim.create("t", (2, 3))
+    sim.nodes[1].kill()
+    sim.nodes[2].kill()
+    sim.nodes[2].expire()
+    last = sim.nodes[3]
+    while not last.controller.in_office:
+        sim.world.run_until(sim.world.now_us + 20)
+    # It has just asked to write who leads instead of broker 2, and is refused.
+    sim.model.cut(last.client.name)
+    sim.put(paths.CONTROLLER_EPOCH, b"5")
+    sim.model.heal(last.client.name)
+    sim.until(lambda: sim.data(paths.CONTROLLER_EPOCH) == b"6")
+    sim.settle()
+    assert sim.partition("t").leader == 3
+    spoken = [each for each in sim.nodes[3].told if isinstance(each, lai.LeaderAndIsrRequest)]
+    assert {each.controller_epoch for each in spoken} == {1, 6}

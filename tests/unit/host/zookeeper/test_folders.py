@@ -1,0 +1,99 @@
+"""A folder is the first broker's that starts in it, and nobody else's after that.
+
+Method: a disk in memory.
+"""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.base.timers import Timers
+from ottla.host.folders import StartError
+from ottla.host.zookeeper.folders import ZooKeeperFolders, open_zookeeper_folders
+from ottla.metadata.node_config import NodeConfig
+from ottla.testing.disk import MemoryDisk
+
+from ...broker.world import FakeWorkers
+
+CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+class Clock:
+    """Time stands still."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+def opened(disk: MemoryDisk, broker_id: int = 1, folders: str = "/a,/b") -> ZooKeeperFolders:
+    config = NodeConfig.parse(
+        {"broker.id": str(broker_id), "zookeeper.connect": "zk:1", "log.dirs": folders}
+    )
+    ports = SimpleNamespace(
+        disk=disk, workers=FakeWorkers(), clock=Clock(), timers=Timers(), dice=None
+    )
+    return open_zookeeper_folders(config, cast(Any, ports))
+
+
+def test_the_first_start_names_the_owner_in_every_folder() -> None:
+    disk = MemoryDisk()
+    folders = opened(disk)
+    folders.adopt(CLUSTER)
+    assert folders.cluster_id == CLUSTER
+    for path in ("/a", "/b"):
+        said = disk.read_bytes(f"{path}/meta.properties")
+        assert said == f"#\nbroker.id=1\ncluster.id={CLUSTER}\nversion=0\n".encode()
+
+
+def test_the_next_start_finds_it_its_own_and_a_new_folder_is_taken_too() -> None:
+    disk = MemoryDisk()
+    first = opened(disk, folders="/a")
+    first.adopt(CLUSTER)
+    first.close()
+    opened(disk).adopt(CLUSTER)
+    assert disk.exists("/b/meta.properties")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"version=0\nbroker.id=1\ncluster.id=other\n", "trying to join the wrong cluster"),
+        (b"version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n", "formatted for KRaft mode"),
+    ],
+)
+def test_what_is_another_s_is_refused(content: bytes, reason: str) -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/a")
+    disk.write_atomic("/a/meta.properties", content)
+    with pytest.raises(StartError, match=reason):
+        opened(disk, folders="/a").adopt(CLUSTER)
+
+
+def test_another_broker_s_folder_is_refused() -> None:
+    disk = MemoryDisk()
+    first = opened(disk)
+    first.adopt(CLUSTER)
+    first.close()
+    with pytest.raises(StartError, match="Stored node id 1 doesn't match"):
+        opened(disk, broker_id=2)
+
+
+def test_the_last_session_is_remembered_over_a_kill() -> None:
+    disk = MemoryDisk()
+    first = opened(disk)
+    assert first.former_sessions == ()
+    assert first.note_session(-0x1000_0000_0001).done
+    first.close()
+    disk.crash()
+    assert set(opened(disk).former_sessions) == {-0x1000_0000_0001}
+
+
+def test_a_note_that_cannot_be_read_is_none() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/a")
+    disk.write_atomic("/a/.ottla_zookeeper_session", b"what?")
+    assert opened(disk).former_sessions == ()

@@ -1,0 +1,93 @@
+"""The first look into ZooKeeper: one id for the cluster, and an image without this broker.
+
+Method: the simulator's model of ZooKeeper in virtual time.
+"""
+
+from ottla.base.ids import Uuid
+from ottla.broker.told import without_own_leadership
+from ottla.host.steps import follow
+from ottla.host.zookeeper.start_reading import cluster_id_of, read_image
+from ottla.metadata.delta import replay
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.config import encode_config
+from ottla.metadata.znodes.partition_state import StateZnode
+
+from .world import Client, ZooKeeperWorld
+
+TOPIC_ID = Uuid(b"t" * 16)
+
+
+class Dice:
+    """Other bytes each time."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+
+    def random_bytes(self, count: int) -> bytes:
+        self._next += 1
+        return bytes([self._next]) * count
+
+    def below(self, bound: int) -> int:
+        return 0
+
+
+def ids_found(seed: int) -> list[object]:
+    """Return what three brokers find that start at once, while connections break."""
+    sim = ZooKeeperWorld(seed)
+    sim.make_cluster()
+    sessions = [Client(sim, f"broker {number}").start() for number in (1, 2, 3)]
+    sim.model.faults.broken = 0.2
+    ended: list[object] = []
+    for number, session in enumerate(sessions):
+        follow(cluster_id_of(session, Dice(10 * number)), ended.append)
+    sim.until(lambda: len(ended) == 3)
+    return ended
+
+
+def test_brokers_that_start_at_once_agree_on_the_cluster_s_id() -> None:
+    for seed in range(8):
+        found = ids_found(seed)
+        assert len(set(found)) == 1
+        assert isinstance(found[0], str)
+
+
+def stored() -> ZooKeeperWorld:
+    sim = ZooKeeperWorld()
+    sim.make_cluster()
+    sim.register(1)
+    sim.register(2)
+    sim.put_topic("t", [(1, 2), (2, 1), (1,)], TOPIC_ID)
+    for number, leader in ((0, 1), (1, 2)):
+        state = StateZnode(leader=leader, leader_epoch=4, isr=(1, 2), controller_epoch=1)
+        sim.put_state("t", number, state)
+    sim.put(paths.config((2, "t")), encode_config({"retention.ms": "5"}))
+    sim.put("/brokers/topics/garbage", b"[")
+    return sim
+
+
+def test_what_is_stored_is_what_a_broker_starts_from_but_for_itself() -> None:
+    sim = stored()
+    image = sim.follow(read_image(sim.tool, 1))
+    assert image.broker_ids() == [2]
+    topic = image.topics.by_id(TOPIC_ID)
+    assert topic is not None
+    assert [number for number, _ in topic.in_order()] == [0, 1, 2]
+    assert (topic.partitions[0].leader, topic.partitions[0].leader_epoch) == (1, 4)
+    assert topic.partitions[2].leader_epoch == -1
+    assert dict(image.configs.of(2, "t")) == {"retention.ms": "5"}
+    assert image.topics.names() == ["t"]
+
+
+def test_nothing_is_led_before_the_controller_has_spoken() -> None:
+    """Its word may be the epoch that is stored, which must count as a newer one then."""
+    sim = stored()
+    image = sim.follow(read_image(sim.tool, 1))
+    begun = replay(image, without_own_leadership(image, 1), offset=1, epoch=-1).image
+    topic = begun.topics.by_id(TOPIC_ID)
+    assert topic is not None
+    before = image.topics.by_id(TOPIC_ID)
+    assert before is not None
+    own, others = topic.partitions[0], topic.partitions[1]
+    assert (own.leader, own.leader_epoch, own.isr) == (-1, 3, (1, 2))
+    assert own.partition_epoch == before.partitions[0].partition_epoch - 1
+    assert others == before.partitions[1]

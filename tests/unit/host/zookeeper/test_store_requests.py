@@ -1,0 +1,166 @@
+"""What tools ask by writing a znode is heard once each time, and consumed by fenced writes.
+
+Method: a loaded store over a simulated ZooKeeper; the hooks note what they were told.
+"""
+
+from typing import Any
+
+import pytest
+
+from ottla.base.zookeeper import Create, Delete, SetData
+from ottla.host.zookeeper.store_writing import Deposed, Done
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassignment
+from ottla.metadata.znodes.notifications import encode_isr_change, encode_log_dir_event
+from ottla.metadata.znodes.partition_state import StateZnode
+
+from .world import Controller, ZooKeeperWorld
+
+WANTED = {("t", 0): (1, 2), ("t", 1): (2, 3)}
+REASSIGN = encode_reassignment(WANTED)
+
+
+class Heard:
+    """A controller whose hooks note what they hear."""
+
+    def __init__(self, sim: ZooKeeperWorld) -> None:
+        self.sim = sim
+        self.calls: list[tuple[str, Any]] = []
+        self.controller: Controller = sim.elect(sim.client("controller")).load()
+        hooks = self.controller.store.hooks
+        hooks.on_reassign_request = lambda wanted: self.calls.append(("reassign", dict(wanted)))
+        hooks.on_preferred_election = lambda wanted: self.calls.append(("elect", wanted))
+        hooks.on_deletion_requests = lambda names: self.calls.append(("delete", names))
+        hooks.on_isr_notification = lambda listed: self.calls.append(("isr", listed))
+        hooks.on_log_dir_event = lambda broker: self.calls.append(("folder", broker))
+
+    def start(self) -> "Heard":
+        self.controller.store.start_requests()
+        self.sim.settle()
+        return self
+
+    def change(self, *operations: Any) -> Any:
+        return self.sim.wait(self.controller.store.change(operations))
+
+
+@pytest.fixture
+def sim() -> ZooKeeperWorld:
+    sim = ZooKeeperWorld()
+    sim.make_cluster()
+    return sim
+
+
+def test_nothing_is_handed_on_before_the_controller_is_ready(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim)
+    sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
+    sim.put(paths.marker("t"), b"")
+    sim.settle()
+    assert heard.calls == []
+    heard.start()
+    assert ("reassign", WANTED) in heard.calls
+    assert ("delete", ("t",)) in heard.calls
+
+
+def test_a_reassignment_is_heard_once_and_again_when_it_is_made_again(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim).start()
+    sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
+    sim.settle()
+    assert heard.calls == [("reassign", WANTED)]
+    # The controller takes out what has ended: no new request.
+    less = encode_reassignment({("t", 1): (2, 3)})
+    assert isinstance(heard.change(SetData(paths.REASSIGN_PARTITIONS, less)), Done)
+    sim.settle()
+    assert len(heard.calls) == 1
+    assert isinstance(heard.change(Delete(paths.REASSIGN_PARTITIONS)), Done)
+    sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
+    sim.settle()
+    assert len(heard.calls) == 2
+
+
+def test_a_quick_recreation_is_not_missed(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim).start()
+    sim.put(paths.PREFERRED_ELECTION, encode_preferred_election([("t", 0)]))
+    sim.settle()
+    heard.controller.client.process.paused = True
+    sim.delete(paths.PREFERRED_ELECTION)
+    sim.put(paths.PREFERRED_ELECTION, encode_preferred_election([("t", 1)]))
+    sim.world.resume(heard.controller.client.process)
+    sim.settle()
+    assert heard.calls == [("elect", (("t", 0),)), ("elect", (("t", 1),))]
+
+
+def test_what_nobody_can_read_is_said_and_deleted(
+    sim: ZooKeeperWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard(sim).start()
+    sim.put(paths.REASSIGN_PARTITIONS, b"{")
+    sim.put(paths.PREFERRED_ELECTION, b"[]")
+    sim.settle()
+    assert heard.calls == []
+    assert sim.data(paths.REASSIGN_PARTITIONS) is None
+    assert sim.data(paths.PREFERRED_ELECTION) is None
+    assert "/admin/reassign_partitions" in caplog.text
+
+
+def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim).start()
+    sim.put(paths.marker("a"), b"")
+    sim.settle()
+    assert isinstance(heard.change(Create(paths.marker("b")), Create(paths.marker("a"))), Done)
+    sim.settle()
+    assert isinstance(heard.change(Delete(paths.marker("a")), Delete(paths.marker("no"))), Done)
+    sim.settle()
+    assert heard.calls == [("delete", ("a",)), ("delete", ("a", "b")), ("delete", ("b",))]
+
+
+def test_notifications_are_handed_on_and_deleted(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim).start()
+    event = Create(paths.LOG_DIR_EVENT, encode_log_dir_event(3), sequential=True)
+    garbage = Create(paths.LOG_DIR_EVENT, b"?", sequential=True)
+    sim.write(event, event, garbage)
+    sim.write(Create(paths.ISR_CHANGE, encode_isr_change([("t", 0)]), sequential=True))
+    sim.settle()
+    assert sorted(heard.calls) == [("folder", 3), ("isr", (("t", 0),))]
+    assert sim.names(paths.LOG_DIR_EVENTS) == sim.names(paths.ISR_CHANGES) == []
+    sim.write(event)
+    sim.settle()
+    assert heard.calls[-1] == ("folder", 3)
+    assert len(heard.calls) == 3
+
+
+def test_a_state_that_its_leader_wrote_is_read_when_it_says_so(sim: ZooKeeperWorld) -> None:
+    sim.put_topic("t", [(1, 2)])
+    state = StateZnode(leader=1, leader_epoch=0, controller_epoch=1, isr=(1, 2))
+    sim.put_state("t", 0, state)
+    heard = Heard(sim).start()
+    sim.put_state("t", 0, StateZnode(leader=1, leader_epoch=0, controller_epoch=1, isr=(1,)))
+    sim.settle()
+    topic = heard.controller.store.image.topics.by_name("t")
+    assert topic is not None
+    assert topic.partitions[0].isr == (1, 2)
+    sim.write(Create(paths.ISR_CHANGE, encode_isr_change([("t", 0)]), sequential=True))
+    sim.settle()
+    topic = heard.controller.store.image.topics.by_name("t")
+    assert topic is not None
+    assert (topic.partitions[0].isr, topic.partitions[0].partition_epoch) == ((1,), 1)
+
+
+def test_a_deposed_controller_consumes_nothing(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim).start()
+    sim.elect(sim.client("newer"))
+    sim.put(paths.REASSIGN_PARTITIONS, b"{")
+    sim.write(Create(paths.LOG_DIR_EVENT, encode_log_dir_event(3), sequential=True))
+    sim.settle()
+    assert sim.data(paths.REASSIGN_PARTITIONS) is not None
+    assert len(sim.names(paths.LOG_DIR_EVENTS)) == 1
+    assert heard.change(Delete(paths.REASSIGN_PARTITIONS)) == Deposed()
+
+
+def test_a_closed_store_hears_of_nothing(sim: ZooKeeperWorld) -> None:
+    heard = Heard(sim).start()
+    heard.controller.store.close()
+    sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
+    sim.put(paths.marker("t"), b"")
+    sim.settle()
+    assert heard.calls == []
+    assert heard.change(Delete(paths.REASSIGN_PARTITIONS)) == Deposed()

@@ -2,7 +2,8 @@
 
 Method: the product's own nodes in simulated worlds, a seed each, played in as many processes as
 there are cores; the judgement is that of `ottla.testing.checkers_verdict`. Seeds that once failed
-(`tests/seeds.txt`, lines "sim <seed> <its story>") are played first. Of 225 seeds more than 200
+(`tests/seeds.txt`, lines "sim <seed> <its story>", and "zookeeper <seed> <its story>" for clusters
+over ZooKeeper) are played first. Of 225 seeds more than 200
 count: one in twenty has no faults, and in some too little is written. OTTLA_SIM_SEEDS=2300 plays
 more of them; so does `make soak`.
 """
@@ -20,6 +21,17 @@ BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))
 SECONDS_PER_SEED = 8
 """Several times what a seed takes, on a machine that has other things to do."""
+
+ZOOKEEPER_SEEDS = SEEDS // 15
+ZOOKEEPER_REACHED = (
+    "controller-elected",
+    "isr-shrunk",
+    "zookeeper-connection-broken",
+    "zookeeper-cut",
+    "zookeeper-down",
+    "zookeeper-session-expired",
+    "zookeeper-watch-missed",
+)
 
 REACHED = (
     "controller-elected",
@@ -40,9 +52,9 @@ REACHED = (
 """Rare paths that two hundred histories must have gone; fewer prove less."""
 
 
-def known_bad_seeds() -> list[int]:
+def known_bad_seeds(kind: str = "sim") -> list[int]:
     lines = BAD_SEEDS.read_text(encoding="utf-8").splitlines()
-    return [int(line.split()[1]) for line in lines if line.startswith("sim ")]
+    return [int(line.split()[1]) for line in lines if line.startswith(f"{kind} ")]
 
 
 @pytest.mark.timeout(120 + SECONDS_PER_SEED * SEEDS)
@@ -60,3 +72,21 @@ def test_no_history_breaks_a_promise() -> None:
     assert summary.median("leader_changes") >= 5
     if SEEDS >= 200:
         assert [name for name in REACHED if not summary.marks[name]] == []
+
+
+@pytest.mark.timeout(120 + SECONDS_PER_SEED * SEEDS)
+def test_no_history_over_zookeeper_breaks_a_promise() -> None:
+    summary = Summary()
+    failures: list[str] = []
+    seeds = (*known_bad_seeds("zookeeper"), *range(1, ZOOKEEPER_SEEDS + 1))
+    for report in play_all(seeds, Order(zookeeper=True), workers=WORKERS):
+        summary.add(report)
+        if not report.is_kept:
+            failures += report.lines(full=True)
+    print("\n".join(summary.lines()))
+    assert not failures, "\n".join(failures)
+    # Else the histories proved nothing.
+    assert len(summary.counted) >= len(seeds) * 3 // 4, summary.doubtful
+    assert summary.median("leader_changes") >= 5
+    assert summary.median("controller_changes") >= 1
+    assert [name for name in ZOOKEEPER_REACHED if not summary.marks[name]] == []

@@ -3,6 +3,7 @@
 - metadata lost or reordered: nodes disagree about a committed offset, or one went back.
 - acknowledged topic lost: a topic that was created is gone, or one that was deleted is there.
 - images that differ: two nodes made different things of the same metadata.
+- znodes changed by others: a deposed controller, or nobody's, wrote a topic's znodes (KAFKA-6082).
 - partition rules broken: a leader from outside the in-sync replicas, a partition without anybody
   that surely has every record, an epoch that went back (KIP-966, KAFKA-708).
 """
@@ -62,6 +63,11 @@ def images_that_differ(history: History) -> list[Witness]:
             text = f"at metadata offset {seen.offset} nodes {node} and {seen.node} have two images"
             found.append(Witness(text, seen.at_ms))
     return found
+
+
+def znodes_changed_by_others(history: History) -> list[Witness]:
+    """Return the changes of topics' znodes that were not the ruling controller's."""
+    return [Witness(text, at_ms) for at_ms, text in history.unfenced]
 
 
 def partition_rules_broken(history: History) -> list[Witness]:

@@ -25,6 +25,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "metadata lost or reordered": checkers_metadata.metadata_lost_or_reordered,
         "acknowledged topic lost": checkers_metadata.acknowledged_topics_lost,
         "images differ": checkers_metadata.images_that_differ,
+        "znodes changed by others": checkers_metadata.znodes_changed_by_others,
         "partition rules broken": checkers_metadata.partition_rules_broken,
         "assertion failed": checkers.assertions_that_failed,
         "no progress": checkers.no_progress,

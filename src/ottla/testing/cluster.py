@@ -18,11 +18,13 @@ from ottla.testing.layout import (
     NodePlan,
     check_size,
     controller_count,
+    place_brokers,
     place_nodes,
     with_metrics,
 )
 from ottla.testing.local_cluster import LocalCluster
 from ottla.testing.ports import HOST, free_ports
+from ottla.testing.zookeeper_server import ZooKeeperServer
 
 __all__ = ["Cluster", "ClusterError"]
 
@@ -35,6 +37,9 @@ class Cluster:
     Fields: `brokers`: how many.
             `controllers`: how many nodes are controllers alone, with ids from 101; 0 = none: the
             first three brokers (the first one, of one or two) are controllers too.
+            `zookeeper`: over what the cluster is one in ZooKeeper mode: True = a server of its
+            own, which ends with it; servers that run already; or where others are, as in
+            zookeeper.connect. It has no controllers of its own: one of the brokers is elected.
             `config`: properties of all nodes, in Kafka's names.
             `metrics`: whether nodes serve metrics; see `metrics_address`.
             `data_dir`: where it lives; given, it is kept and may hold a cluster already, else a
@@ -50,12 +55,17 @@ class Cluster:
         brokers: int = 1,
         controllers: int = 0,
         *,
+        zookeeper: "bool | str | ZooKeeperServer" = False,
         config: Mapping[str, str] | None = None,
         metrics: bool = False,
         data_dir: str | Path | None = None,
         timeout: float = 60.0,
     ) -> None:
         check_size(brokers, controllers)
+        if zookeeper and controllers:
+            raise ClusterError(f"{controllers} controllers over ZooKeeper: expected 0")
+        self._zookeeper = zookeeper
+        self._own_server: ZooKeeperServer | None = None
         self._brokers = brokers
         self._controllers = controllers
         self._metrics = metrics
@@ -71,7 +81,9 @@ class Cluster:
             self._root = Path(tempfile.mkdtemp(prefix="ottla-"))
         engine = LocalCluster(self._root, bound=True)
         try:
-            entry = engine.prepare(self._place(self._root), self._config)
+            zookeeper = self._zookeeper_connect(self._root)
+            plans = self._place(self._root) if zookeeper is None else self._place_over_zookeeper()
+            entry = engine.prepare(plans, self._config, zookeeper)
             self._engine, self._plans = engine, entry.plans
             engine.start()
             engine.wait_ready(self._timeout)
@@ -79,6 +91,28 @@ class Cluster:
             self.close()
             raise
         return self
+
+    def _zookeeper_connect(self, root: Path) -> str | None:
+        """Return what the brokers connect to, and start it where it is the cluster's own."""
+        if isinstance(self._zookeeper, ZooKeeperServer):
+            return self._zookeeper.connect
+        if isinstance(self._zookeeper, str):
+            return self._zookeeper
+        if not self._zookeeper:
+            return None
+        self._own_server = ZooKeeperServer(data_dir=root / "zookeeper", timeout=self._timeout)
+        self._own_server.start()
+        return self._own_server.connect
+
+    def _place_over_zookeeper(self) -> tuple[NodePlan, ...]:
+        count = self._brokers
+        ports = free_ports(2 * count if self._metrics else count)
+        plans = place_brokers(ports[:count])
+        if not self._metrics:
+            return plans
+        return tuple(
+            with_metrics(plan, port) for plan, port in zip(plans, ports[count:], strict=True)
+        )
 
     def _place(self, root: Path) -> tuple[NodePlan, ...]:
         """Return the nodes on free ports."""
@@ -109,6 +143,9 @@ class Cluster:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.stop(STOP_SECONDS)
+        server, self._own_server = self._own_server, None
+        if server is not None:
+            server.close()
         if not self._kept and self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
@@ -117,6 +154,17 @@ class Cluster:
     def bootstrap(self) -> str:
         """The brokers' addresses, as clients take them."""
         return self._running.entry().bootstrap
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer | None:
+        """The ZooKeeper servers; None in KRaft mode, and where only their address is known."""
+        given = self._zookeeper
+        return given if isinstance(given, ZooKeeperServer) else self._own_server
+
+    @property
+    def zookeeper_connect(self) -> str | None:
+        """What the brokers connect to; None in KRaft mode."""
+        return self._running.entry().zookeeper
 
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
@@ -148,13 +196,14 @@ class Cluster:
 
     @property
     def controllers(self) -> tuple[NodePlan, ...]:
-        """The nodes that are controllers, combined ones too."""
+        """The nodes that are controllers, combined ones too; none are over ZooKeeper."""
         return tuple(plan for plan in self._plans if plan.controller_port is not None)
 
     @property
     def controller(self) -> int | None:
         """The id of the active controller; None while there is none."""
-        return cluster_facts.active_controller(self._answering())
+        over_zookeeper = self._running.entry().zookeeper is not None
+        return cluster_facts.active_controller(self._answering(), over_zookeeper=over_zookeeper)
 
     def wait_controller(self, besides: int | None = None, timeout: float | None = None) -> int:
         """Wait until a controller is active, another one than `besides`; return its id."""
@@ -198,16 +247,20 @@ class Cluster:
         alive = self._running.state(entry) not in ("stopped", "dead")
         return entry.process.pid if alive and entry.process is not None else None
 
-    def start(self, node: int) -> None:
-        """Start a node that was killed or stopped; `wait_ready` waits until it serves.
+    def start(self, node: int | None = None) -> None:
+        """Start a node that was killed or stopped, or all; `wait_ready` waits until it serves.
 
         Not waiting here lets all nodes be started in any order, one after the other.
         """
-        self._running.start([node])
+        self._running.start(None if node is None else [node])
 
-    def stop(self, node: int) -> None:
-        """Stop a node in order (SIGTERM), and wait for its end."""
-        self._running.stop(STOP_SECONDS, [node])
+    def stop(self, node: int | None = None) -> None:
+        """Stop a node in order (SIGTERM), or all at once, and wait for the end.
+
+        One after the other, the last nodes of a quorum would wait in vain for a controller that
+        lets them go.
+        """
+        self._running.stop(STOP_SECONDS, None if node is None else [node])
 
     def kill(self, node: int) -> None:
         """Kill a node (SIGKILL), and wait for its end."""

@@ -81,10 +81,40 @@ def quorum(nodes: Iterable[NodePlan]) -> quorum_wire.ResponsePartitionData | Non
     return newest
 
 
-def active_controller(nodes: Iterable[NodePlan]) -> int | None:
-    """Return the id of the active controller; None where none of the nodes is."""
+def active_controller(nodes: Iterable[NodePlan], *, over_zookeeper: bool = False) -> int | None:
+    """Return the id of the active controller; None where none of the nodes is.
+
+    Over ZooKeeper it is the one broker that names itself: what it tells brokers, itself among
+    them, it tells once it rules. Where two do, one has not heard yet that it was deposed: None.
+    """
+    if over_zookeeper:
+        themselves = [
+            node.id
+            for node in nodes
+            if node.is_broker and (told := ask_cluster(node)) and told.controller_id == node.id
+        ]
+        return themselves[0] if len(themselves) == 1 else None
     found = quorum(nodes)
     return None if found is None else found.leader_id
+
+
+def ask_cluster(node: NodePlan) -> MetadataResponse | None:
+    """Return what a broker says of the cluster, without topics; None where it gives no answer."""
+    with (
+        suppress(*UNREACHABLE),
+        Connection(HOST, node.port, client_id="facts", timeout=ASK_SECONDS) as broker,
+    ):
+        return broker.ask(MetadataRequest(topics=()), MetadataResponse, timeout=ASK_SECONDS)
+    return None
+
+
+def cluster_id(nodes: Iterable[NodePlan]) -> str | None:
+    """Return the cluster's id as its brokers tell it; None where none answers."""
+    for node in nodes:
+        told = ask_cluster(node) if node.is_broker else None
+        if told is not None:
+            return told.cluster_id
+    return None
 
 
 def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFacts]:

@@ -33,11 +33,21 @@ class NodeEntry:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterEntry:
-    """The content of the file."""
+    """The content of the file.
+
+    Fields: `cluster_id`: "" in a cluster over ZooKeeper, where its brokers agree on one.
+            `zookeeper`: what such a cluster connects to; None = KRaft mode.
+    """
 
     cluster_id: str
     nodes: list[NodeEntry]
     config: dict[str, str] = field(default_factory=dict)
+    zookeeper: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """Return kraft or zookeeper."""
+        return "kraft" if self.zookeeper is None else "zookeeper"
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
@@ -90,7 +100,8 @@ def save(data_dir: Path, entry: ClusterEntry) -> None:
     content = {
         "version": FORMAT,
         "cluster_id": entry.cluster_id,
-        "mode": "kraft",
+        "mode": entry.mode,
+        "zookeeper": entry.zookeeper,
         "bootstrap": entry.bootstrap,
         "config": entry.config,
         "nodes": [_node_json(node) for node in entry.nodes],
@@ -141,5 +152,8 @@ def _entry_of(content: dict[str, Any]) -> ClusterEntry:
         process = Identity(each["pid"], each["started"]) if each["pid"] is not None else None
         nodes.append(NodeEntry(plan, process, each["wanted"]))
     return ClusterEntry(
-        cluster_id=content["cluster_id"], nodes=nodes, config=dict(content["config"])
+        cluster_id=content["cluster_id"],
+        nodes=nodes,
+        config=dict(content["config"]),
+        zookeeper=content.get("zookeeper"),
     )

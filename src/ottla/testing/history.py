@@ -197,6 +197,7 @@ class History:
     expected: list[str] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
+    unfenced: list[tuple[int, str]] = field(default_factory=list)
     """(time, text) of what a node's own assertions refused."""
     healed_ms: int | None = None
     ended_ms: int = 0

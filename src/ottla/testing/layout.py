@@ -4,6 +4,9 @@ Broker i has node id i and listens on port + i - 1. Controllers listen from port
 quorum together: the first brokers are combined nodes, one of fewer than three brokers and three of
 more, or separate nodes with ids from 101 where a number of them is asked for. Metrics are on a
 node's port + 1000.
+
+A cluster over ZooKeeper has brokers alone, and where ZooKeeper is its own, one node more for it: it
+has the id 201 and listens on port + 200.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +15,9 @@ from dataclasses import dataclass, replace
 from ottla.testing.ports import HOST
 
 FIRST_CONTROLLER_ID = 101
+ZOOKEEPER_ID = 201
 CONTROLLER_PORT_OFFSET = 100
+ZOOKEEPER_PORT_OFFSET = 200
 METRICS_PORT_OFFSET = 1000
 CONTROLLERS_MAX = 5
 """A quorum of five survives two losses; more only make every commit slower."""
@@ -67,6 +72,11 @@ class NodePlan:
     def is_broker(self) -> bool:
         """Tell whether clients may use this node."""
         return "broker" in self.roles
+
+    @property
+    def is_zookeeper(self) -> bool:
+        """Tell whether this node is the cluster's own ZooKeeper."""
+        return self.id == ZOOKEEPER_ID
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -162,28 +172,54 @@ def place_nodes(
     return tuple(nodes)
 
 
-def node_properties(
-    node: NodePlan, nodes: Sequence[NodePlan], log_dir: str, config: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the properties of one node; those of `config` win over Ottla's choices."""
-    listeners = []
-    if node.is_broker:
-        listeners.append(f"PLAINTEXT://{HOST}:{node.port}")
-    if node.controller_port is not None:
-        listeners.append(f"CONTROLLER://{HOST}:{node.controller_port}")
-    voters = ",".join(
-        f"{each.id}@{HOST}:{each.controller_port}"
-        for each in nodes
-        if each.controller_port is not None
+def place_brokers(ports: Sequence[int], zookeeper_port: int | None = None) -> tuple[NodePlan, ...]:
+    """Return the nodes of a cluster over ZooKeeper, and its own ZooKeeper where it has one."""
+    check_size(len(ports), 0)
+    nodes = [
+        NodePlan(id=index + 1, roles=("broker",), port=port) for index, port in enumerate(ports)
+    ]
+    if zookeeper_port is not None:
+        nodes.append(NodePlan(id=ZOOKEEPER_ID, roles=("zookeeper",), port=zookeeper_port))
+    return tuple(nodes)
+
+
+def plan_brokers(
+    brokers: int, port: int, zookeeper_port: int | None = None
+) -> tuple[NodePlan, ...]:
+    """Return the nodes of a cluster over ZooKeeper, from the first broker's port."""
+    assert port + last_port_offset(0) <= PORT_MAX
+    plans = place_brokers([port + index for index in range(brokers)], zookeeper_port)
+    return tuple(
+        with_metrics(plan, plan.port + METRICS_PORT_OFFSET) if plan.is_broker else plan
+        for plan in plans
     )
+
+
+def node_properties(
+    node: NodePlan,
+    nodes: Sequence[NodePlan],
+    log_dir: str,
+    config: Mapping[str, str],
+    zookeeper: str | None = None,
+) -> dict[str, str]:
+    """Return the properties of one node; those of `config` win over Ottla's choices.
+
+    `zookeeper`: where a cluster over ZooKeeper finds it.
+    """
+    if zookeeper is None:
+        properties = _quorum_properties(node, nodes)
+    else:
+        properties = {
+            "broker.id": str(node.id),
+            "zookeeper.connect": zookeeper,
+            "listeners": f"PLAINTEXT://{HOST}:{node.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+            # The last brokers that stop have nobody to lead in their place, and wait three times
+            # before they go all the same: 5 s each by default.
+            "controlled.shutdown.retry.backoff.ms": "1000",
+        }
     brokers = sum(each.is_broker for each in nodes)
-    properties = {
-        "process.roles": ",".join(node.roles),
-        "node.id": str(node.id),
-        "listeners": ",".join(listeners),
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": voters,
+    properties |= {
         "log.dirs": log_dir,
         # Kafka's defaults, as far as there are brokers: a topic that needs more is not created.
         "offsets.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
@@ -198,3 +234,24 @@ def node_properties(
     if node.metrics_port is not None:
         properties["metrics.port"] = str(node.metrics_port)
     return {**properties, **config}
+
+
+def _quorum_properties(node: NodePlan, nodes: Sequence[NodePlan]) -> dict[str, str]:
+    listeners = []
+    if node.is_broker:
+        listeners.append(f"PLAINTEXT://{HOST}:{node.port}")
+    if node.controller_port is not None:
+        listeners.append(f"CONTROLLER://{HOST}:{node.controller_port}")
+    voters = ",".join(
+        f"{each.id}@{HOST}:{each.controller_port}"
+        for each in nodes
+        if each.controller_port is not None
+    )
+    return {
+        "process.roles": ",".join(node.roles),
+        "node.id": str(node.id),
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+    }

@@ -4,12 +4,13 @@
     <data-dir>/node-<id>/node.properties    written anew at each `prepare`
     <data-dir>/node-<id>/server.log         what the node printed, over all its lives
     <data-dir>/node-<id>/data/              log.dirs
+    <data-dir>/zookeeper/                   the same for a ZooKeeper of the cluster's own
 
 Only processes that this engine started are ever signalled (see `processes.Identity`). A bound
 node ends with its parent: it holds the read end of a pipe as standard input and stops when the
-other end closes. It is in a process group of its own, so Ctrl-C reaches the parent alone; and
-when the parent is killed while the node is paused, that group becomes orphaned, for which POSIX
-promises a SIGCONT.
+other end closes; a guard does that for a ZooKeeper. It is in a process group of its own, so Ctrl-C
+reaches the parent alone; and when the parent is killed while the node is paused, that group becomes
+orphaned, for which POSIX promises a SIGCONT.
 """
 
 import os
@@ -23,14 +24,16 @@ from pathlib import Path
 
 from ottla.base.ids import Uuid, uuid_text
 from ottla.metadata.properties import write_properties
-from ottla.testing import cluster_file, ports, processes, readiness
+from ottla.testing import cluster_file, ports, processes, readiness, zookeeper_process
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
 from ottla.testing.layout import (
+    ZOOKEEPER_ID,
     ClusterError,
     NodePlan,
     check_config,
     node_properties,
 )
+from ottla.testing.zookeeper_process import Member
 
 Tell = Callable[[str], None]
 """Takes one line that says what is waited for."""
@@ -54,6 +57,7 @@ class LocalCluster:
         self.data_dir = data_dir.resolve()
         self._bound = bound
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._guards: dict[int, subprocess.Popen[bytes]] = {}
 
     # -- what there is -------------------------------------------------------------------------
 
@@ -63,7 +67,7 @@ class LocalCluster:
 
     def node_dir(self, node_id: int) -> Path:
         """Return a node's folder."""
-        return self.data_dir / f"node-{node_id}"
+        return self.data_dir / ("zookeeper" if node_id == ZOOKEEPER_ID else f"node-{node_id}")
 
     def log_path(self, node_id: int) -> Path:
         """Return the file that takes a node's output."""
@@ -89,58 +93,72 @@ class LocalCluster:
 
     # -- making it -----------------------------------------------------------------------------
 
-    def prepare(self, plans: Sequence[NodePlan], config: Mapping[str, str]) -> ClusterEntry:
+    def prepare(
+        self, plans: Sequence[NodePlan], config: Mapping[str, str], zookeeper: str | None = None
+    ) -> ClusterEntry:
         """Write the folder for these nodes, or adapt it to new ports and configuration.
 
         What is there stays: the cluster id, the data, and configuration not named again.
+        `zookeeper`: what a cluster over ZooKeeper connects to; its own is one of the nodes.
         """
         check_config(config)
+        if any(plan.is_zookeeper for plan in plans):
+            zookeeper_process.check_installed()
         with cluster_file.locked(self.data_dir):
             if cluster_file.exists(self.data_dir):
-                entry = self._adapt(plans, config)
+                entry = self._adapt(plans, config, zookeeper)
             else:
                 entry = ClusterEntry(
-                    cluster_id=_new_cluster_id(),
+                    cluster_id=_new_cluster_id() if zookeeper is None else "",
                     nodes=[NodeEntry(plan) for plan in plans],
                     config=dict(config),
+                    zookeeper=zookeeper,
                 )
-            properties = [self._properties(plan, entry) for plan in plans]
+            nodes = [plan for plan in plans if not plan.is_zookeeper]
+            properties = [self._properties(plan, entry) for plan in nodes]
             for each in properties:
                 readiness.check_properties(each)
             # The id is kept before any folder is marked with it: were it lost in between, the
             # next attempt would find folders of another cluster.
             cluster_file.save(self.data_dir, entry)
-            for plan, each in zip(plans, properties, strict=True):
-                self._write_node(plan, each, entry.cluster_id)
+            for plan, each in zip(nodes, properties, strict=True):
+                self._write_node(plan, each, entry)
+            for plan in plans[len(nodes) :]:
+                zookeeper_process.write_config(self.node_dir(plan.id), Member(1, plan.port), ())
         return entry
 
-    def _adapt(self, plans: Sequence[NodePlan], config: Mapping[str, str]) -> ClusterEntry:
+    def _adapt(
+        self, plans: Sequence[NodePlan], config: Mapping[str, str], zookeeper: str | None
+    ) -> ClusterEntry:
         entry = self.entry()
         living = [node for node in entry.nodes if _lives(node)]
         if living:
             named = ", ".join(f"node {node.plan.id} (pid {_pid(node)})" for node in living)
             raise ClusterError(f"a cluster is running from {self.data_dir}: {named}")
         before, after = _shape(entry.plans), _shape(plans)
-        if before != after:
+        if before != after or (entry.zookeeper is None) != (zookeeper is None):
             raise ClusterError(
-                f"{self.data_dir} holds a cluster of {_describe(entry.plans)}: "
-                f"expected that, not {_describe(plans)}, or another folder"
+                f"{self.data_dir} holds a cluster of {_describe(entry.plans, entry.zookeeper)}: "
+                f"expected that, not {_describe(plans, zookeeper)}, or another folder"
             )
+        entry.zookeeper = zookeeper
         entry.nodes = [NodeEntry(plan) for plan in plans]
         entry.config |= config
         return entry
 
     def _properties(self, plan: NodePlan, entry: ClusterEntry) -> dict[str, str]:
         data = str(self.node_dir(plan.id) / "data")
-        return node_properties(plan, entry.plans, data, entry.config)
+        return node_properties(plan, entry.plans, data, entry.config, entry.zookeeper)
 
-    def _write_node(self, plan: NodePlan, properties: dict[str, str], cluster_id: str) -> None:
+    def _write_node(self, plan: NodePlan, properties: dict[str, str], entry: ClusterEntry) -> None:
         self.node_dir(plan.id).mkdir(parents=True, exist_ok=True)
         self.properties_path(plan.id).write_text(
             "# Written by Ottla at each start of the cluster.\n" + write_properties(properties),
             encoding="utf-8",
         )
-        readiness.format_node(properties, cluster_id)
+        # Over ZooKeeper a broker learns the cluster's id from there, and writes it down itself.
+        if entry.zookeeper is None:
+            readiness.format_node(properties, entry.cluster_id)
 
     # -- lives of nodes ------------------------------------------------------------------------
 
@@ -156,11 +174,14 @@ class LocalCluster:
                 _check_ports(node.plan)
             started: list[subprocess.Popen[bytes]] = []
             try:
-                for node in nodes:
-                    child = self._spawn(node.plan.id)
+                # ZooKeeper first, which the others look for.
+                for node in sorted(nodes, key=lambda node: not node.plan.is_zookeeper):
+                    child = self._spawn(node.plan)
                     started.append(child)
                     node.process = processes.identify(child.pid)
                     node.wanted = True
+                    if node.plan.is_zookeeper and self._bound:
+                        self._guards[child.pid] = zookeeper_process.guard(node.process)
             finally:
                 self._remember(started, entry)
 
@@ -176,19 +197,22 @@ class LocalCluster:
             self._reap()
             raise
 
-    def _spawn(self, node_id: int) -> "subprocess.Popen[bytes]":
+    def _spawn(self, plan: NodePlan) -> "subprocess.Popen[bytes]":
+        if plan.is_zookeeper:
+            folder = self.node_dir(plan.id)
+            return zookeeper_process.spawn(folder, is_ensemble=False, own_session=not self._bound)
         # -P: a folder named ottla in the working directory must not be taken for the package.
         command = [sys.executable, "-P", "-m", "ottla.cli", "server"]
         if self._bound:
             command.append("--until-stdin-closes")
-        command.append(str(self.properties_path(node_id)))
-        with open(self.log_path(node_id), "ab") as log:
+        command.append(str(self.properties_path(plan.id)))
+        with open(self.log_path(plan.id), "ab") as log:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE if self._bound else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=self.node_dir(node_id),
+                cwd=self.node_dir(plan.id),
                 start_new_session=not self._bound,
                 process_group=0 if self._bound else None,
             )
@@ -201,13 +225,17 @@ class LocalCluster:
         Raises ClusterError as soon as one of them ends, with the end of its log.
         """
         deadline = time.monotonic() + timeout
-        nodes = [node for node in _pick(self.entry(), node_ids) if node.wanted]
+        entry = self.entry()
+        over_zookeeper = entry.zookeeper is not None
+        nodes = [node for node in _pick(entry, node_ids) if node.wanted]
         said = ""
         while True:
             for node in nodes:
                 if not _lives(node):
                     raise ClusterError(self._obituary(node))
-            missing = readiness.missing([node.plan for node in nodes])
+            missing = readiness.missing(
+                [node.plan for node in nodes], over_zookeeper=over_zookeeper
+            )
             if missing is None:
                 return
             if missing != said:
@@ -224,9 +252,10 @@ class LocalCluster:
     def stop(
         self, timeout: float, node_ids: Sequence[int] | None = None, tell: Tell = silent
     ) -> list[int]:
-        """Stop nodes with SIGTERM, brokers before controllers; return those it had to kill.
+        """Stop nodes with SIGTERM, brokers before others; return those it had to kill.
 
-        Brokers go first, since a controlled shutdown needs the controller's consent.
+        Brokers go first, since a controlled shutdown needs the controller's consent, and the
+        controller of a cluster over ZooKeeper needs that.
         """
         with cluster_file.locked(self.data_dir):
             entry = self.entry()
@@ -310,6 +339,8 @@ class LocalCluster:
                 if child.stdin is not None:
                     with suppress(OSError):
                         child.stdin.close()
+                if pid in self._guards:
+                    zookeeper_process.dismiss(self._guards.pop(pid))
                 del self._children[pid]
 
     def _obituary(self, node: NodeEntry) -> str:
@@ -351,9 +382,12 @@ def _shape(plans: Sequence[NodePlan]) -> list[tuple[int, tuple[str, ...]]]:
     return [(plan.id, plan.roles) for plan in plans]
 
 
-def _describe(plans: Sequence[NodePlan]) -> str:
+def _describe(plans: Sequence[NodePlan], zookeeper: str | None) -> str:
     brokers = sum(plan.is_broker for plan in plans)
     separate = len(plans) - brokers
+    if zookeeper is not None:
+        whose = "its own ZooKeeper" if separate else "another's ZooKeeper"
+        return f"{brokers} {'broker' if brokers == 1 else 'brokers'} over {whose}"
     return (
         f"{brokers} {'broker' if brokers == 1 else 'brokers'} and {separate} separate "
         f"{'controller' if separate == 1 else 'controllers'}"

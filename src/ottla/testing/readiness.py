@@ -2,37 +2,50 @@
 
 from collections.abc import Mapping, Sequence
 
-from ottla.testing import ports
+from ottla.testing import ports, zookeeper_process
 from ottla.testing.layout import ClusterError, NodePlan
 from ottla.testing.ports import HOST
 
 ASK_SECONDS = 2.0
 
 
-def missing(plans: Sequence[NodePlan]) -> str | None:
+def missing(plans: Sequence[NodePlan], *, over_zookeeper: bool = False) -> str | None:
     """Say what the nodes still lack to serve; None where they do.
 
     A broker serves when it answers Metadata and names all brokers of `plans`: only unfenced
-    ones are named.
+    ones are named, or in a cluster over ZooKeeper registered ones. There it must name a controller
+    too, which one of them has become and which has told it of the others.
     """
     for plan in plans:
-        if not plan.is_broker and not ports.accepts(plan.port):
+        if plan.is_zookeeper:
+            if zookeeper_process.mode_of(plan.port) is None:
+                return f"ZooKeeper to serve at {HOST}:{plan.port}"
+        elif not plan.is_broker and not ports.accepts(plan.port):
             return f"controller {plan.id} to listen at {HOST}:{plan.port}"
     brokers = [plan for plan in plans if plan.is_broker]
     for plan in brokers:
-        known = known_brokers(plan.port)
-        if known is None:
+        told = ask_brokers(plan.port)
+        if told is None:
             return f"broker {plan.id} to answer at {HOST}:{plan.port}"
+        known, controller = told
         absent = sorted({each.id for each in brokers} - known)
         if absent:
             named = ", ".join(map(str, absent))
             noun = "broker" if len(absent) == 1 else "brokers"
             return f"{noun} {named} to be known to broker {plan.id}"
+        if over_zookeeper and controller not in known:
+            return f"a controller to be known to broker {plan.id}"
     return None
 
 
 def known_brokers(port: int) -> set[int] | None:
     """Return the ids of the brokers that the broker at `port` tells clients; None = no answer."""
+    told = ask_brokers(port)
+    return None if told is None else told[0]
+
+
+def ask_brokers(port: int) -> tuple[set[int], int] | None:
+    """Return the ids of known brokers, and that of the controller; None = no answer."""
     from ottla.client.connection import Connection, NoSuchVersionError
     from ottla.wire.errors import WireError
     from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -44,7 +57,7 @@ def known_brokers(port: int) -> set[int] | None:
             answer = broker.ask(MetadataRequest(topics=()), MetadataResponse, timeout=ASK_SECONDS)
     except (OSError, WireError, NoSuchVersionError):
         return None
-    return {each.node_id for each in answer.brokers}
+    return {each.node_id for each in answer.brokers}, answer.controller_id
 
 
 def check_properties(properties: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
-from ottla.testing.layout import ClusterError, plan_nodes
+from ottla.testing.layout import ClusterError, plan_brokers, plan_nodes
 from ottla.testing.processes import Identity
 
 
@@ -29,7 +29,26 @@ def test_other_programs_find_the_address(tmp_path: Path) -> None:
     cluster_file.save(tmp_path, entry())
     content = json.loads((tmp_path / "cluster.json").read_text())
     assert content["bootstrap"] == "127.0.0.1:9092,127.0.0.1:9093"
-    assert content["mode"] == "kraft"
+    assert (content["mode"], content["zookeeper"]) == ("kraft", None)
+
+
+def test_a_cluster_over_zookeeper_says_where_that_is(tmp_path: Path) -> None:
+    nodes = [NodeEntry(plan) for plan in plan_brokers(1, 9092, 9292)]
+    made = ClusterEntry(cluster_id="", nodes=nodes, zookeeper="127.0.0.1:9292")
+    cluster_file.save(tmp_path, made)
+    assert cluster_file.load(tmp_path) == made
+    content = json.loads((tmp_path / "cluster.json").read_text())
+    assert (content["mode"], content["zookeeper"]) == ("zookeeper", "127.0.0.1:9292")
+    assert content["bootstrap"] == "127.0.0.1:9092"
+
+
+def test_files_of_before_zookeeper_was_known_are_read(tmp_path: Path) -> None:
+    cluster_file.save(tmp_path, entry())
+    path = tmp_path / "cluster.json"
+    content = json.loads(path.read_text())
+    del content["zookeeper"]
+    path.write_text(json.dumps(content))
+    assert cluster_file.load(tmp_path) == entry()
 
 
 def test_nodes_by_id() -> None:

@@ -12,6 +12,7 @@ from ottla.testing.layout import (
     check_config,
     node_properties,
     place_nodes,
+    plan_brokers,
     plan_nodes,
 )
 
@@ -120,3 +121,24 @@ def test_what_makes_a_node_one_of_its_cluster_cannot_be_configured() -> None:
     check_config({"log.retention.ms": "5"})
     with pytest.raises(ClusterError, match=r"log.dirs=/x cannot be set for a whole cluster"):
         check_config({"log.dirs": "/x"})
+
+
+def test_over_zookeeper_there_are_brokers_alone_and_perhaps_zookeeper() -> None:
+    brokers = [(1, "broker", 9092, None), (2, "broker", 9093, None)]
+    assert rows(plan_brokers(2, 9092)) == brokers
+    plans = plan_brokers(2, 9092, 9292)
+    assert rows(plans) == [*brokers, (201, "zookeeper", 9292, None)]
+    assert [plan.is_zookeeper for plan in plans] == [False, False, True]
+    assert [plan.metrics_port for plan in plans] == [10092, 10093, None]
+
+
+def test_brokers_over_zookeeper_have_properties_of_that_mode_alone() -> None:
+    plans = plan_brokers(2, 9092, 9292)
+    connect = "127.0.0.1:9292/chroot"
+    config = NodeConfig.parse(
+        node_properties(plans[1], plans, "/data", {"log.retention.ms": "9"}, connect)
+    )
+    assert (config.node_id, config.zookeeper_connect) == (2, connect)
+    assert not config.values["process.roles"]
+    assert config.values["offsets.topic.replication.factor"] == 2
+    assert config.values["log.retention.ms"] == 9

@@ -8,6 +8,7 @@ that was seen at the same offset.
 
 from hashlib import sha256
 
+from ottla.base.ids import NO_EPOCH
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -35,11 +36,16 @@ ACKS_ALL = -1
 
 
 class Recorder:
-    """Writes a history. `unclean`: elections outside the in-sync replicas are allowed here."""
+    """Writes a history. `unclean`: elections outside the in-sync replicas are allowed here.
 
-    def __init__(self, history: History, *, unclean: bool = False) -> None:
+    `zookeeper`: partitions are what their znodes say, zxids count instead of offsets, and each
+    node's image is its own: what it was told, at positions that nobody else counts by.
+    """
+
+    def __init__(self, history: History, *, unclean: bool = False, zookeeper: bool = False) -> None:
         self.history = history
         self._unclean = unclean
+        self._zookeeper = zookeeper
         self._images: dict[int, list[ClusterImage]] = {}
         self._next_offset = 0
         self._partitions: dict[TopicPartition, PartitionImage] = {}
@@ -53,7 +59,18 @@ class Recorder:
             case seen.MetadataCommitted():
                 self._committed(told)
             case seen.ImagePublished():
-                self._image(told)
+                if not self._zookeeper:
+                    self._image(told)
+            case seen.PartitionSet():
+                if self._zookeeper and told.state.leader_epoch != NO_EPOCH:
+                    key = (told.topic_id, told.partition)
+                    self._partition(key, told.state, told.offset, told.at_ms)
+            case seen.UnfencedWrite():
+                text = (
+                    f"{told.client} changed {', '.join(told.changed)} while {told.ruler} was the"
+                    " controller"
+                )
+                self.history.unfenced.append((told.at_ms, text))
             case seen.QuorumLed():
                 self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
 

@@ -42,6 +42,7 @@ class Report:
     wall_seconds: float
     file: str | None = None
     seconds: float | None = None
+    zookeeper: bool = False
     refusals: tuple[str, ...] = field(default=())
 
     @property
@@ -60,6 +61,8 @@ class Report:
         words = ["ottla", "sim", "--seed", str(self.seed)]
         if self.seconds is not None:
             words += ["--seconds", f"{self.seconds:g}"]
+        if self.zookeeper:
+            words.append("--zookeeper")
         if self.file is not None:
             words += ["--scenario", self.file]
         return shlex.join(words)

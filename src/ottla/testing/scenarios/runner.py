@@ -29,10 +29,14 @@ UNCLEAN = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to play with each seed. `file` None = a scenario that the seed draws."""
+    """What to play with each seed. `file` None = a scenario that the seed draws.
+
+    `zookeeper`: over ZooKeeper, also where the file says nothing of it.
+    """
 
     file: str | None = None
     seconds: float | None = None
+    zookeeper: bool = False
 
 
 def play_all(seeds: Iterable[int], order: Order, *, workers: int = 1) -> Iterator[Report]:
@@ -53,10 +57,12 @@ def _play_seed(order: Order, seed: int) -> Report:
 def play(seed: int, order: Order) -> Report:
     """Play one seed."""
     scenario = load_scenario(order.file) or draw_scenario(seed)
+    if order.zookeeper:
+        scenario = replace(scenario, zookeeper=True)
     if order.seconds is not None:
         scenario = replace(scenario, seconds=order.seconds)
     report = play_scenario(seed, scenario)
-    return replace(report, file=order.file, seconds=order.seconds)
+    return replace(report, file=order.file, seconds=order.seconds, zookeeper=order.zookeeper)
 
 
 def play_scenario(seed: int, scenario: Scenario) -> Report:
@@ -85,11 +91,13 @@ class Run:
             brokers=scenario.brokers,
             controllers=scenario.controllers,
             combined=scenario.combined,
+            zookeeper=scenario.zookeeper,
             faults=scenario.faults,
             config=dict(scenario.config),
         )
         unclean = scenario.config.get(UNCLEAN) == "true"
-        self.sim.observe(Recorder(self.history, unclean=unclean).observe)
+        recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
+        self.sim.observe(recorder.observe)
         self.story = Story(self.sim, self.history)
         self.story.run(scenario.story(self.story))
         self.rough_ms = 0
@@ -149,7 +157,7 @@ class Run:
             scenario=scenario.name,
             cluster=_cluster(scenario),
             faultless=scenario.faults == Faults.NONE,
-            mix=_rates(sim.faults),
+            mix=_rates(sim),
             marks=dict(sorted(sim.marks.items())),
             virtual_ms=history.ended_ms,
             rough_ms=self.rough_ms,
@@ -169,14 +177,19 @@ class Run:
 
 
 def _cluster(scenario: Scenario) -> str:
+    if scenario.zookeeper:
+        return f"{scenario.brokers} brokers over ZooKeeper"
     if scenario.combined:
         return f"{scenario.brokers} nodes, {scenario.controllers} of them controllers, too"
     return f"{scenario.brokers} brokers, {scenario.controllers} controllers"
 
 
-def _rates(faults: Faults) -> dict[str, float]:
+def _rates(sim: Sim) -> dict[str, float]:
     """Return the drawn faults by name, without those that there are none of."""
-    named = {each.name: float(getattr(faults, each.name)) for each in fields(faults)}
+    named = {each.name: float(getattr(sim.faults, each.name)) for each in fields(sim.faults)}
+    if sim.zookeeper is not None:
+        rates = sim.zookeeper.rates
+        named |= {f"zookeeper_{each.name}": getattr(rates, each.name) for each in fields(rates)}
     return {name: rate for name, rate in named.items() if rate}
 
 

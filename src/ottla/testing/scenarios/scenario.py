@@ -134,7 +134,8 @@ class Story:
 class Scenario:
     """What `ottla sim` plays.
 
-    Fields: `story`: the dialogue; it may end early or go on for ever. `faults`: what goes wrong
+    Fields: `story`: the dialogue; it may end early or go on for ever. `zookeeper`: brokers over a
+            model of ZooKeeper, instead of controllers of their own. `faults`: what goes wrong
             besides; of `Faults.ROUGH` the seed draws a mix. `seconds`: virtual time until healing.
             `settle_seconds`: how long healing may take. `acknowledged_min`: a run with fewer
             acknowledged writes proves nothing. `checkers`, `tolerated`: see `checkers_verdict`.
@@ -145,6 +146,7 @@ class Scenario:
     brokers: int = 3
     controllers: int = 3
     combined: bool = False
+    zookeeper: bool = False
     faults: Faults = Faults.NONE
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     seconds: float = SECONDS

@@ -61,6 +61,53 @@ def layout(
     return nodes
 
 
+def zookeeper_layout(brokers: int, *, config: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the properties of a ZooKeeper cluster's nodes; `config` wins."""
+    assert brokers > 0
+    copies = min(3, brokers)
+    common = {
+        "zookeeper.connect": "zookeeper:2181",
+        "log.dirs": "/data",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(max(1, copies - 1)),
+        "offsets.topic.replication.factor": str(copies),
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(max(1, copies - 1)),
+        "num.partitions": "2",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    nodes = []
+    for broker_id in range(1, brokers + 1):
+        address = f"PLAINTEXT://{client_host(broker_id)}:{BROKER_PORT}"
+        own = {
+            "node.id": str(broker_id),
+            "listeners": address,
+            "advertised.listeners": address,
+        }
+        nodes.append({**common, **own, **config})
+    return nodes
+
+
+def zookeeper_tuning(random: Random, faults: Faults) -> dict[str, str]:
+    """Return the properties that a seed draws for a ZooKeeper cluster."""
+    if not faults.tuned:
+        return {}
+    drawn = {
+        "zookeeper.session.timeout.ms": random.choice((3_000, 6_000, 9_000)),
+        # A start waits so long for a connection: an outage must not end it every time.
+        "zookeeper.connection.timeout.ms": 18_000,
+        "replica.lag.time.max.ms": random.choice((2_000, 5_000, 30_000)),
+        "replica.fetch.wait.max.ms": random.choice((200, 500)),
+        "replica.fetch.backoff.ms": random.choice((100, 1_000)),
+        "log.roll.ms": random.choice((5_000, 60_000, 7 * 86_400_000)),
+        "log.segment.delete.delay.ms": random.choice((1_000, 60_000)),
+        "log.dirs": random.choice(("/data", "/data", "/data,/more")),
+    }
+    return {name: str(value) for name, value in drawn.items()}
+
+
 def tuning(random: Random, faults: Faults) -> dict[str, str]:
     """Return the properties that a seed draws: what is rare with defaults becomes common."""
     if not faults.tuned:

@@ -100,16 +100,17 @@ class SimNode:
         self._stopping = False
         self._back_after_ms: int | None = None
         self._doom: Doom | None = None
-        format_storage(
-            self.disk,
-            log_dirs=self.config.log_dirs,
-            metadata_log_dir=self.config.metadata_log_dir,
-            node_id=self.id,
-            cluster_id=CLUSTER_ID,
-            dice=SimDice(Random(random.getrandbits(64))),
-            clock=self.clock,
-        )
-        self.disk.settle()
+        if sim.zookeeper is None:
+            format_storage(
+                self.disk,
+                log_dirs=self.config.log_dirs,
+                metadata_log_dir=self.config.metadata_log_dir,
+                node_id=self.id,
+                cluster_id=CLUSTER_ID,
+                dice=SimDice(Random(random.getrandbits(64))),
+                clock=self.clock,
+            )
+            self.disk.settle()
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -137,9 +138,11 @@ class SimNode:
 
     @property
     def leads(self) -> bool:
-        """Tell whether it leads the quorum or a partition, as far as the metadata says."""
-        runtime = self.runtime
+        """Tell whether it is the controller or leads a partition, as the metadata says."""
+        runtime, zookeeper = self.runtime, self._sim.zookeeper
         if runtime is not None and runtime.active:
+            return True
+        if zookeeper is not None and zookeeper.ruler == self.id:
             return True
         return self.is_broker and self.id in self._sim.partition_leaders
 
@@ -172,6 +175,11 @@ class SimNode:
             cleanings=SimCleanings(self.disk, workers),
             ticks_ns=lambda: 0,
             boot_id=f"boot {self.boots}",
+            open_zookeeper=None
+            if sim.zookeeper is None
+            else sim.zookeeper.opener(
+                self.id, process, self.config["zookeeper.session.timeout.ms"]
+            ),
         )
         core = self.core = NodeCore(
             self.config, ports, on_failure=lambda reason: self._failed(process, reason)
@@ -194,7 +202,8 @@ class SimNode:
             core.open()
             folders = core._folders
             assert folders is not None
-            watch.opened(folders.quorum)
+            if self._sim.zookeeper is None:
+                watch.opened(folders.quorum)
         except (StartError, OSError) as error:
             core.close()
             self._ended(process, f"cannot open its folders: {error}")

@@ -83,6 +83,15 @@ class Acknowledged(NamedTuple):
     acks: int
 
 
+class UnfencedWrite(NamedTuple):
+    """A topic's znodes were changed by somebody else than the ruling controller."""
+
+    at_ms: int
+    client: object
+    ruler: int
+    changed: tuple[str, ...]
+
+
 class NodeChanged(NamedTuple):
     """A node has started, serves, was paused or resumed, has crashed or stopped."""
 
@@ -100,6 +109,7 @@ Observation = (
     | HighWatermarkMoved
     | Acknowledged
     | NodeChanged
+    | UnfencedWrite
 )
 
 Observer = Callable[[Any], None]

@@ -25,7 +25,7 @@ from ottla.host.node_ports import Address
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.faults import Faults, Mischief
-from ottla.testing.sim.layout import layout, tuning
+from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
 from ottla.testing.sim.link import SimLink, links_from
 from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
@@ -37,6 +37,7 @@ from ottla.testing.sim.observations import (
     QuorumLed,
 )
 from ottla.testing.sim.world import SimClock, SimDice, SimTimers, World
+from ottla.testing.sim.zookeeper_mode import ZooKeeperSide, within_zookeepers_promises
 
 CALM_MS = 3_000
 """How long a cluster may form before anything goes wrong."""
@@ -64,10 +65,19 @@ class Sim:
         brokers: int = 3,
         controllers: int = 3,
         combined: bool = False,
+        zookeeper: bool = False,
         faults: Faults = Faults.NONE,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        self._made_of = (seed, brokers, controllers, combined, faults, dict(config or {}))
+        self._made_of = (
+            seed,
+            brokers,
+            controllers,
+            combined,
+            zookeeper,
+            faults,
+            dict(config or {}),
+        )
         self.seed = seed
         self.marks: Counter[str] = Counter()
         self.problems: list[tuple[int, str, str]] = []
@@ -85,8 +95,15 @@ class Sim:
         self._observers: list[Observer] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._clients: dict[str, SimClientPort] = {}
-        given = tuning(self._stream("tuning"), self.faults) | dict(config or {})
-        self.properties = layout(brokers, controllers, combined=combined, config=given)
+        self.zookeeper: ZooKeeperSide | None = None
+        if zookeeper:
+            self.faults = within_zookeepers_promises(self.faults)
+            self.zookeeper = ZooKeeperSide(self, self._stream, faults=faults != Faults.NONE)
+            given = zookeeper_tuning(self._stream("tuning"), self.faults) | dict(config or {})
+            self.properties = zookeeper_layout(brokers, config=given)
+        else:
+            given = tuning(self._stream("tuning"), self.faults) | dict(config or {})
+            self.properties = layout(brokers, controllers, combined=combined, config=given)
         self.nodes: dict[int, SimNode] = {}
         for properties in self.properties:
             node = SimNode(self, properties, self._stream(f"node {properties['node.id']}"))
@@ -107,12 +124,13 @@ class Sim:
 
     def again(self) -> "Sim":
         """Return the same history anew, at its start."""
-        seed, brokers, controllers, combined, faults, config = self._made_of
+        seed, brokers, controllers, combined, zookeeper, faults, config = self._made_of
         return Sim(
             seed,
             brokers=brokers,
             controllers=controllers,
             combined=combined,
+            zookeeper=zookeeper,
             faults=faults,
             config=config,
         )
@@ -161,6 +179,8 @@ class Sim:
         if not self._is_healed:
             self.net.faults = self.faults.of_network()
             self._mischief = Mischief(self, self.faults, self._stream("mischief"))
+            if self.zookeeper is not None:
+                self.zookeeper.begin_mischief()
 
     def heal(self) -> None:
         """Let nothing fail from now on: all links open, all disks well, all nodes up."""
@@ -169,6 +189,8 @@ class Sim:
             self._mischief.stop()
         self.net.faults = Faults.NONE.of_network()
         self.net.cut.clear()
+        if self.zookeeper is not None:
+            self.zookeeper.heal()
         for node in self.nodes.values():
             node.pace.slowest_us = 4 * MS
             node.forgive()
@@ -288,6 +310,10 @@ class Sim:
         """Note what should never happen."""
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         self.problems.append((self.now_ms, where, text))
+
+    def note(self, text: str) -> None:
+        """Take what happened beside the network into the digest."""
+        self._hash.update(f"{self.world.now_us} {text}".encode())
 
     def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         self._hash.update(f"{self.world.now_us} {what} {source} {target} ".encode())

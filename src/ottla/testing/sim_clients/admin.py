@@ -91,6 +91,34 @@ class Admin:
             )
         )
 
+    def create_anew(self, spec: TopicSpec) -> Dialogue[Error]:
+        """Create a topic that was deleted, once its name is free.
+
+        Over ZooKeeper the deleted one has the name until all its replicas are gone; where that
+        takes long somebody else is asked for something first.
+        """
+        station = self.station
+        for _try in range(TRIES_MAX):
+            tried = station.now_ms
+            error = yield from self.create(spec)
+            there = self._acknowledged(spec.name, tried)
+            if not there and error is Error.NONE:
+                yield station.refresh()
+                there = spec.name in station.ids  # What was forgotten is not learned again.
+            if there or error is not Error.NONE:
+                return error
+            yield PAUSE_MS
+        return Error.TOPIC_ALREADY_EXISTS
+
+    def _acknowledged(self, name: str, since_ms: int) -> bool:
+        told = self.station.history.topics_acknowledged
+        last = told[-1] if told else None
+        return (
+            last is not None
+            and (last.name, last.is_deletion) == (name, False)
+            and last.at_ms >= since_ms
+        )
+
     def delete(self, name: str) -> Dialogue[Error]:
         """Delete a topic; one that is unknown is gone already."""
         topic_id = self.station.ids.get(name)
@@ -258,7 +286,7 @@ class Admin:
                     yield self.station.refresh()
                     yield from self.delete(passing.name)
                     grown = passing.partitions
-                    yield from self.create(passing)
+                    yield from self.create_anew(passing)
                 case _:
                     yield from self.configure(
                         passing.name, {"retention.ms": str(3_600_000 + dice.below(1000))}

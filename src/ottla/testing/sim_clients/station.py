@@ -127,8 +127,15 @@ class Station:
 
     def _learn(self, response: MetadataResponse) -> None:
         for topic in response.topics:
-            if topic.error_code == Error.NONE and topic.name is not None:
+            if topic.name is None:
+                continue
+            if topic.error_code == Error.NONE:
                 self._learn_topic(topic, topic.name)
+            elif topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
+                # It may be gone; whoever writes to it waits until somebody leads it again.
+                for partition in self.partitions_of(topic.name):
+                    epoch = self.leaders[partition].epoch
+                    self.leaders[partition] = Leader(NO_LEADER, epoch)
 
     def _learn_topic(self, topic: MetadataResponseTopic, name: str) -> None:
         if topic.topic_id in self._gone:

@@ -3,8 +3,11 @@
 Method: clusters without drawn faults, to which each test does what its name says.
 """
 
+import json
 from typing import Any
 
+from ottla.host.broker_node import BrokerNode
+from ottla.log import names
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.faults import Mischief
 from ottla.testing.sim.node import SimNode
@@ -61,6 +64,30 @@ def test_a_crashed_process_loses_nothing_and_its_machine_what_was_not_synced() -
             assert sim.marks["unsynced-lost"] == 1
         else:
             assert found[0] == before
+
+
+def test_a_killed_broker_registers_once_it_knows_of_its_last_registration() -> None:
+    """It died before it noted it; by what it had noted it would be taken for unclean."""
+    sim, _writer = served()
+    node = leader_of(sim)
+    registered = sim.image.brokers[node.id].epoch
+    for other in sim.nodes.values():
+        other.crash(lose_unflushed=False)
+    for folder in node.config.log_dirs:
+        note = json.loads(node.disk.read_bytes(f"{folder}/{names.RUNNING}"))
+        assert note["brokerEpoch"] == registered
+        former = json.dumps({**note, "brokerEpoch": registered - 1}).encode()
+        node.disk.write_atomic(f"{folder}/{names.RUNNING}", former)
+    node.restart()
+    sim.run(ms=10_000)  # Nobody is there to tell it.
+    assert node.broker is None
+    for other in sim.nodes.values():
+        other.restart()
+    sim.run_until(lambda: node.broker is not None, limit_ms=60_000)
+    assert node.core is not None
+    broker_node = node.core.broker
+    assert isinstance(broker_node, BrokerNode)
+    assert broker_node._lifecycle.config.previous_broker_epoch == registered
 
 
 def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:

@@ -81,6 +81,7 @@ class FakeCluster:
         self.epoch = 0
         self.leader = NODE
         self.topic_id = TOPIC_ID
+        self.topic_error = Error.NONE
         self.high_watermark_lag = 0
         self.next_producer_id = 100
         self.handlers: dict[int, Callable[[Any], Any]] = {
@@ -209,7 +210,10 @@ class FakeCluster:
             isr_nodes=(NODE,),
         )
         topic = metadata_wire.MetadataResponseTopic(
-            error_code=0, name=TOPIC, topic_id=self.topic_id, partitions=(partition,)
+            error_code=self.topic_error,
+            name=TOPIC,
+            topic_id=self.topic_id,
+            partitions=() if self.topic_error else (partition,),
         )
         return metadata_wire.MetadataResponse(brokers=(), topics=(topic,))
 

@@ -4,10 +4,13 @@ Method: a fake broker, in virtual time.
 """
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
 from ottla.testing.sim_clients.admin import TRIES_MAX, Admin
 from ottla.testing.sim_clients.topic import TopicSpec
 
 from .fake import CREATE, DELETE, LOST_AFTER, TOPIC, TOPIC_ID, FakeCluster
+
+OTHER_ID = Uuid(bytes(15) + b"\x08")
 
 
 def create(cluster: FakeCluster) -> tuple[Admin, Error | None]:
@@ -54,6 +57,26 @@ def test_a_deletion_is_written_down_before_it_is_sent() -> None:
     cluster.steps.run(1_000)
     assert end.value is Error.NONE
     assert admin.station.partitions_of(TOPIC) == []
+
+
+def test_a_name_that_is_not_free_yet_is_asked_for_until_another_topic_has_it() -> None:
+    """Over ZooKeeper a deleted topic exists until all its replicas are gone."""
+    cluster = FakeCluster()
+    admin, _error = create(cluster)
+    admin.station.refresh()
+    cluster.steps.run(1_000)
+    admin.station.run(admin.delete(TOPIC))
+    cluster.steps.run(1_000)
+    cluster.script[CREATE] = [Error.TOPIC_ALREADY_EXISTS, Error.TOPIC_ALREADY_EXISTS, LOST_AFTER]
+    cluster.script[CREATE] += [Error.TOPIC_ALREADY_EXISTS]
+    end = admin.station.run(admin.create_anew(TopicSpec(name=TOPIC)))
+    cluster.steps.run(1_000)
+    assert not end.done
+    cluster.topic_id = OTHER_ID
+    cluster.steps.run(30_000)
+    assert end.value is Error.NONE
+    assert admin.station.ids == {TOPIC: OTHER_ID}
+    assert cluster.script[CREATE] == []
 
 
 def test_what_was_acknowledged_is_told() -> None:

@@ -3,9 +3,10 @@
 Method: metadata of a fake broker, which tells what the test wants.
 """
 
-from ottla.base.ids import Uuid
+from ottla.base.errors import Error
+from ottla.base.ids import NO_LEADER, Uuid
 
-from .fake import METADATA, PARTITION, TOPIC, TOPIC_ID, FakeCluster
+from .fake import METADATA, NODE, PARTITION, TOPIC, TOPIC_ID, FakeCluster
 
 OTHER_ID = Uuid(bytes(15) + b"\x08")
 
@@ -33,6 +34,22 @@ def test_a_topic_that_was_replaced_does_not_come_back() -> None:
         cluster.steps.run(500)
     assert station.ids == {TOPIC: OTHER_ID}
     assert station.partitions_of(TOPIC) == [(OTHER_ID, 0)]
+
+
+def test_nobody_leads_a_topic_that_brokers_do_not_know() -> None:
+    cluster = FakeCluster()
+    station = cluster.station()
+    station.follow(TOPIC)
+    station.refresh()
+    cluster.steps.run(500)
+    cluster.topic_error = Error.UNKNOWN_TOPIC_OR_PARTITION
+    station.refresh()
+    cluster.steps.run(500)
+    assert station.leaders[PARTITION].node == NO_LEADER
+    cluster.topic_error = Error.NONE
+    station.refresh()
+    cluster.steps.run(500)
+    assert station.leaders[PARTITION].node == NODE
 
 
 def test_one_question_serves_all_who_want_an_answer() -> None:

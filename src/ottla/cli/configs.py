@@ -5,11 +5,9 @@ Topics and brokers; the other entity types of Kafka's tool are refused by name.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
-import typer
-
-from ottla.cli import configs_client
+from ottla.cli import configs_client, configs_zookeeper
+from ottla.cli import configs_options as opt
 from ottla.cli.configs_client import BROKER, SOURCES, TOPIC, Entry
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import (
@@ -17,6 +15,8 @@ from ottla.cli.options import (
     BootstrapServer,
     CommandConfig,
     Timeout,
+    ZooKeeper,
+    check_zookeeper,
     connect,
     one_of,
     read_property_file,
@@ -52,58 +52,37 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 Entity = tuple[str, str | None]
 """An entity type (plural) and a name: "" is the cluster's default, None all of the type."""
 
-Option = str | None
-
 
 @app.command("configs", epilog=EPILOG)
 def configs(
     bootstrap_server: BootstrapServer = None,
-    describe: Annotated[bool, typer.Option("--describe", help="Show configuration.")] = False,
-    alter: Annotated[bool, typer.Option("--alter", help="Change configuration.")] = False,
-    entity_type: Annotated[
-        Option, typer.Option("--entity-type", metavar="TYPE", help="topics or brokers.")
-    ] = None,
-    entity_name: Annotated[
-        Option, typer.Option("--entity-name", metavar="NAME", help="A topic, or a broker's id.")
-    ] = None,
-    entity_default: Annotated[
-        bool, typer.Option("--entity-default", help="The default of all brokers.")
-    ] = False,
-    topic: Annotated[
-        Option, typer.Option("--topic", metavar="NAME", help="Short for a topic's type and name.")
-    ] = None,
-    broker: Annotated[
-        Option, typer.Option("--broker", metavar="ID", help="Short for a broker's type and name.")
-    ] = None,
-    broker_defaults: Annotated[
-        bool, typer.Option("--broker-defaults", help="Short for the default of all brokers.")
-    ] = False,
-    add_config: Annotated[
-        Option,
-        typer.Option(
-            "--add-config",
-            metavar="K=V,...",
-            help="What to set; brackets hold values with commas: k1=v1,k2=[a,b].",
-        ),
-    ] = None,
-    add_config_file: Annotated[
-        Option, typer.Option("--add-config-file", metavar="FILE", help="Properties to set.")
-    ] = None,
-    delete_config: Annotated[
-        Option, typer.Option("--delete-config", metavar="K,...", help="What to unset.")
-    ] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Describe static and default configuration too.")
-    ] = False,
+    zookeeper: ZooKeeper = None,
+    describe: opt.Describe = False,
+    alter: opt.Alter = False,
+    entity_type: opt.EntityType = None,
+    entity_name: opt.EntityName = None,
+    entity_default: opt.EntityDefault = False,
+    topic: opt.Topic = None,
+    broker: opt.Broker = None,
+    broker_defaults: opt.BrokerDefaults = False,
+    add_config: opt.AddConfig = None,
+    add_config_file: opt.AddConfigFile = None,
+    delete_config: opt.DeleteConfig = None,
+    all_: opt.All = False,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """Describe or alter the dynamic configuration of topics and brokers."""
     action = one_of(describe=describe, alter=alter)
     entity = choose_entity(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
+    if zookeeper is not None:
+        check_zookeeper(bootstrap_server, command_config)
     if action == "describe":
         if add_config or add_config_file or delete_config:
             raise UsageError("--add-config and --delete-config cannot be used with --describe")
+        if zookeeper is not None:
+            configs_zookeeper.describe(zookeeper, timeout, *entity)
+            return
         with connect(bootstrap_server, command_config, timeout, "configs-tool") as client:
             _describe(client, entity, all_)
         return
@@ -115,16 +94,19 @@ def configs(
         raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
     if entity[1] is None:
         raise UsageError("--alter needs --entity-name, or --entity-default for brokers")
+    if zookeeper is not None:
+        configs_zookeeper.alter(zookeeper, timeout, entity[0], entity[1], added, deleted)
+        return
     with connect(bootstrap_server, command_config, timeout, "configs-tool") as client:
         _alter(client, entity[0], entity[1], added, deleted)
 
 
 def choose_entity(
-    entity_type: Option,
-    entity_name: Option,
+    entity_type: opt.Option,
+    entity_name: opt.Option,
     entity_default: bool,
-    topic: Option,
-    broker: Option,
+    topic: opt.Option,
+    broker: opt.Option,
     broker_defaults: bool,
 ) -> Entity:
     """Return which entity the options mean; raise UsageError where they mean none, or two."""

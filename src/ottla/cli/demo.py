@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TOPIC = "flights"
 PARTITIONS = 6
+REPLICAS = 3
 GROUP = "demo-readers"
 CONSUMERS = 3
 BROKERS = 3
@@ -96,7 +97,7 @@ def _run_steps(console: Console, folder: Path, stack: ExitStack) -> None:
     from ottla.testing import Cluster
 
     source = data_path()
-    with step(console, f"Starting {BROKERS} brokers and a controller"):
+    with step(console, f"Starting {BROKERS} nodes, each a broker and a controller"):
         # A second's wait for members lets the three consumers share the topic from the start.
         config = {"group.initial.rebalance.delay.ms": "1000"}
         cluster = stack.enter_context(Cluster(brokers=BROKERS, data_dir=folder, config=config))
@@ -120,7 +121,7 @@ def write_flights(bootstrap: str, source: Path) -> Written:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS)])[TOPIC].result(30)
     written = Written()
     failures: list[str] = []
 
@@ -201,11 +202,9 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
     """Stop every node, start it again; ends and committed offsets must be what they were."""
     from confluent_kafka import Consumer, TopicPartition
 
-    for node in cluster.nodes:
-        cluster.stop(node.id)
+    cluster.stop()
     console.print("  all nodes are down")
-    for node in reversed(cluster.nodes):  # The controller first: the brokers wait for it.
-        cluster.start(node.id)
+    cluster.start()
     cluster.wait_ready(60)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP})
     try:

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from ottla.base.errors import Error
+from ottla.cli import election_zookeeper
 from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import BootstrapServer, Timeout, connect
+from ottla.cli.options import BootstrapServer, Timeout, ZooKeeper, check_zookeeper, connect
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.wire_client import TopicPartition, WireClient, check, reason_of
 from ottla.wire.messages import elect_leaders as wire
@@ -35,6 +36,17 @@ Outcomes = dict[TopicPartition, tuple[int, str | None]]
 """Error code and the controller's own words, by partition."""
 
 
+AdminConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--admin.config",
+        metavar="FILE",
+        help="Property file for the client, e.g. client.id.",
+        show_default=False,
+    ),
+]
+
+
 @app.command("leader-election", epilog=EPILOG)
 def leader_election(
     election_type: Annotated[
@@ -46,6 +58,7 @@ def leader_election(
         ),
     ],
     bootstrap_server: BootstrapServer = None,
+    zookeeper: ZooKeeper = None,
     topic: Annotated[
         str | None, typer.Option("--topic", metavar="NAME", help="The topic of --partition.")
     ] = None,
@@ -58,15 +71,7 @@ def leader_election(
     all_topic_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", help="All that need it.")
     ] = False,
-    admin_config: Annotated[
-        str | None,
-        typer.Option(
-            "--admin.config",
-            metavar="FILE",
-            help="Property file for the client, e.g. client.id.",
-            show_default=False,
-        ),
-    ] = None,
+    admin_config: AdminConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """Elect leaders of partitions: the preferred ones, or unclean ones where there is none."""
@@ -88,6 +93,12 @@ def leader_election(
         wanted = files.read_as(path_to_json_file, files.parse_partitions)
     elif topic is not None and partition is not None:
         wanted = [(topic, partition)]
+    if zookeeper is not None:
+        check_zookeeper(bootstrap_server, admin_config)
+        if kind != "preferred":
+            raise UsageError("--zookeeper serves --election-type preferred only")
+        election_zookeeper.elect(zookeeper, timeout, wanted)
+        return
     with connect(bootstrap_server, admin_config, timeout, "leader-election-tool") as client:
         outcomes = elect(client, ELECTION_TYPES[kind], wanted)
     report(kind.upper(), outcomes)

@@ -43,7 +43,10 @@ def down(
         typer.Option("--timeout", metavar="SECONDS", help="How long to wait before SIGKILL."),
     ] = 30.0,
 ) -> int:
-    """Stop a cluster: brokers first, then separate controllers. Its data stays."""
+    """Stop a cluster: brokers first, then separate controllers, or a ZooKeeper of its own.
+
+    Its data stays.
+    """
     from ottla.cli.local_up import stop_all
 
     check_seconds(timeout)
@@ -138,11 +141,12 @@ def collect(engine: LocalCluster) -> dict[str, Any]:
         for node, facts in zip(entry.nodes, nodes, strict=True)
         if facts["state"] == "running"
     ]
+    over_zookeeper = entry.zookeeper is not None
     return {
-        "mode": "kraft",
+        "mode": entry.mode,
         "bootstrap": entry.bootstrap,
-        "controller": active_controller(running),
-        "zookeeper": None,
+        "controller": active_controller(running, over_zookeeper=over_zookeeper),
+        "zookeeper": entry.zookeeper,
         "nodes": nodes,
     }
 
@@ -157,6 +161,9 @@ def _show(facts: dict[str, Any]) -> None:
     controller = facts["controller"]
     console = Console()
     console.print(f"bootstrap servers  {facts['bootstrap']}", highlight=False)
+    console.print(f"mode               {facts['mode']}", highlight=False)
+    if facts["zookeeper"] is not None:
+        console.print(f"zookeeper          {facts['zookeeper']}", highlight=False)
     console.print(
         f"controller         {'unknown' if controller is None else controller}", highlight=False
     )

@@ -1,5 +1,6 @@
 """`ottla up`: starts a cluster on this machine and waits until it serves."""
 
+import re
 import signal
 import threading
 from collections.abc import Sequence
@@ -13,18 +14,21 @@ from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import DEFAULT_DATA_DIR, check_seconds, key_values
 from ottla.cli.progress import Progress
 from ottla.cli.typing_app import examples, new_app
-from ottla.testing import cluster_file
+from ottla.testing import cluster_facts, cluster_file
 from ottla.testing.cluster_file import ClusterEntry
 from ottla.testing.layout import (
     BROKERS_MAX,
     CONTROLLERS_MAX,
     PORT_MAX,
+    ZOOKEEPER_PORT_OFFSET,
     ClusterError,
     NodePlan,
     last_port_offset,
+    plan_brokers,
     plan_nodes,
 )
 from ottla.testing.local_cluster import LocalCluster
+from ottla.testing.ports import HOST, free_ports, is_free
 
 app = new_app()
 
@@ -35,12 +39,31 @@ DEFAULT_PORT = 9092
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 30.0
 
+SERVERS = re.compile(r"[^\s,/:]+(:\d+)?(,[^\s,/:]+(:\d+)?)*(/\S*)?")
+"""What zookeeper.connect may be: servers, and perhaps a path below which all of it lives."""
+
 EPILOG = examples(
     "ottla up                                   one broker at localhost:9092, until Ctrl-C",
     "ottla up --brokers 3 --detach              three of them, in the background",
     "ottla up --data-dir /tmp/t --port 19092    another cluster beside it",
     "ottla up --config auto.create.topics.enable=false",
+    "ottla up --brokers 3 --zookeeper           over a ZooKeeper of its own",
+    "ottla up --zookeeper zk1:2181,zk2:2181/a   over one that runs already",
 )
+
+Config = Annotated[
+    list[str],
+    typer.Option("--config", metavar="NAME=VALUE", help="A property of all nodes; repeatable."),
+]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        metavar="[CONNECT]",
+        help="A cluster over ZooKeeper: over the servers of CONNECT (host:port,... and a path "
+        "below which it lives), else over one of its own.",
+    ),
+]
 
 
 @app.command("up", epilog=EPILOG)
@@ -57,6 +80,7 @@ def up(
             "0 lets the first 3 brokers (the first, of 1 or 2) be controllers too.  [default: 0]",
         ),
     ] = None,
+    zookeeper: ZooKeeper = None,
     data_dir: Annotated[
         Path, typer.Option("--data-dir", metavar="DIR", help="Where the cluster lives.")
     ] = Path(DEFAULT_DATA_DIR),
@@ -64,33 +88,34 @@ def up(
         int | None,
         typer.Option("--port", metavar="PORT", help="Of the first broker.  [default: 9092]"),
     ] = None,
-    config: Annotated[
-        list[str],
-        typer.Option("--config", metavar="NAME=VALUE", help="A property of all nodes; repeatable."),
-    ] = [],  # noqa: B006 - typer copies it
+    config: Config = [],  # noqa: B006 - typer copies it
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when it serves; 'ottla down' stops it.")
     ] = False,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
     ] = 60.0,
-    zookeeper: Annotated[str | None, typer.Option("--zookeeper", hidden=True)] = None,
     remote_storage: Annotated[str | None, typer.Option("--remote-storage", hidden=True)] = None,
 ) -> int:
     """Start a cluster on this machine, or the one that the data folder holds already.
 
     Broker i has the id i and listens on PORT + i - 1; controllers listen from PORT + 100.
     Prometheus finds each node's metrics on the node's port + 1000, under /metrics.
+    A ZooKeeper of the cluster's own listens on PORT + 200.
     """
-    if zookeeper is not None:
-        raise CommandError("--zookeeper: clusters over ZooKeeper are not supported yet")
     if remote_storage is not None:
         raise CommandError("--remote-storage: tiered storage is not supported yet")
     check_seconds(timeout)
     properties = key_values(config, "--config", empty=False)
     engine = LocalCluster(data_dir, bound=not detach)
     try:
-        entry = engine.prepare(choose_plans(data_dir, brokers, controllers, port), properties)
+        found = stored_zookeeper(data_dir) if zookeeper is None else zookeeper
+        plans, connect = (
+            (choose_plans(data_dir, brokers, controllers, port), None)
+            if found is None
+            else choose_brokers(data_dir, brokers, controllers, port, found)
+        )
+        entry = engine.prepare(plans, properties, connect)
         _start(engine, entry, timeout)
         if detach:
             print(f"Stop it with: ottla down --data-dir {data_dir}")
@@ -119,6 +144,46 @@ def choose_plans(
         port = stored[0].port if stored else DEFAULT_PORT
     _check_numbers(brokers, controllers, port)
     return plan_nodes(brokers, controllers, port)
+
+
+def stored_zookeeper(data_dir: Path) -> str | None:
+    """Return what the folder's cluster goes on with: "" = a ZooKeeper of its own; None = KRaft."""
+    if not cluster_file.exists(data_dir):
+        return None
+    entry = cluster_file.load(data_dir)
+    return "" if any(plan.is_zookeeper for plan in entry.plans) else entry.zookeeper
+
+
+def choose_brokers(
+    data_dir: Path, brokers: int | None, controllers: int | None, port: int | None, zookeeper: str
+) -> tuple[Sequence[NodePlan], str]:
+    """Return the nodes of a cluster over ZooKeeper, and where that is.
+
+    What the folder holds goes on, unless the options say otherwise. `zookeeper`: as the option has
+    it, "" for one of the cluster's own: on the port of before, where that is free.
+    """
+    if controllers:
+        raise UsageError(
+            f"--controllers {controllers}: expected none with --zookeeper, "
+            "where one of the brokers is elected"
+        )
+    if zookeeper and not SERVERS.fullmatch(zookeeper):
+        raise UsageError(f"--zookeeper {zookeeper}: expected HOST:PORT[,...][/PATH]")
+    stored: Sequence[NodePlan] = ()
+    if cluster_file.exists(data_dir):
+        stored = cluster_file.load(data_dir).plans
+    if brokers is None:
+        brokers = sum(plan.is_broker for plan in stored) or DEFAULT_BROKERS
+    first = stored[0].port if stored else DEFAULT_PORT
+    if port is None:
+        port = first
+    _check_numbers(brokers, 0, port)
+    if zookeeper:
+        return plan_brokers(brokers, port), zookeeper
+    before = [plan.port for plan in stored if plan.is_zookeeper and port == first]
+    wanted = before[0] if before else port + ZOOKEEPER_PORT_OFFSET
+    own = wanted if is_free(wanted) else free_ports(1)[0]
+    return plan_brokers(brokers, port, own), f"{HOST}:{own}"
 
 
 def _check_numbers(brokers: int, controllers: int, port: int) -> None:
@@ -150,7 +215,11 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
         progress.done()
     brokers = sum(plan.is_broker for plan in entry.plans)
     noun = "1 broker" if brokers == 1 else f"{brokers} brokers"
-    print(f"Ottla serves at {entry.bootstrap} ({noun}, cluster id {entry.cluster_id})", flush=True)
+    cluster_id = entry.cluster_id
+    if entry.zookeeper is not None:
+        noun += f" over ZooKeeper at {entry.zookeeper}"
+        cluster_id = cluster_facts.cluster_id(entry.plans) or "unknown"
+    print(f"Ottla serves at {entry.bootstrap} ({noun}, cluster id {cluster_id})", flush=True)
 
 
 def _stay(engine: LocalCluster) -> int:

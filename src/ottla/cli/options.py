@@ -23,6 +23,15 @@ BootstrapServer = Annotated[
         show_default=False,
     ),
 ]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT[,...][/CHROOT]",
+        help="Act through the znodes of a ZooKeeper cluster, instead of asking brokers.",
+        show_default=False,
+    ),
+]
 CommandConfig = Annotated[
     str | None,
     typer.Option(
@@ -86,6 +95,14 @@ def connect(
         timeout=timeout,
         client_id=properties.get("client.id", client_id),
     )
+
+
+def check_zookeeper(bootstrap: str | None, command_config: str | None) -> None:
+    """Raise UsageError where options for brokers stand beside --zookeeper."""
+    if bootstrap is not None:
+        raise UsageError("only one of --bootstrap-server and --zookeeper can be given")
+    if command_config is not None:
+        raise UsageError("--command-config cannot be used with --zookeeper")
 
 
 def check_seconds(timeout: float, option: str = "--timeout") -> None:

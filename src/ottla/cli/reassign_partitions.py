@@ -6,17 +6,23 @@ a replica's folder.
 
 from collections.abc import Iterable
 
-from ottla.base.errors import ApiError
 from ottla.cli import partition_file as files
 from ottla.cli import reassign_partitions_client as wire
 from ottla.cli import reassign_partitions_options as opt
+from ottla.cli import reassign_plan as plan
+from ottla.cli import reassign_zookeeper
 from ottla.cli.errors import CommandError
-from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
+from ottla.cli.options import (
+    BootstrapServer,
+    CommandConfig,
+    ZooKeeper,
+    check_zookeeper,
+    connect,
+    one_of,
+)
 from ottla.cli.reassign_partitions_options import Wish
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.wire_client import Waiting, WireClient
-from ottla.controller.placement import Candidate, place
-from ottla.host.world import SystemDice
 
 app = new_app()
 
@@ -46,6 +52,7 @@ EXISTING = (
 @app.command("reassign-partitions", epilog=EPILOG)
 def reassign_partitions(
     bootstrap_server: BootstrapServer = None,
+    zookeeper: ZooKeeper = None,
     bootstrap_controller: opt.BootstrapController = None,
     generate: opt.Generate = False,
     execute: opt.Execute = False,
@@ -78,6 +85,10 @@ def reassign_partitions(
         preserve_throttles=preserve_throttles,
     )
     opt.check(action, wish)
+    if zookeeper is not None:
+        check_zookeeper(bootstrap_server or bootstrap_controller, command_config)
+        reassign_zookeeper.run(action, zookeeper, timeout / 1000, wish)
+        return
     with _client(wish, command_config, timeout / 1000) as client:
         ACTIONS[action](client, wish)
 
@@ -111,47 +122,9 @@ def _generate(client: WireClient, wish: Wish) -> None:
     for name in names:
         if name not in found:
             raise CommandError(f"Topic {name} not found.")
-    candidates = _candidates(client, brokers, rack_aware=not wish.disable_rack_aware)
-    current: wire.Assignment = {}
-    proposed: wire.Assignment = {}
-    for name in sorted(names):
-        current |= found[name]
-        proposed |= _propose(candidates, found[name])
-    print("Current partition replica assignment")
-    print(files.format_reassignment(current))
-    print()
-    print("Proposed partition reassignment configuration")
-    print(files.format_reassignment(proposed))
-
-
-def _candidates(client: WireClient, wanted: list[int], *, rack_aware: bool) -> list[Candidate]:
-    _check_brokers(client, wanted)
-    chosen = [each for each in client.cluster().brokers if each.node_id in set(wanted)]
-    racks = [each.rack for each in chosen]
-    if rack_aware and None in racks and racks.count(None) < len(racks):
-        raise CommandError(
-            "Not all brokers have rack information. Add --disable-rack-aware in command line "
-            "to make replica assignment without rack information."
-        )
-    return [
-        Candidate(each.node_id, each.rack if rack_aware else None, fenced=False) for each in chosen
-    ]
-
-
-def _propose(candidates: list[Candidate], current: wire.Assignment) -> wire.Assignment:
-    """Place a topic's partitions anew, with as many replicas as its first one has."""
-    (topic, _), replicas = min(current.items())
-    try:
-        placed = place(
-            candidates,
-            first=0,
-            count=len(current),
-            replication_factor=len(replicas),
-            dice=SystemDice(),
-        )
-    except ApiError as refusal:
-        raise CommandError(f"topic {topic}: {refusal.message}") from None
-    return {(topic, number): each for number, each in enumerate(placed)}
+    racks = {each.node_id: each.rack for each in client.cluster().brokers}
+    rack_aware = not wish.disable_rack_aware
+    plan.print_proposal(plan.candidates(racks, brokers, rack_aware=rack_aware), found)
 
 
 def _execute(client: WireClient, wish: Wish) -> None:
@@ -162,41 +135,13 @@ def _execute(client: WireClient, wish: Wish) -> None:
     )
     if wire.moves(client) and not wish.additional:
         raise CommandError(EXISTING)
-    _check_brokers(client, (each for replicas in wanted.values() for each in replicas))
-    current = _current(client, wanted)
-    print("Current partition replica assignment\n")
-    print(files.format_reassignment(current))
-    print("\nSave this to use as the --reassignment-json-file option during rollback")
+    plan.check_brokers(client.broker_ids(), (e for replicas in wanted.values() for e in replicas))
+    plan.print_present(plan.present(wire.assignment(client, {name for name, _ in wanted}), wanted))
     refused = wire.alter(client, wanted)
     if refused:
         _tell("Error reassigning partition(s):", refused)
         raise CommandError(f"{len(refused)} of {len(wanted)} partitions were refused: see above")
-    print(
-        f"Successfully started partition reassignment{_plural(wanted)} for {files.names_of(wanted)}"
-    )
-
-
-def _check_brokers(client: WireClient, wanted: Iterable[int]) -> None:
-    unknown = sorted(set(wanted) - set(client.broker_ids()))
-    if unknown:
-        raise CommandError(
-            f"Unknown broker id {unknown[0]}: expected live ones, "
-            f"some of {files.ids(client.broker_ids())}"
-        )
-
-
-def _current(client: WireClient, wanted: Iterable[tuple[str, int]]) -> wire.Assignment:
-    partitions = sorted(wanted)
-    found = wire.assignment(client, (topic for topic, _ in partitions))
-    missing = []
-    for topic, number in partitions:
-        if topic not in found:
-            raise CommandError(f"Topic {topic} not found.")
-        if (topic, number) not in found[topic]:
-            missing.append((topic, number))
-    if missing:
-        raise CommandError(f"Unable to find partition: {files.names_of(missing, ', ')}")
-    return {partition: found[partition[0]][partition] for partition in partitions}
+    print(plan.started(wanted))
 
 
 def _verify(client: WireClient, wish: Wish) -> None:
@@ -206,29 +151,10 @@ def _verify(client: WireClient, wish: Wish) -> None:
     found = wire.assignment(client, (topic for (topic, _), _ in wanted))
     print("Status of partition reassignment:")
     for partition, replicas in sorted(wanted):
-        print(status_line(partition, replicas, under_way, found.get(partition[0], {})))
+        print(plan.status_line(partition, replicas, under_way, found.get(partition[0], {})))
     print()
     if not under_way and not wish.preserve_throttles:
         _clear_throttles(client, client.broker_ids(), found)
-
-
-def status_line(
-    partition: tuple[str, int],
-    wanted: tuple[int, ...],
-    under_way: Iterable[tuple[str, int]],
-    current: wire.Assignment,
-) -> str:
-    """Return what --verify says of one partition."""
-    name = files.name_of(partition)
-    if partition in under_way:
-        return f"Reassignment of partition {name} is still in progress."
-    replicas = current.get(partition, ())
-    if replicas == wanted:
-        return f"Reassignment of partition {name} is completed."
-    return (
-        f"There is no active reassignment of partition {name}, but replica set is "
-        f"{files.ids(replicas)} rather than {files.ids(wanted)}."
-    )
 
 
 def _clear_throttles(
@@ -236,11 +162,11 @@ def _clear_throttles(
 ) -> None:
     """Delete what may limit the moves: other tools, or Kafka's own, may have set it."""
     ids = sorted(brokers)
-    print(f"Clearing broker-level throttles on broker{_plural(ids)} {files.ids(ids)}")
+    print(f"Clearing broker-level throttles on broker{plan.plural(ids)} {files.ids(ids)}")
     wire.clear_broker_throttles(client, ids, directly=directly)
     names = sorted(topics)
     if names:
-        print(f"Clearing topic-level throttles on topic{_plural(names)} {','.join(names)}")
+        print(f"Clearing topic-level throttles on topic{plan.plural(names)} {','.join(names)}")
         wire.clear_topic_throttles(client, names)
 
 
@@ -252,12 +178,12 @@ def _cancel(client: WireClient, wish: Wish) -> None:
     if active:
         refused = wire.alter(client, dict.fromkeys(active))
         if refused:
-            _tell(f"Error cancelling partition reassignment{_plural(refused)} for:", refused)
+            _tell(f"Error cancelling partition reassignment{plan.plural(refused)} for:", refused)
             raise CommandError(
                 f"{len(refused)} of {len(active)} partitions were refused: see above"
             )
         print(
-            f"Successfully cancelled partition reassignment{_plural(active)} for: "
+            f"Successfully cancelled partition reassignment{plan.plural(active)} for: "
             f"{files.names_of(active)}"
         )
     else:
@@ -293,10 +219,6 @@ def _tell(title: str, refused: dict[tuple[str, int], str]) -> None:
     print(title)
     for partition, reason in sorted(refused.items()):
         print(f"{files.name_of(partition)}: {reason}")
-
-
-def _plural(things: Iterable[object]) -> str:
-    return "" if len(list(things)) == 1 else "s"
 
 
 ACTIONS = {

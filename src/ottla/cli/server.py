@@ -26,7 +26,8 @@ examples:
   ottla server config/node.properties
   ottla server node.properties --override node.id=2 --override log.dirs=/tmp/two
 
-The storage must be formatted before: see 'ottla storage format --help'.
+The storage must be formatted before: see 'ottla storage format --help'. A broker of ZooKeeper
+mode (zookeeper.connect) needs no formatting.
 """
 
 

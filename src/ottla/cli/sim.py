@@ -48,6 +48,9 @@ def sim(
         Path | None,
         typer.Option("--scenario", metavar="FILE", help="A Python file that defines SCENARIO."),
     ] = None,
+    zookeeper: Annotated[
+        bool, typer.Option("--zookeeper", help="Play clusters over ZooKeeper.")
+    ] = False,
     workers: Annotated[
         int, typer.Option("--workers", metavar="N", help="Processes that play at once.")
     ] = 1,
@@ -68,7 +71,8 @@ def sim(
     from ottla.testing.scenarios.scenario import ScenarioFailed
     from ottla.testing.scenarios.summary import Summary
 
-    order = Order(file=None if scenario is None else str(scenario), seconds=length)
+    file = None if scenario is None else str(scenario)
+    order = Order(file=file, seconds=length, zookeeper=zookeeper)
     check_scenario(order.file)
     summary = Summary()
     try:

@@ -1,6 +1,6 @@
 """`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh."""
 
-from ottla.cli import topic_admin
+from ottla.cli import topic_admin, topics_zookeeper
 from ottla.cli import topic_options as opt
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import (
@@ -8,6 +8,8 @@ from ottla.cli.options import (
     BootstrapServer,
     CommandConfig,
     Timeout,
+    ZooKeeper,
+    check_zookeeper,
     connect,
     one_of,
 )
@@ -24,12 +26,14 @@ EPILOG = examples(
     "ottla topics --bootstrap-server localhost:9092 --describe --topic orders",
     "ottla topics --bootstrap-server localhost:9092 --list --exclude-internal",
     "ottla topics --bootstrap-server localhost:9092 --delete --topic 'orders-.*'",
+    "ottla topics --zookeeper localhost:2181 --delete --topic orders",
 )
 
 
 @app.command("topics", epilog=EPILOG)
 def topics(
     bootstrap_server: BootstrapServer = None,
+    zookeeper: ZooKeeper = None,
     create: opt.Create = False,
     delete: opt.Delete = False,
     describe: opt.Describe = False,
@@ -76,6 +80,10 @@ def topics(
         partition_limit=partition_limit,
     )
     opt.check(action, wish)
+    if zookeeper is not None:
+        check_zookeeper(bootstrap_server, command_config)
+        topics_zookeeper.run(action, zookeeper, timeout, wish)
+        return
     with connect(bootstrap_server, command_config, timeout, "topics-tool") as client:
         ACTIONS[action](client, wish)
 

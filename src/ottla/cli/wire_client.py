@@ -24,6 +24,8 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+ASKED_SHARE = 0.8
+"""Of the time that an answer is waited for: what the server may take for it."""
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -128,8 +130,8 @@ class WireClient:
 
     @property
     def timeout_ms(self) -> int:
-        """The timeout, for requests that carry one."""
-        return int(self.timeout * 1000)
+        """The timeout of requests that carry one: short enough for an answer that it has passed."""
+        return int(self.timeout * 1000 * ASKED_SHARE)
 
     # -- asking --------------------------------------------------------------------------------
 

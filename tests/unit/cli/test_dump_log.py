@@ -6,6 +6,7 @@ Method: files made with the project's own writers, whose formats other tests com
 import struct
 from pathlib import Path
 
+from ottla.base.ids import Uuid
 from ottla.coordinator.records import (
     GroupFact,
     GroupMetadataValue,
@@ -18,7 +19,7 @@ from ottla.log.producer_snapshot import encode_snapshot
 from ottla.log.producer_state import BatchMetadata, ProducerEntry
 from ottla.log.time_index import ENTRY as TIME_ENTRY
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
-from ottla.metadata.records import NoOpRecord, encode_record
+from ottla.metadata.records import DeletionReplicasRecord, NoOpRecord, encode_record
 from ottla.raft.control import leader_change_batch
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
@@ -220,6 +221,18 @@ def test_cluster_metadata(run: Run, tmp_path: Path) -> None:
     assert texts[1].startswith("payload: Error at 1, skipping. ")
     assert texts[2] == (
         'payload: {"type":"BEGIN_TRANSACTION_RECORD","version":0,"data":{"name":"m"}}'
+    )
+
+
+def test_the_deletion_ledger_is_shown(run: Run, tmp_path: Path) -> None:
+    row = DeletionReplicasRecord(
+        topic_id=Uuid(bytes(range(16))), broker_id=2, state=4, partitions=(0, 1)
+    )
+    data = encode_batch([(None, encode_record(row), (), 1)])
+    ran = dump(run, write(tmp_path, ".log", data), "--cluster-metadata-decoder")
+    assert ran.out.splitlines()[3].endswith(
+        'payload: {"type":"DELETION_REPLICAS_RECORD","version":0,"data":{"topicId":'
+        '"AAECAwQFBgcICQoLDA0ODw","brokerId":2,"state":4,"partitions":[0,1]}}'
     )
 
 

@@ -1,14 +1,16 @@
 """Which cluster `ottla up` runs: what the folder holds, unless the options say otherwise."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.errors import UsageError
-from ottla.cli.local_up import choose_plans
+from ottla.cli.local_up import choose_brokers, choose_plans, stored_zookeeper
 from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
-from ottla.testing.layout import place_nodes, plan_nodes
+from ottla.testing.layout import place_nodes, plan_brokers, plan_nodes
+from ottla.testing.ports import HOST, free_ports
 
 
 def store(folder: Path, brokers: int, controllers: int, port: int) -> None:
@@ -58,3 +60,57 @@ def test_numbers_out_of_range_are_wrong_usage(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         choose_plans(tmp_path, brokers, controllers, port)
+
+
+# -- over ZooKeeper ------------------------------------------------------------------------------
+
+
+def store_over_zookeeper(folder: Path, own_port: int | None, connect: str) -> None:
+    nodes = [NodeEntry(plan) for plan in plan_brokers(2, 7000, own_port)]
+    cluster_file.save(folder, ClusterEntry(cluster_id="", nodes=nodes, zookeeper=connect))
+
+
+def test_a_new_folder_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
+    first = free_ports(1)[0]
+    assert stored_zookeeper(tmp_path) is None
+    plans, connect = choose_brokers(tmp_path, 3, None, first, "")
+    own = plans[-1].port  # first + 200, unless somebody has that.
+    assert (plans, connect) == (plan_brokers(3, first, own), f"{HOST}:{own}")
+
+
+def test_a_zookeeper_that_runs_already_is_nobodys_node(tmp_path: Path) -> None:
+    for given in ("zk1", "zk1:2181", "zk1:2181,zk2:2182/some/path"):
+        assert choose_brokers(tmp_path, None, 0, None, given) == (plan_brokers(1, 9092), given)
+
+
+def test_a_folder_over_zookeeper_stays_over_it(tmp_path: Path) -> None:
+    (own,) = free_ports(1)
+    store_over_zookeeper(tmp_path, own, f"{HOST}:{own}")
+    assert stored_zookeeper(tmp_path) == ""
+    expected = plan_brokers(2, 7000, own), f"{HOST}:{own}"
+    assert choose_brokers(tmp_path, None, None, None, "") == expected
+
+
+def test_another_port_is_found_where_somebody_has_the_zookeepers(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        store_over_zookeeper(tmp_path, port, f"{HOST}:{port}")
+        plans, connect = choose_brokers(tmp_path, None, None, None, "")
+    assert plans[-1].port != port
+    assert connect == f"{HOST}:{plans[-1].port}"
+
+
+def test_a_folder_over_anothers_zookeeper_goes_on_with_it(tmp_path: Path) -> None:
+    store_over_zookeeper(tmp_path, None, "zk1:2181/path")
+    assert stored_zookeeper(tmp_path) == "zk1:2181/path"
+
+
+@pytest.mark.parametrize("given", ["/path", "zk1:port", "zk1,,zk2", "zk1 zk2", "http://zk1"])
+def test_what_names_no_servers(tmp_path: Path, given: str) -> None:
+    with pytest.raises(UsageError, match="expected HOST:PORT"):
+        choose_brokers(tmp_path, None, None, None, given)
+
+
+def test_there_are_no_controllers_over_zookeeper(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--controllers 3: expected none with --zookeeper"):
+        choose_brokers(tmp_path, None, 3, None, "")

@@ -1,0 +1,277 @@
+"""`ottla topics --zookeeper`: topics through a cluster's znodes, as kafka-topics.sh up to 2.8.
+
+A topic is created, grown or marked for deletion by what is written to ZooKeeper; the cluster's
+controller does the rest when it sees it. So a command that returns has asked, not achieved.
+
+Source: TopicCommand.ZookeeperTopicService and AdminZkClient, Kafka 2.8; TopicCommand, 0.11.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import INTERNAL_TOPICS, NO_LEADER, NO_UUID, OFFSETS_TOPIC, Uuid
+from ottla.base.zookeeper import Create, Delete, Operation, SetData
+from ottla.cli.configs_client import Entry
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.topic_filter import choose
+from ottla.cli.topic_options import Wish
+from ottla.cli.topic_text import Partition, Reassignment, Topic, describe_lines
+from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.controller.placement import Candidate, place
+from ottla.host.world import SystemDice
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.topic_config import validate_topic_configs
+from ottla.metadata.topic_names import fault_of
+from ottla.metadata.topics import metric_name
+from ottla.metadata.znodes import admin, paths
+from ottla.metadata.znodes.config import decode_config, encode_config
+from ottla.metadata.znodes.topic import Assignment, TopicZnode, encode_topic
+
+DYNAMIC_TOPIC_CONFIG = 1
+
+MARKED = "\tMarkedForDeletion: true"
+
+
+def run(action: str, connect: str, timeout: float, wish: Wish) -> None:
+    """Do what the options say. Raises: CommandError, UsageError."""
+    with ZooKeeperClient(connect, timeout) as client:
+        ACTIONS[action](client, wish)
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def _list(client: ZooKeeperClient, wish: Wish) -> None:
+    marked = client.marked_for_deletion()
+    for name in choose(client.topic_names(), wish.topic, exclude_internal=wish.exclude_internal):
+        print(f"{name} - marked for deletion" if name in marked else name)
+
+
+def _describe(client: ZooKeeperClient, wish: Wish) -> None:
+    names = choose(client.topic_names(), wish.topic, exclude_internal=wish.exclude_internal)
+    topics = [topic for topic in (_topic(client, name) for name in names) if topic is not None]
+    if wish.topic_id is not None:
+        topics = [topic for topic in topics if topic.id == wish.topic_id]
+    if not topics:
+        if wish.if_exists or (wish.topic is None and wish.topic_id is None):
+            return
+        raise _missing(client, wish.topic)
+    live, marked = set(client.broker_ids()), client.marked_for_deletion()
+    for topic in topics:
+        for line in describe_lines(topic, wish.report, live):
+            print(line + MARKED if topic.name in marked else line)
+
+
+def _topic(client: ZooKeeperClient, name: str) -> Topic | None:
+    found = client.topic(name)
+    if found is None:
+        return None
+    znode, _ = found
+    states = client.states(name, len(znode.partitions))
+    return Topic(
+        name=name,
+        id=znode.topic_id or NO_UUID,
+        partitions=tuple(
+            Partition(
+                index=number,
+                leader=NO_LEADER if state is None else state.leader,
+                replicas=znode.partitions[number].replicas,
+                isr=() if state is None else state.isr,
+                elr=None,
+                last_known_elr=None,
+            )
+            for number, state in enumerate(states)
+        ),
+        configs=[
+            Entry(key, value, DYNAMIC_TOPIC_CONFIG, False, ())
+            for key, value in sorted(_configs(client, name).items())
+        ],
+        reassignments={
+            number: Reassignment(each.adding, each.removing)
+            for number, each in znode.partitions.items()
+            if each.adding or each.removing
+        },
+    )
+
+
+def _configs(client: ZooKeeperClient, name: str) -> Mapping[str, str]:
+    resource = (int(ResourceType.TOPIC), name)
+    found = client.read(paths.config(resource))
+    return {} if found is None else decode_config(resource, found.data).values
+
+
+# -- creating and growing ----------------------------------------------------------------------
+
+
+def _create(client: ZooKeeperClient, wish: Wish) -> None:
+    name, configs = wish.topic, dict(wish.config)
+    assert name is not None
+    existing = client.topic_names()
+    if name in existing:
+        if wish.if_not_exists:
+            return
+        raise CommandError(f"Topic '{name}' already exists.")
+    _check_name(name, existing)
+    try:
+        validate_topic_configs(configs)
+    except ApiError as error:
+        raise CommandError(error.message or error.error.name) from None
+    assignments = {number: Assignment(each) for number, each in _first_replicas(client, wish)}
+    resource = (int(ResourceType.TOPIC), name)
+    operations: list[Operation] = []
+    if client.read(paths.config(resource)) is not None:
+        operations.append(Delete(paths.config(resource)))  # What a topic of that name had once.
+    operations.append(Create(paths.config(resource), encode_config(configs)))
+    topic_id = Uuid(uuid.uuid4().bytes)
+    operations.append(Create(paths.topic(name), encode_topic(assignments.items(), topic_id)))
+    for each in operations:
+        client.make_parents(each.path)
+    try:
+        client.write(operations)
+    except Overtaken:
+        raise CommandError(f"Topic '{name}' already exists.") from None
+    print(f"Created topic {name}.")
+
+
+def _check_name(name: str, existing: list[str]) -> None:
+    fault = fault_of(name)
+    if fault is not None:
+        raise CommandError(fault)
+    if set(name) & set("._"):
+        print(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or "
+            "underscore ('_') could collide. To avoid issues it is best to use either, but not "
+            "both."
+        )
+    for other in existing:
+        if metric_name(other) == metric_name(name):
+            raise CommandError(f"Topic '{name}' collides with existing topics: {other}")
+
+
+def _first_replicas(client: ZooKeeperClient, wish: Wish) -> list[tuple[int, tuple[int, ...]]]:
+    if wish.replica_assignment:
+        return list(enumerate(_known(client, wish.replica_assignment)))
+    for option, value in (
+        ("--partitions", wish.partitions),
+        ("--replication-factor", wish.replication_factor),
+    ):
+        if value is None:
+            raise UsageError(f"{option} is required with --create and --zookeeper")
+    assert wish.partitions is not None
+    assert wish.replication_factor is not None
+    return _placed(client, 0, wish.partitions, wish.replication_factor)
+
+
+def _placed(
+    client: ZooKeeperClient, first: int, count: int, factor: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    candidates = [Candidate(each, rack, fenced=False) for each, rack in client.racks().items()]
+    if factor > len(candidates):
+        raise CommandError(
+            f"Replication factor: {factor} larger than available brokers: {len(candidates)}."
+        )
+    found = place(
+        candidates, first=first, count=count, replication_factor=factor, dice=SystemDice()
+    )
+    return list(enumerate(found, first))
+
+
+def _known(
+    client: ZooKeeperClient, replicas: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, ...], ...]:
+    live = set(client.broker_ids())
+    unknown = sorted({each for listed in replicas for each in listed} - live)
+    if unknown:
+        raise CommandError(
+            f"Unknown broker id {unknown[0]}: expected live ones, some of {sorted(live)}"
+        )
+    return replicas
+
+
+def _alter(client: ZooKeeperClient, wish: Wish) -> None:
+    marked = client.marked_for_deletion()
+    for name in _matching(client, wish):
+        if name == OFFSETS_TOPIC:
+            raise CommandError("The number of partitions for the offsets topic cannot be changed.")
+        if name in marked:
+            raise CommandError(f"Topic {name} is marked for deletion.")
+        found = client.topic(name)
+        if found is None:
+            continue  # It went meanwhile.
+        print(
+            "WARNING: If partitions are increased for a topic that has a key, the partition "
+            "logic or ordering of the messages will be affected"
+        )
+        _grow(client, name, *found, wish)
+        print("Adding partitions succeeded!")
+
+
+def _grow(client: ZooKeeperClient, name: str, znode: TopicZnode, version: int, wish: Wish) -> None:
+    count, present = wish.partitions, len(znode.partitions)
+    assert count is not None
+    if any(each.adding or each.removing for each in znode.partitions.values()):
+        raise CommandError(f"Topic {name}: a partition reassignment is under way: wait for its end")
+    if count <= present:
+        raise CommandError(
+            f"The number of partitions for a topic can only be increased. Topic {name} currently "
+            f"has {present} partitions, {count} would not be an increase."
+        )
+    if wish.replica_assignment:
+        if len(wish.replica_assignment) != count:
+            raise CommandError(
+                f"--replica-assignment names {len(wish.replica_assignment)} partitions: expected "
+                f"{count}, old ones too"
+            )
+        added = list(enumerate(_known(client, wish.replica_assignment)))[present:]
+    else:
+        factor = len(znode.partitions[0].replicas)
+        added = _placed(client, present, count - present, factor)
+    assignments = [*znode.partitions.items(), *((n, Assignment(each)) for n, each in added)]
+    data = encode_topic(assignments, znode.topic_id, version=znode.version, extra=znode.extra)
+    try:
+        client.write([SetData(paths.topic(name), data, version)])
+    except Overtaken:
+        raise CommandError(f"Topic {name} was changed meanwhile: try again") from None
+
+
+# -- deleting ----------------------------------------------------------------------------------
+
+
+def _delete(client: ZooKeeperClient, wish: Wish) -> None:
+    for name in _matching(client, wish):
+        if name in INTERNAL_TOPICS:
+            raise CommandError(
+                f"Topic {name} is a kafka internal topic and is not allowed to be marked for "
+                "deletion."
+            )
+        try:
+            client.make_parents(paths.marker(name))
+            client.write([Create(paths.marker(name), admin.MARKER)])
+        except Overtaken:
+            print(f"Topic {name} is already marked for deletion.")
+            continue
+        except CommandError as error:
+            raise CommandError(f"Error while deleting topic {name}: {error}") from None
+        print(f"Topic {name} is marked for deletion.")
+        print("Note: This will have no impact if delete.topic.enable is not set to true.")
+
+
+def _matching(client: ZooKeeperClient, wish: Wish) -> list[str]:
+    names = choose(client.topic_names(), wish.topic, exclude_internal=False)
+    if not names and not wish.if_exists:
+        raise _missing(client, wish.topic)
+    return names
+
+
+def _missing(client: ZooKeeperClient, topic: str | None) -> CommandError:
+    return CommandError(f"Topic {topic} does not exist on ZK path {client.connect}")
+
+
+ACTIONS: dict[str, Callable[[ZooKeeperClient, Wish], None]] = {
+    "create": _create,
+    "delete": _delete,
+    "describe": _describe,
+    "list": _list,
+    "alter": _alter,
+}

@@ -1,0 +1,206 @@
+"""A blocking connection to a cluster's ZooKeeper, for the tools that act through znodes.
+
+What is written goes out as one multi, so that a tool that is killed leaves nothing half done.
+What a znode must hold, and what it means, is `ottla.metadata.znodes`.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ottla.base.zookeeper import Check, Create, Delete, Operation, SetData
+from ottla.cli.errors import CommandError
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.broker import decode_broker
+from ottla.metadata.znodes.fields import ZnodeError
+from ottla.metadata.znodes.partition_state import StateZnode, decode_state
+from ottla.metadata.znodes.topic import TopicZnode, decode_topic
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+T = TypeVar("T")
+
+
+class Read(NamedTuple):
+    """A znode's data and version."""
+
+    data: bytes
+    version: int
+
+
+class Overtaken(Exception):
+    """What a write rested on was changed meanwhile. `path`: the first such znode."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class ZooKeeperClient:
+    """Reads and writes below one chroot.
+
+    Raises: CommandError where ZooKeeper does not answer in `timeout` seconds.
+    """
+
+    def __init__(self, connect: str, timeout: float) -> None:
+        self.connect = connect
+        self._timeout = timeout
+        self._client = _start(connect, timeout)
+
+    def __enter__(self) -> "ZooKeeperClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def read(self, path: str) -> Read | None:
+        """Return a znode, None where there is none."""
+        return self.read_all([path])[0]
+
+    def read_all(self, wanted: Sequence[str]) -> list[Read | None]:
+        """Return several znodes, asked for at once."""
+        asked = [self._client.get_async(path) for path in wanted]
+        found = [self._answer(each) for each in asked]
+        return [None if each is None else Read(each[0], each[1].version) for each in found]
+
+    def children(self, path: str) -> list[str]:
+        """Return the names below a znode, sorted; none where it does not exist."""
+        return sorted(self._answer(self._client.get_children_async(path)) or ())
+
+    def write(self, operations: Sequence[Operation]) -> None:
+        """Do all of it or nothing. Raises: Overtaken."""
+        from kazoo.exceptions import (
+            BadVersionError,
+            NodeExistsError,
+            NoNodeError,
+            RolledBackError,
+            RuntimeInconsistency,
+        )
+
+        transaction = self._client.transaction()
+        for each in operations:
+            match each:
+                case Create(path, data, ephemeral, sequential):
+                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                case SetData(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        results = self._guarded(transaction.commit)
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(result, (RolledBackError, RuntimeInconsistency)):
+                continue
+            if isinstance(result, (BadVersionError, NodeExistsError, NoNodeError)):
+                raise Overtaken(operation.path)
+            if isinstance(result, Exception):
+                raise CommandError(f"ZooKeeper refuses {operation.path}: {type(result).__name__}")
+
+    def make_parents(self, path: str) -> None:
+        """Make sure of all znodes above a path: a cluster that never started has none."""
+        self._guarded(lambda: self._client.ensure_path(path.rpartition("/")[0]))
+
+    # -- what several tools ask ----------------------------------------------------------------
+
+    def topic_names(self) -> list[str]:
+        """Return all topics, also those that are marked for deletion."""
+        return self.children(paths.TOPICS)
+
+    def topic(self, name: str) -> tuple[TopicZnode, int] | None:
+        """Return a topic's assignment and its znode's version. Raises: CommandError."""
+        found = self.read(paths.topic(name))
+        return None if found is None else (_decoded(decode_topic, name, found.data), found.version)
+
+    def states(self, name: str, count: int) -> list[StateZnode | None]:
+        """Return the states of a topic's partitions; None where nobody ever led one."""
+        found = self.read_all([paths.state(name, number) for number in range(count)])
+        return [
+            None if each is None else _decoded(decode_state, name, number, each.data)
+            for number, each in enumerate(found)
+        ]
+
+    def marked_for_deletion(self) -> frozenset[str]:
+        """Return the topics that somebody wants to be deleted."""
+        return frozenset(self.children(paths.DELETE_TOPICS))
+
+    def broker_ids(self) -> list[int]:
+        """Return the brokers that are alive, in order."""
+        listed = self.children(paths.BROKER_IDS)
+        return sorted(int(each) for each in listed if paths.is_number(each))
+
+    def racks(self) -> dict[int, str | None]:
+        """Return the racks of the brokers that are alive."""
+        ids = self.broker_ids()
+        found = zip(ids, self.read_all([paths.broker(each) for each in ids]), strict=True)
+        return {
+            each: _decoded(decode_broker, each, read.data).rack
+            for each, read in found
+            if read is not None
+        }
+
+    # -- kazoo ---------------------------------------------------------------------------------
+
+    def _answer(self, asked: Any) -> Any:
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            return self._guarded(lambda: asked.get(timeout=self._timeout))
+        except NoNodeError:
+            return None
+
+    def _guarded(self, act: Callable[[], T]) -> T:
+        from kazoo.exceptions import ConnectionLoss, OperationTimeoutError, SessionExpiredError
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return act()
+        except (
+            ConnectionLoss,
+            KazooTimeoutError,
+            OperationTimeoutError,
+            SessionExpiredError,
+        ) as error:
+            raise CommandError(
+                f"ZooKeeper {self.connect} does not answer: {type(error).__name__}"
+            ) from None
+
+
+def _start(connect: str, timeout: float) -> "KazooClient":
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    # kazoo tells of each attempt; what came of them all is said once, below.
+    quiet = logging.getLogger("ottla.cli.kazoo")
+    quiet.disabled = True
+    try:
+        client = KazooClient(hosts=connect, logger=quiet)
+    except ValueError as error:
+        raise CommandError(f"--zookeeper {connect}: {error}") from None
+    try:
+        with warnings.catch_warnings(action="ignore"):  # Of a chroot that does not exist.
+            client.start(timeout=timeout)
+        if client.exists("/") is not None:
+            return client
+        reason = f"{client.chroot} does not exist: expected the chroot of a cluster"
+    except KazooTimeoutError:
+        reason = f"no ZooKeeper server answers within {timeout:g} s"
+    client.stop()
+    client.close()
+    raise CommandError(f"--zookeeper {connect}: {reason}")
+
+
+def _decoded(decode: Callable[..., T], *values: Any) -> T:
+    try:
+        return decode(*values)
+    except ZnodeError as error:
+        raise CommandError(str(error)) from None

@@ -45,7 +45,7 @@ class Background:
             for thread in self._threads:
                 thread.join(self._patience if kind is None else ABANDONED_SECONDS)
         if kind is None:
-            assert self.errors == []
+            assert self.errors == [], self.errors
 
     def begun(self) -> None:
         """Wait until the threads are at work, where that matters."""

@@ -7,10 +7,13 @@ nodes make their own.
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
 
 import pytest
 
 from ottla.testing import Cluster
+from ottla.testing.zookeeper_server import ZooKeeperServer
 
 from . import clients
 from .clients import Client
@@ -33,9 +36,50 @@ QUICK_FENCING = QUICK | {
 BROKERS = (1, 2, 3)
 CONTROLLER = 101
 
+
+class Kind(Enum):
+    """Who decides in a cluster: its brokers, nodes of their own, or a broker over ZooKeeper."""
+
+    COMBINED = "combined"
+    SEPARATE = "separate"
+    ZOOKEEPER = "zookeeper"
+
+
+def kinds(*chosen: Kind) -> pytest.MarkDecorator:
+    """Run a test with clusters of these kinds, all where none is named: its argument `kind`."""
+    return pytest.mark.parametrize("kind", chosen or tuple(Kind), ids=lambda each: each.value)
+
+
 MakeTopic = Callable[..., str]
+NewCluster = Callable[..., Cluster]
 
 _numbers = itertools.count(1)
+
+
+FOLDER = Path(__file__).parent
+BESIDE = frozenset(
+    {
+        "test_compaction",
+        "test_controller_failover",
+        "test_faults",
+        "test_lost_disks",
+        "test_quorum",
+        "test_reassignment",
+        "test_replicated_compaction",
+        "test_replication",
+        "test_restarts",
+    }
+)
+"""Modules that run two at a time, as all about ZooKeeper do: they wait more than they work."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what bears a busy machine."""
+    for item in items:
+        if item.path.parent == FOLDER / "zookeeper" or (
+            item.path.parent == FOLDER and item.path.stem in BESIDE
+        ):
+            item.add_marker(pytest.mark.beside)
 
 
 class Reports:
@@ -81,26 +125,70 @@ def shared() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def trio_of_session() -> Iterator[Cluster]:
-    """Three brokers and a controller; use `trio`."""
-    with Cluster(brokers=3, controllers=1, config=QUICK_FENCING) as cluster:
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    """One server for all that only talk to it; a cluster has a chroot of its own."""
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def new_cluster(request: pytest.FixtureRequest) -> NewCluster:
+    """Make a cluster of a kind, to be started with `with`."""
+
+    def make(
+        kind: Kind, brokers: int = 3, *, controllers: int = 3, config: dict[str, str] | None = None
+    ) -> Cluster:
+        given = dict(config or {})
+        if kind is Kind.ZOOKEEPER:
+            server: ZooKeeperServer = request.getfixturevalue("zookeeper")
+            # What a broker's session is there; a cluster without it keeps its default.
+            if "broker.session.timeout.ms" in given:
+                given["zookeeper.session.timeout.ms"] = given["broker.session.timeout.ms"]
+            chroot = f"/cluster-{next(_numbers)}"
+            return Cluster(brokers, zookeeper=f"{server.connect}{chroot}", config=given)
+        return Cluster(brokers, controllers if kind is Kind.SEPARATE else 0, config=given)
+
+    return make
+
+
+@pytest.fixture(
+    scope="session", params=[Kind.SEPARATE, Kind.ZOOKEEPER], ids=lambda kind: kind.value
+)
+def trio_of_session(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
+    """Three brokers, with a controller or over ZooKeeper; use `trio`."""
+    with new_cluster(request.param, 3, controllers=1, config=QUICK_FENCING) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def trio(trio_of_session: Cluster) -> Cluster:
-    """Three brokers and a controller, all of which serve: their lives are the tests' to play with.
+    """Three brokers in either mode, and all nodes serve: their lives are the tests' to play with.
 
     What a failed test left dead or frozen is brought back first.
     """
-    for node in trio_of_session.nodes:
-        match trio_of_session.state(node.id):
+    return revived(trio_of_session)
+
+
+def revived(cluster: Cluster) -> Cluster:
+    """Return a cluster all of whose nodes serve again, whatever a failed test left."""
+    for node in cluster.nodes:
+        match cluster.state(node.id):
             case "paused":
-                trio_of_session.resume(node.id)
+                cluster.resume(node.id)
             case "dead" | "stopped":
-                trio_of_session.start(node.id)
-    trio_of_session.wait_ready()
-    return trio_of_session
+                cluster.start(node.id)
+    cluster.wait_ready()
+    return cluster
+
+
+def all_nodes(cluster: Cluster) -> tuple[int, ...]:
+    """Return the ids of all nodes, brokers first."""
+    return tuple(plan.id for plan in cluster.nodes)
+
+
+def has_own_controller(cluster: Cluster) -> bool:
+    """Tell whether the controller is a node that is no broker."""
+    return any(not plan.is_broker for plan in cluster.nodes)
 
 
 @pytest.fixture(params=clients.NAMES)

@@ -1,16 +1,20 @@
 """How long partitions, and the cluster, go without a leader: what the surviving nodes tell.
 
 One thread for each node asks it again and again who leads the partitions of a topic, and the
-quorum. A frozen node holds up its own thread only. What they saw, with what was done to nodes and
-when, gives the outages.
+quorum; over ZooKeeper, another one looks who is the controller. A frozen node holds up its own
+thread only. What they saw, with what was done to nodes and when, gives the outages.
 """
 
+import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
 from ottla.testing import Cluster, cluster_facts
 from ottla.testing.cluster_facts import UNREACHABLE
@@ -80,7 +84,11 @@ class LeaderWatch(Background):
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic
-        super().__init__([partial(self._watch, node) for node in cluster.nodes], patience=10)
+        works = [partial(self._watch, node) for node in cluster.nodes]
+        connect = cluster.zookeeper_connect
+        if connect is not None:
+            works.append(partial(self._watch_zookeeper, connect))
+        super().__init__(works, patience=10)
         self._lock = threading.Lock()
         self.sights: dict[int, list[Sight]] = {}
         self.faults: list[Fault] = []
@@ -114,6 +122,21 @@ class LeaderWatch(Background):
                 quorum = cluster_facts.quorum([node])
                 if quorum is not None:
                     self._saw(QUORUM, quorum.leader_epoch, quorum.leader_id)
+
+    def _watch_zookeeper(self, connect: str) -> None:
+        """Look who is the controller: its epoch is that of its election."""
+        client = KazooClient(hosts=connect)
+        client.start()
+        try:
+            while not self._stop.wait(PAUSE_SECONDS):
+                # Nobody rules just now, or ZooKeeper itself is without a leader.
+                with suppress(KazooException):
+                    epoch = int(client.get("/controller_epoch")[0])
+                    controller = json.loads(client.get("/controller")[0])["brokerid"]
+                    self._saw(QUORUM, epoch, controller)
+        finally:
+            client.stop()
+            client.close()
 
     def _saw(self, number: int, epoch: int, leader: int) -> None:
         now = time.monotonic()

@@ -9,9 +9,7 @@ round cost is printed at the end of the run. `benches/failover.py` prints the sa
 
 import pytest
 
-from ottla.testing import Cluster
-
-from .conftest import Reports, new_replicated_topic
+from .conftest import Kind, NewCluster, Reports, new_replicated_topic
 from .fault_rounds import QUICK_SESSIONS, ROUNDS, Act, table, under_load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -24,14 +22,15 @@ SEPARATE = (*ROUNDS[:4], *ROUNDS[9:14])
 
 
 @pytest.mark.parametrize(
-    ("controllers", "rounds"), [(0, ROUNDS), (3, SEPARATE)], ids=["combined", "separate"]
+    ("kind", "rounds"),
+    [(Kind.COMBINED, ROUNDS), (Kind.SEPARATE, SEPARATE), (Kind.ZOOKEEPER, ROUNDS)],
+    ids=lambda each: each.value if isinstance(each, Kind) else "",
 )
 def test_no_acknowledged_record_is_lost(
-    controllers: int, rounds: tuple[Act, ...], reports: Reports
+    kind: Kind, rounds: tuple[Act, ...], new_cluster: NewCluster, reports: Reports
 ) -> None:
-    with Cluster(brokers=3, controllers=controllers, config=QUICK_SESSIONS) as cluster:
+    with new_cluster(kind, config=QUICK_SESSIONS) as cluster:
         topic = new_replicated_topic(cluster, "faults", PARTITIONS)
         with under_load(cluster, topic, PARTITIONS) as scene:
             costs = [scene.run(act) for act in rounds]
-    kind = f"{controllers} separate controllers" if controllers else "combined nodes"
-    reports.append(f"time without a leader: three brokers, {kind}", table(costs))
+    reports.append(f"time without a leader: three brokers, {kind.value}", table(costs))

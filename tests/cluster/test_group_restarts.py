@@ -11,7 +11,7 @@ from ottla.testing import Cluster
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 from .clients import NAMES, Client, Closing, Message, client_of, eventually, produce, read
-from .conftest import BROKERS, CONTROLLER, new_name, new_topic
+from .conftest import all_nodes, new_name, new_topic
 from .members import group_of
 
 PARTITIONS = 3
@@ -44,7 +44,7 @@ def fill(cluster: Cluster, topic: str, begin: int, count: int) -> list[str]:
 def test_committed_offsets_outlive_kills(client: Client, trio: Cluster) -> None:
     topic, group = new_topic(trio.bootstrap, "kept"), new_name("kept")
     produce(client, trio.bootstrap, [Message(topic=topic, value=b"x")] * 20)
-    for round_, victims in enumerate([(coordinator(trio, group),), (*BROKERS, CONTROLLER)], 1):
+    for round_, victims in enumerate([(coordinator(trio, group),), all_nodes(trio)], 1):
         with Closing(client.consumer(trio.bootstrap, group=group)) as consumer:
             consumer.subscribe([topic])
             eventually(lambda: consumer.poll(0.2), what="records")
@@ -78,7 +78,7 @@ def test_members_go_on_when_their_coordinator_dies(name: str, trio: Cluster) -> 
         values = fill(trio, topic, 0, 60)
         group.wait_read(values)
         victims: tuple[int, ...]
-        for victims in ((coordinator(trio, group_id),), (*BROKERS, CONTROLLER)):
+        for victims in ((coordinator(trio, group_id),), all_nodes(trio)):
             for node in victims:
                 trio.kill(node)
             for node in victims:

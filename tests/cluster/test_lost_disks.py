@@ -14,7 +14,7 @@ from ottla.testing import Cluster
 
 from . import stored
 from .clients import eventually
-from .conftest import new_replicated_topic
+from .conftest import Kind, NewCluster, kinds, new_replicated_topic
 from .fault_rounds import QUICK_SESSIONS, Scene, under_load
 from .ottla_command import ottla
 
@@ -26,8 +26,9 @@ ROOM_BYTES = 100_000
 
 
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_FSIZE"), reason="limits of a process need Linux")
-def test_a_full_disk_on_one_of_three_brokers() -> None:
-    with Cluster(brokers=3, config=QUICK_SESSIONS) as cluster:
+@kinds(Kind.COMBINED, Kind.ZOOKEEPER)
+def test_a_full_disk_on_one_of_three_brokers(kind: Kind, new_cluster: NewCluster) -> None:
+    with new_cluster(kind, config=QUICK_SESSIONS) as cluster:
         topic = new_replicated_topic(cluster, "full", PARTITIONS)
         with under_load(cluster, topic, PARTITIONS, VALUE_BYTES) as scene:
             victim = scene.leader(0)
@@ -55,9 +56,10 @@ def fill_up(cluster: Cluster, topic: str, node: int) -> None:
 
 
 @pytest.mark.parametrize("is_bounced", [False, True], ids=["given up", "bounced"])
-def test_a_broker_comes_back_empty(is_bounced: bool) -> None:
+@kinds(Kind.SEPARATE, Kind.ZOOKEEPER)
+def test_a_broker_comes_back_empty(kind: Kind, is_bounced: bool, new_cluster: NewCluster) -> None:
     """Bounced: it is back before its session is over, and was in sync when it died (KIP-966)."""
-    with Cluster(brokers=3, controllers=1, config=QUICK_SESSIONS) as cluster:
+    with new_cluster(kind, controllers=1, config=QUICK_SESSIONS) as cluster:
         topic = new_replicated_topic(cluster, "empty", PARTITIONS)
         with under_load(cluster, topic, PARTITIONS) as scene:
             victim = scene.leader(0)
@@ -73,8 +75,11 @@ def test_a_broker_comes_back_empty(is_bounced: bool) -> None:
 
 
 def wipe(cluster: Cluster, node: int) -> None:
-    """Give a dead node an empty, formatted folder."""
+    """Give a dead node an empty folder, formatted where it must be."""
     folder = cluster.data_dir(node)
+    if cluster.zookeeper_connect is not None:
+        shutil.rmtree(folder)
+        return
     told = (folder / "meta.properties").read_text()
     (cluster_id,) = [
         line.partition("=")[2] for line in told.splitlines() if line.startswith("cluster.id=")

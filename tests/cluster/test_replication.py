@@ -1,6 +1,6 @@
 """Three replicas of everything: whoever dies, nothing acknowledged is lost, and copies are equal.
 
-Method: three brokers and a controller; a topic with three replicas and min.insync.replicas 2 under
+Method: three brokers in either mode; a topic with three replicas and min.insync.replicas 2 under
 a workload with acks=all. Each test takes replicas away and gives them back; then all that was
 acknowledged is read, and the .log files of the three are compared byte for byte.
 """
@@ -19,28 +19,24 @@ from ottla.records.batch import iter_headers
 from ottla.testing import Cluster
 
 from .clients import Closing, Message, client_of, eventually, produce, read
-from .conftest import BROKERS, QUICK_FENCING, known, new_name
+from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, kinds, known, new_name, revived
 from .workload import Workload
 
 PARTITIONS = 3
 
 
-@pytest.fixture(scope="module")
-def three_of_module() -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=[Kind.SEPARATE, Kind.ZOOKEEPER], ids=lambda kind: kind.value)
+def three_of_module(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
     """A cluster of its own: its offsets topic must have three replicas from the start."""
     config = QUICK_FENCING | {"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
-    with Cluster(brokers=3, controllers=1, config=config) as cluster:
+    with new_cluster(request.param, 3, controllers=1, config=config) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def three(three_of_module: Cluster) -> Cluster:
-    """The same, with all nodes serving: what a failed test left dead is brought back."""
-    for node in three_of_module.nodes:
-        if three_of_module.state(node.id) in ("dead", "stopped"):
-            three_of_module.start(node.id)
-    three_of_module.wait_ready()
-    return three_of_module
+    """The same, with all nodes serving."""
+    return revived(three_of_module)
 
 
 @pytest.fixture
@@ -262,12 +258,13 @@ def coordinator(cluster: Cluster, group: str) -> int:
     return found[positive_hash(group) % len(found)].leader
 
 
-def test_a_consumer_reads_from_the_replica_in_its_rack() -> None:
+@kinds(Kind.SEPARATE, Kind.ZOOKEEPER)
+def test_a_consumer_reads_from_the_replica_in_its_rack(kind: Kind, new_cluster: NewCluster) -> None:
     """KIP-392: the leader tells it where, and it gets everything from there, in order."""
     config = QUICK_FENCING | {
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     }
-    with Cluster(brokers=3, controllers=1, config=config) as cluster:
+    with new_cluster(kind, 3, controllers=1, config=config) as cluster:
         for node in BROKERS:
             properties = cluster.data_dir() / f"node-{node}" / "node.properties"
             with properties.open("a", encoding="utf-8") as file:

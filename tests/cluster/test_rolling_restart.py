@@ -6,9 +6,7 @@ node is stopped (SIGTERM) and started while both go on.
 
 import pytest
 
-from ottla.testing import Cluster
-
-from .conftest import Reports, new_replicated_topic
+from .conftest import Kind, NewCluster, Reports, kinds, new_replicated_topic
 from .fault_rounds import Scene, table, under_load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -27,12 +25,15 @@ def each_node_restarted(scene: Scene) -> None:
         scene.cluster.wait_in_sync(scene.load.topic)
 
 
-@pytest.mark.parametrize("controllers", [0, 3], ids=["combined", "separate"])
-def test_a_rolling_restart_under_load(controllers: int, reports: Reports) -> None:
-    with Cluster(brokers=3, controllers=controllers) as cluster:
+@kinds()
+def test_a_rolling_restart_under_load(
+    kind: Kind, new_cluster: NewCluster, reports: Reports
+) -> None:
+    with new_cluster(kind) as cluster:
         topic = new_replicated_topic(cluster, "rolling", PARTITIONS)
         with under_load(cluster, topic, PARTITIONS) as scene:
             cost = scene.run(each_node_restarted)
-    reports.append("rolling restart, Kafka's default timeouts", table([cost]))
+    title = f"rolling restart, Kafka's default timeouts, {kind.value}"
+    reports.append(title, table([cost]))
     assert cost.unacknowledged < GAP_SECONDS_MAX
     assert cost.leaderless < GAP_SECONDS_MAX

@@ -51,14 +51,14 @@ class Churn(Background):
         wanted = self.changes + more
 
         def missing() -> int:
-            assert self.errors == []
+            assert self.errors == [], self.errors
             return wanted - self.changes
 
         eventually(missing, lambda found: found <= 0, what="changed topics")
 
     def check(self) -> None:
         """Check that what was acknowledged is so, on every broker, with a leader for each."""
-        assert self.errors == []
+        assert self.errors == [], self.errors
         for port in self._ports:
             eventually(partial(self._wrong, port), lambda found: not found, what="topics")
 

@@ -13,6 +13,7 @@ BENCHES = (
     "spark_scan",
     "controller",
     "failover",
+    "modes",
     "catch_up",
 )
 

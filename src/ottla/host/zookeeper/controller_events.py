@@ -9,7 +9,6 @@ processTopicDeletionStopReplicaResponseReceived}, Kafka 3.9.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ottla.base.errors import Error
@@ -19,6 +18,7 @@ from ottla.controller.deletion_policy import Replica
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest
 from ottla.host.controller_channel import ChannelEvent, Dropped
+from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from ottla.wire.messages.stop_replica import StopReplicaResponse
@@ -40,24 +40,6 @@ class FoldersLost:
     broker_id: int
     broker_epoch: int
     partitions: tuple[PartitionKey, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionsAnswered:
-    """A broker was ordered to delete replicas; how each of these ended."""
-
-    broker_id: int
-    broker_epoch: int
-    results: Mapping[Replica, Error]
-
-
-@dataclass(frozen=True, slots=True)
-class OrdersDropped:
-    """What a broker was ordered to delete will have no answer."""
-
-    broker_id: int
-    broker_epoch: int
-    replicas: tuple[Replica, ...]
 
 
 BrokerEvent = Deposed | FoldersLost | DeletionsAnswered | OrdersDropped

@@ -40,16 +40,14 @@ from ottla.controller.new_partitions import bring_online
 from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
+from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
 from ottla.host.periodic import Periodic
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.controller_events import (
-    DeletionsAnswered,
     Deposed,
     FoldersLost,
-    OrdersDropped,
     event_of,
 )
-from ottla.host.zookeeper.deletions import DeletionDriver
 from ottla.host.zookeeper.election import Term
 from ottla.host.zookeeper.runtime import DecisionMetrics, DecisionRuntime
 from ottla.host.zookeeper.store import ZooKeeperStore
@@ -199,7 +197,7 @@ class Office:
             clock=around.clock,
             timers=around.timers,
         )
-        self._deletions.start()
+        self._deletions.start(runtime.image)
         self._serve_requests(runtime, self._deletions)
         self._unclean_elections.start()
         if self._config["auto.leader.rebalance.enable"]:

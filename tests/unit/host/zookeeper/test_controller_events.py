@@ -10,7 +10,8 @@ from ottla.controller.deletion_orders import DeletionOrder, OrderedTopic, add_to
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
 from ottla.host.controller_channel import Answered, Dropped
-from ottla.host.zookeeper.controller_events import DeletionsAnswered, OrdersDropped, event_of
+from ottla.host.deletions import DeletionsAnswered, OrdersDropped
+from ottla.host.zookeeper.controller_events import event_of
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.delta import replay

@@ -1,26 +1,59 @@
-"""Drives the deletion manager of a ZooKeeper cluster's controller: wishes, orders, clock.
+"""Drives the deletion manager of the controller that rules: wishes, orders, clock.
 
-The manager says what to decide, and what to order once that is a fact; here the decisions go into
-the controller's queue, one at a time, so that all that was heard meanwhile is decided at once.
+The manager says what to decide, and what to order once that is a fact; here the decisions are
+made, one at a time, so that all that was heard meanwhile is decided at once. Both modes share it;
+how orders reach brokers, and what becomes of answers, is theirs: `ottla.host.deletion_office`
+(KRaft), `ottla.host.zookeeper.office`.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalMove, decide
-from ottla.host.zookeeper.controller_events import DeletionsAnswered, OrdersDropped
-from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.controller.deletion_policy import IllegalMove, Replica, decide
+from ottla.controller.step import Decision
 from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.image import ClusterImage
+from ottla.metadata.image import EMPTY, ClusterImage
 
 log = logging.getLogger(__name__)
 
+AGAIN_AFTER_FAILURE_MS: Final = 10_000
+"""How long the timer is left alone after an error of this software."""
+
 SendOrders = Callable[[ClusterImage, Iterable[DeletionOrder]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsAnswered:
+    """A broker was ordered to delete replicas; how each of these ended."""
+
+    broker_id: int
+    broker_epoch: int
+    results: Mapping[Replica, Error]
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersDropped:
+    """What a broker was ordered to delete will have no answer."""
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[Replica, ...]
+
+
+class Decides(Protocol):
+    """Makes decisions; see `ottla.broker.api.base.ControllerPort`."""
+
+    def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
+        """Decide; answer once the decision's records are facts, and everybody has heard."""
+        ...
 
 
 class DeletionDriver:
@@ -29,7 +62,7 @@ class DeletionDriver:
     def __init__(
         self,
         manager: DeletionManager,
-        runtime: DecisionRuntime,
+        runtime: Decides,
         send: SendOrders,
         *,
         clock: Clock,
@@ -41,12 +74,13 @@ class DeletionDriver:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
+        self._image = EMPTY
         self._is_deciding = self._is_over = False
 
-    def start(self) -> None:
+    def start(self, image: ClusterImage) -> None:
         """Begin on what is stored: everything in the queue is looked at once (KAFKA-1681)."""
-        image = self._runtime.image
-        self._order(image, self._manager.elected(image, now_ms=self._clock.monotonic_ms()))
+        self._image = image
+        self._order(self._manager.elected(image, now_ms=self._clock.monotonic_ms()))
         self._look()
 
     def stop(self) -> None:
@@ -57,9 +91,9 @@ class DeletionDriver:
         self._manager.resigned()
 
     def changed(self, delta: ClusterDelta) -> None:
-        """Hear of a change of the image, after brokers were told of it."""
-        orders = self._manager.follow(delta, now_ms=self._clock.monotonic_ms())
-        self._order(delta.image, orders)
+        """Hear of a change that is a fact, after brokers were told of it."""
+        self._image = delta.image
+        self._order(self._manager.follow(delta, now_ms=self._clock.monotonic_ms()))
         self._look()
 
     def answered(self, event: DeletionsAnswered) -> None:
@@ -79,10 +113,10 @@ class DeletionDriver:
         self._manager.halted_by(electing=electing, reassigning=reassigning)
         self._look()
 
-    def _order(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+    def _order(self, orders: Iterable[DeletionOrder]) -> None:
         listed = tuple(orders)
         if listed:
-            self._send(image, listed)
+            self._send(self._image, listed)
 
     def _look(self) -> None:
         """Decide what is to be decided, and be there when something is due."""
@@ -117,6 +151,11 @@ class DeletionDriver:
         self._timer = None if due_ms is None else self._timers.at(due_ms, self._tick)
 
     def _tick(self) -> None:
-        orders = self._manager.tick(now_ms=self._clock.monotonic_ms(), wall_ms=self._clock.now_ms())
-        self._order(self._runtime.image, orders)
-        self._look()
+        clock = self._clock
+        try:
+            self._order(self._manager.tick(now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()))
+            self._look()
+        except Exception:  # Whoever runs timers has others to run, and this one must come again.
+            log.exception("deletions of topics: what is due was not done")
+            again_ms = clock.monotonic_ms() + AGAIN_AFTER_FAILURE_MS
+            self._timer = self._timers.at(again_ms, self._tick)

@@ -14,6 +14,7 @@ BENCHES = (
     "controller",
     "failover",
     "modes",
+    "deletion",
     "catch_up",
 )
 

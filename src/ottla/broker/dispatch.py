@@ -63,18 +63,24 @@ def _loaded() -> dict[int, Endpoint]:
 
 
 def advertised(
-    endpoints: Mapping[int, Endpoint], listener: Listener, *, zookeeper: bool = False
+    endpoints: Mapping[int, Endpoint],
+    listener: Listener,
+    *,
+    zookeeper: bool = False,
+    to_ottla: bool = False,
 ) -> dict[int, range]:
     """Return what ApiVersions tells on a listener: versions by key.
 
     `zookeeper`: in a cluster of that mode, whose brokers ask each other what elsewhere
-    controllers are asked; clients are not told of that.
+    controllers are asked; clients are not told of that. `to_ottla`: one of Ottla's own clients
+    is told.
     """
     told = {
         key: endpoint.api.versions if endpoint.api.advertised is None else endpoint.api.advertised
         for key, endpoint in endpoints.items()
         if listener in endpoint.api.answers_on(zookeeper=zookeeper)
         and (endpoint.api.is_for_clients or not zookeeper)
+        and (endpoint.api.is_told or to_ottla)
     }
     return {key: versions for key, versions in told.items() if versions}
 

@@ -92,7 +92,9 @@ class NodeCore:
         self._on_failure = on_failure
         endpoints = load_apis()
         self._advertised = {
-            each: advertised(endpoints, each, zookeeper=in_zookeeper) for each in Listener
+            (each, to_ottla): advertised(endpoints, each, zookeeper=in_zookeeper, to_ottla=to_ottla)
+            for each in Listener
+            for to_ottla in (False, True)
         }
         self._dispatcher = Dispatcher(endpoints, zookeeper=in_zookeeper)
         self._folders: Folders | None = None
@@ -112,9 +114,9 @@ class NodeCore:
             return self._controller.runtime.committed_image
         return EMPTY
 
-    def advertised(self, listener: Listener) -> Mapping[int, range]:
+    def advertised(self, listener: Listener, *, to_ottla: bool = False) -> Mapping[int, range]:
         """Return what ApiVersions tells on a listener."""
-        return self._advertised[listener]
+        return self._advertised[listener, to_ottla]
 
     def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
         """Handle a request that came inside an Envelope."""
@@ -300,6 +302,7 @@ class NodeCore:
             dice=ports.dice,
             timers=ports.timers,
             workers=ports.workers,
+            connect=ports.connect,
             on_failure=self._on_failure,
             peers=None if self._peers is None else self._peers.peers,
         )

@@ -2,7 +2,7 @@
 
 Importing all messages at once would cost every start a few hundred milliseconds, and a header
 must be read before its message's module is known to be needed: hence the version table here.
-A test compares it with the declarations. Keys from 1000 on are Ottla's own, between its nodes.
+A test compares it with the declarations. Keys from 1000 on are Ottla's own.
 Source: ApiKeys.java and Kafka's message JSON files.
 """
 
@@ -137,6 +137,7 @@ APIS: Final[dict[int, ApiInfo]] = {
     92: ApiInfo("DeleteShareGroupOffsets", 0, 0, 0),
     1001: ApiInfo("DisableRemoteTopic", 0, 0, 0),
     1002: ApiInfo("DeleteReplicas", 0, 0, 0),
+    1003: ApiInfo("DescribeDeletions", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

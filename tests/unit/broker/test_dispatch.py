@@ -72,6 +72,15 @@ def test_every_file_is_served_where_it_says() -> None:
     assert 0 not in controllers
 
 
+def test_what_kafka_has_not_is_told_to_ottlas_own_clients_only() -> None:
+    """Other clients may have tables of keys, and no row for it."""
+    for zookeeper in (False, True):
+        others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
+        own = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper, to_ottla=True)
+        assert set(own) - set(others) == {1003}
+        assert all(key < 1000 for key in others)
+
+
 @pytest.mark.parametrize("answer", ["now", "kept", "later"])
 def test_an_answer_bears_the_requests_number(answer: str) -> None:
     response = HeartbeatResponse(error_code=3)

@@ -8,7 +8,7 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.wire.codec import decode, encode
 from ottla.wire.frames import decode_request_header, encode_request
-from ottla.wire.messages import delete_replicas, disable_remote_topic
+from ottla.wire.messages import delete_replicas, describe_deletions, disable_remote_topic
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
 
@@ -43,6 +43,39 @@ MESSAGES: list[tuple[object, str]] = [
             ),
         ),
         "0000" "02" + ID_HEX + "02" "00000004" "0038" "00" "00" "00",
+    ),
+    (
+        describe_deletions.DescribeDeletionsRequest(
+            topics=(
+                describe_deletions.DescribeDeletionsTopic(name="t"),
+                describe_deletions.DescribeDeletionsTopic(topic_id=ID),
+            ),
+            include_receipts=False,
+        ),
+        "03" "0274" + "00" * 16 + "00" "00" + ID_HEX + "00" "00" "00",
+    ),
+    (
+        describe_deletions.DescribeDeletionsResponse(
+            error_code=0,
+            deletions=(
+                describe_deletions.DescribedDeletion(
+                    topic_id=ID,
+                    name="t",
+                    policy=1,
+                    asked_ms=7,
+                    finished_ms=-1,
+                    halted=2,
+                    remote=1,
+                    replicas=(
+                        describe_deletions.DeletedReplicas(
+                            broker_id=3, state=6, reason=2, error=56, partitions=(4,)
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        "0000" "00" "02" + ID_HEX + "0274" "01" "0000000000000007" + "ff" * 8 + "02" "01" "02"
+        "00000003" "06" "02" "0038" "02" "00000004" "00" "00" "00",
     ),
     (
         disable_remote_topic.DisableRemoteTopicRequest(
@@ -97,7 +130,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {1001, 1002} == {key for key in APIS if key >= 93}
+    assert keys == {1001, 1002, 1003} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

@@ -69,13 +69,16 @@ class Api:
     Fields: `versions`: served. `advertised`: what ApiVersions says, where it must differ from
             `versions`; an empty range = nothing: nodes say it to each other on a port that
             clients may use, too. `listeners`: the kinds it answers on; only those of the kind
-            CLIENT are told to clients. `zookeeper`: the same where ZooKeeper keeps the metadata,
-            None = no difference. `acl`: operation and resource, for later enforcement.
+            CLIENT are told to clients. `is_told`: False = ApiVersions tells of it to Ottla's own
+            clients only: others need not know what a key beyond Kafka's means. `zookeeper`: the
+            listeners where ZooKeeper keeps the metadata, None = no difference. `acl`: operation
+            and resource, for later enforcement.
     """
 
     key: int
     versions: range
     advertised: range | None = None
+    is_told: bool = True
     listeners: frozenset[Listener] = CLIENTS
     zookeeper: frozenset[Listener] | None = None
     runs_on: RunsOn = RunsOn.BROKER
@@ -223,8 +226,11 @@ class NodeFacts(Protocol):
         """Return the newest committed metadata of this node."""
         ...
 
-    def advertised(self, listener: Listener) -> Mapping[int, range]:
-        """Return the versions by API key that ApiVersions tells on a listener."""
+    def advertised(self, listener: Listener, *, to_ottla: bool = False) -> Mapping[int, range]:
+        """Return the versions by API key that ApiVersions tells on a listener.
+
+        `to_ottla`: one of Ottla's own clients asks.
+        """
         ...
 
     def dispatch_embedded(self, ctx: Context, frame: memoryview) -> "Pending[bytes | None]":

@@ -1,7 +1,8 @@
 """ApiVersions (key 18): what this listener serves.
 
 Behaviour: computed from the API files; a version that is not served is answered in v0 with
-           UNSUPPORTED_VERSION and the versions of this key alone (KIP-511).
+           UNSUPPORTED_VERSION and the versions of this key alone (KIP-511). What is not Kafka's
+           is told to clients that call themselves as Ottla's do.
 Versions:  v3 flexible, with the client's software name and the features (KIP-511, KIP-584);
            v4 tells features whose lowest level is 0 (KAFKA-17011).
 """
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 API = Api(key=18, versions=range(5), listeners=EVERYWHERE)
 
+OTTLA = "ottla"
+"""How Ottla's own clients call themselves."""
+
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 Response = wire.ApiVersionsResponse
@@ -30,9 +34,11 @@ def handle(ctx: Context, request: wire.ApiVersionsRequest) -> Response:
         if not all(SOFTWARE.fullmatch(name) for name in names):
             return Response(error_code=Error.INVALID_REQUEST, api_keys=())
         ctx.connection.software_name, ctx.connection.software_version = names
+    to_ottla = request.client_software_name == OTTLA
+    told = ctx.node.advertised(ctx.connection.listener, to_ottla=to_ottla)
     keys = tuple(
         wire.ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)
-        for key, versions in ctx.node.advertised(ctx.connection.listener).items()
+        for key, versions in told.items()
     )
     image = ctx.node.image
     return Response(

@@ -1,0 +1,174 @@
+"""DescribeDeletions tells what the ledger has, in both modes, to whom it is told of.
+
+Method: the controller of the handlers' tests with entries written into its image; every answer
+passes the codec. Entries are made by the ledger's own functions, so the numbers on the wire are
+compared with its enums.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.metadata.deletions import (
+    BROKER_DOWN,
+    STARTED,
+    SUCCESSFUL,
+    DeletionImage,
+    DeletionState,
+    Halt,
+    Policy,
+    Reason,
+    Remote,
+    Standing,
+    deletion_records,
+)
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
+from ottla.metadata.records import FeatureLevelRecord
+from ottla.wire.messages.describe_deletions import (
+    DescribeDeletionsRequest,
+    DescribeDeletionsResponse,
+    DescribeDeletionsTopic,
+)
+
+from ..controller_world import Controller
+
+REFUSED = Standing(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
+LEDGER = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
+OVER_ZOOKEEPER = {
+    "process.roles": "",
+    "node.id": "-1",
+    "broker.id": "1",
+    "zookeeper.connect": "localhost:2181",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "",
+    "controller.quorum.voters": "",
+}
+
+
+def uuid(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def deletion(number: int, name: str, **more: Any) -> DeletionImage:
+    parts = {"policy": Policy.AT_ONCE, "asked_ms": 1_000 - number} | more
+    return DeletionImage(topic_id=uuid(number), name=name, **parts)
+
+
+OPEN = (
+    deletion(10, "b", halted=Halt.REASSIGNMENT, remote=Remote.PENDING)
+    .with_standing(2, BROKER_DOWN, (0, 1))
+    .with_standing(1, STARTED, (0,))
+    .with_standing(1, REFUSED, (1,))
+)
+DONE = deletion(11, "b", finished_ms=2_000).with_standing(1, SUCCESSFUL, (0,))
+OTHER = deletion(12, "a")
+
+
+def world(*deletions: DeletionImage, level: bool = True) -> Controller:
+    controller = Controller()
+    if level:
+        controller.write(LEDGER)
+    for each in deletions:
+        controller.write(*deletion_records(each))
+    return controller
+
+
+def ask(controller: Controller, **how: Any) -> DescribeDeletionsResponse:
+    answer: DescribeDeletionsResponse = controller.ask(DescribeDeletionsRequest(**how), 0)
+    return answer
+
+
+def ids(answer: DescribeDeletionsResponse) -> list[Uuid]:
+    assert answer.error_code == Error.NONE
+    return [each.topic_id for each in answer.deletions]
+
+
+def named(*names: str) -> tuple[DescribeDeletionsTopic, ...]:
+    return tuple(DescribeDeletionsTopic(name=name) for name in names)
+
+
+def test_an_entry_is_told_whole() -> None:
+    [told] = ask(world(OPEN)).deletions
+    assert (told.topic_id, told.name, told.asked_ms, told.finished_ms) == (uuid(10), "b", 990, -1)
+    assert told.policy == Policy.AT_ONCE
+    assert told.halted == Halt.REASSIGNMENT
+    assert told.remote == Remote.PENDING
+    assert [(e.broker_id, e.state, e.reason, e.error, e.partitions) for e in told.replicas] == [
+        (1, DeletionState.STARTED, Reason.NONE, 0, (0,)),
+        (1, DeletionState.INELIGIBLE, Reason.REFUSED, Error.KAFKA_STORAGE_ERROR, (1,)),
+        (2, DeletionState.INELIGIBLE, Reason.BROKER_DOWN, 0, (0, 1)),
+    ]
+
+
+def test_all_generations_of_a_name_are_told_oldest_first() -> None:
+    """Entry 11 was asked for before entry 10 was."""
+    controller = world(OPEN, DONE, OTHER)
+    assert ids(ask(controller)) == [uuid(12), uuid(11), uuid(10)]
+    assert ids(ask(controller, topics=named("b"))) == [uuid(11), uuid(10)]
+
+
+def test_receipts_are_left_out_where_they_are_not_wanted() -> None:
+    controller = world(OPEN, DONE, OTHER)
+    assert ids(ask(controller, include_receipts=False)) == [uuid(12), uuid(10)]
+    assert ids(ask(controller, topics=named("b"), include_receipts=False)) == [uuid(10)]
+
+
+def test_an_id_finds_one_and_a_stranger_nothing() -> None:
+    controller = world(OPEN, DONE, OTHER)
+    by_id = (DescribeDeletionsTopic(topic_id=uuid(10)), *named("a", "nobody"))
+    assert ids(ask(controller, topics=by_id)) == [uuid(12), uuid(10)]
+    assert ids(ask(controller, topics=(DescribeDeletionsTopic(topic_id=uuid(99)),))) == []
+    assert ids(ask(controller, topics=(DescribeDeletionsTopic(),))) == [], "neither name nor id"
+
+
+def test_asking_changes_nothing() -> None:
+    controller = world(OPEN)
+    before = controller.image
+    ask(controller)
+    assert controller.image == before
+
+
+def test_a_cluster_without_a_ledger_says_so() -> None:
+    """An empty answer would be taken for a proof."""
+    answer = ask(world(level=False))
+    assert answer.error_code == Error.UNSUPPORTED_VERSION
+    assert answer.error_message is not None
+    assert OTTLA_VERSION in answer.error_message
+
+
+def test_over_zookeeper_there_is_always_one() -> None:
+    controller = Controller(OVER_ZOOKEEPER)
+    entry = replace(OPEN, policy=Policy.CLASSIC)
+    controller.write(*deletion_records(entry))
+    [told] = ask(controller).deletions
+    assert told.policy == Policy.CLASSIC
+
+
+def test_who_is_not_the_controller_refuses() -> None:
+    controller = world(OPEN)
+    controller.refusal = Error.NOT_CONTROLLER
+    answer = ask(controller)
+    assert (answer.error_code, answer.deletions) == (Error.NOT_CONTROLLER, ())
+
+
+@given(st.sets(st.sampled_from(["a", "b", "c"])), st.sets(st.integers(1, 6)), st.booleans())
+def test_the_answer_is_what_was_asked_for_and_no_more(
+    names: set[str], numbers: set[int], receipts: bool
+) -> None:
+    ledger = [
+        deletion(number, "abc"[number % 3], finished_ms=5 if number > 3 else -1)
+        for number in range(1, 7)
+    ]
+    topics = (*named(*names), *(DescribeDeletionsTopic(topic_id=uuid(each)) for each in numbers))
+    told = ids(ask(world(*ledger), topics=topics, include_receipts=receipts))
+    assert len(told) == len(set(told))
+    assert set(told) == {
+        each.topic_id
+        for each in ledger
+        if (not topics or each.name in names or each.topic_id in map(uuid, numbers))
+        and (receipts or not each.is_finished)
+    }

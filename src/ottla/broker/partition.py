@@ -250,6 +250,20 @@ class Partition:
             raise ApiError(Error.KAFKA_STORAGE_ERROR)
         return self.log
 
+    def _near_log(self, asked: "FetchPartition") -> "PartitionLog":
+        """Return the log for a consumer that may be sent to followers; raise ApiError as above.
+
+        1. A leader dies with its folder, and comes back with an empty log.
+        2. Over ZooKeeper it hears first that nobody leads, and in its own old epoch (see
+           `ottla.controller.telling`): the next one is yet to be decided.
+        3. A consumer of that epoch takes it for the leader still. Told that its offset is out of
+           range it would begin anew at the log's end or start: records lost to it, or read twice.
+        """
+        log = self.any_log(asked.current_leader_epoch)
+        if self.leader == NO_LEADER and asked.fetch_offset > log.log_end_offset:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        return log
+
     # -- Appending --
 
     def append(
@@ -386,7 +400,7 @@ class Partition:
         """
         log, epoch = self.log, asked.current_leader_epoch
         if log is None or self.leader != self.node_id or epoch not in (NO_EPOCH, self.leader_epoch):
-            log = self.any_log(epoch) if anywhere else self.leader_log(epoch)
+            log = self._near_log(asked) if anywhere else self.leader_log(epoch)
         high_watermark, stable = log.high_watermark, log.last_stable_offset
         start, offset = log.log_start_offset, asked.fetch_offset
         if asked.last_fetched_epoch >= 0:

@@ -189,6 +189,30 @@ def test_no_room_is_not_out_of_range(partition: Partition) -> None:
     assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
 
 
+def test_what_is_out_of_range_is_not_said_while_nobody_leads(partition: Partition) -> None:
+    """The log may be a dead leader's that lost its folder; consumers take it for the leader's."""
+    partition.follow(state(1, 2, leader=-1))
+    asked = FetchPartition("t", NO_UUID, 0, 25, 1_000, current_leader_epoch=0)
+    with pytest.raises(ApiError) as refusal:
+        partition.read(asked, 1_000, True, False, anywhere=True)
+    assert refusal.value.error is Error.NOT_LEADER_OR_FOLLOWER
+    partition.follow(state(1, 2, leader=2, epoch=1, changes=1))
+    asked.current_leader_epoch = 1
+    with pytest.raises(ApiError) as refusal:
+        partition.read(asked, 1_000, True, False, anywhere=True)
+    assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
+
+
+def test_what_a_replica_has_is_read_also_while_nobody_leads(partition: Partition) -> None:
+    partition.follow(state(1))
+    append(partition, "a")
+    partition.follow(state(1, leader=-1, epoch=1, changes=1))
+    asked = FetchPartition("t", NO_UUID, 0, 0, 1_000, current_leader_epoch=1)
+    found = partition.read(asked, 1_000, True, False, anywhere=True)
+    assert found.size == len(batch("a"))
+    found.release()
+
+
 def test_a_deleted_partition_is_unknown(partition: Partition) -> None:
     partition.follow(state(1))
     partition.gone = Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from ottla.testing import checkers, checkers_metadata
+from ottla.testing import checkers, checkers_deletion, checkers_metadata
 from ottla.testing.checkers import Checker, Witness
 from ottla.testing.history import History
 
@@ -27,6 +27,10 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "images differ": checkers_metadata.images_that_differ,
         "znodes changed by others": checkers_metadata.znodes_changed_by_others,
         "partition rules broken": checkers_metadata.partition_rules_broken,
+        "deleted topic came back": checkers_deletion.deleted_topics_came_back,
+        "deletion not finished": checkers_deletion.deletions_unfinished,
+        "receipt untrue": checkers_deletion.receipts_untrue,
+        "living replica deleted": checkers_deletion.living_replicas_deleted,
         "assertion failed": checkers.assertions_that_failed,
         "no progress": checkers.no_progress,
     }

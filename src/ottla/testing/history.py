@@ -165,6 +165,53 @@ class TopicAcknowledged(NamedTuple):
     at_ms: int = 0
 
 
+class TopicSeen(NamedTuple):
+    """A topic is there from now on, or is not, in the cluster's metadata or as a node knows it.
+
+    Fields: `node`, `life`: who knows it so; -1 = the metadata itself. `offset`: how far the
+            metadata was then, -1 = this node does not count by the cluster's offsets.
+    """
+
+    topic_id: Uuid
+    is_there: bool
+    node: int = -1
+    life: int = 0
+    offset: int = -1
+    at_ms: int = 0
+
+
+class ReplicaConfirmed(NamedTuple):
+    """The ledger of deletions says that a replica is gone; `left`: folders of it that its broker's
+    disk held at that moment, or would hold after a loss of power."""
+
+    node: int
+    partition: TopicPartition
+    left: tuple[str, ...] = ()
+    at_ms: int = 0
+
+
+class FolderAppeared(NamedTuple):
+    """A disk holds a folder of a replica under a name that a start would load, or keep."""
+
+    node: int
+    partition: TopicPartition
+    name: str
+    at_ms: int = 0
+
+
+class ReplicaSetAside(NamedTuple):
+    """A node took a replica out of service: no folder of it has its proper name any more.
+
+    Fields: `in_sync`: the metadata had it in sync at that moment, and its topic was not on its
+            way out.
+    """
+
+    node: int
+    partition: TopicPartition
+    in_sync: bool = False
+    at_ms: int = 0
+
+
 class Life(NamedTuple):
     """A write, or a change of metadata, that succeeded after healing."""
 
@@ -178,7 +225,9 @@ class History:
 
     Fields: `deleted`: topics whose deletion was asked for: their records may go at any time.
             `expected`: what must show life again after `healed_ms`. `topics`: those that the
-            cluster has in the end, None = nobody looked.
+            cluster has in the end, None = nobody looked. `receipts`: topics whose deletion the
+            ledger calls finished in the end, None = there is no ledger; `deletions_left`: what it
+            has besides, in words; `folders_left`: those of replicas that it calls deleted.
     """
 
     writes: list[Write] = field(default_factory=list)
@@ -193,6 +242,13 @@ class History:
     logs: list[LogSeen] = field(default_factory=list)
     topics_acknowledged: list[TopicAcknowledged] = field(default_factory=list)
     topics: set[Uuid] | None = None
+    topics_seen: list[TopicSeen] = field(default_factory=list)
+    confirmed: list[ReplicaConfirmed] = field(default_factory=list)
+    folders: list[FolderAppeared] = field(default_factory=list)
+    set_aside: list[ReplicaSetAside] = field(default_factory=list)
+    receipts: set[Uuid] | None = None
+    deletions_left: list[str] = field(default_factory=list)
+    folders_left: list[str] = field(default_factory=list)
     deleted: set[Uuid] = field(default_factory=set)
     expected: list[str] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)

@@ -21,11 +21,15 @@ from ottla.raft.batches import LogBatch
 from ottla.testing.history import (
     Acknowledgement,
     Committed,
+    FolderAppeared,
     History,
     ImageSeen,
     Office,
     PartitionSeen,
+    ReplicaConfirmed,
+    ReplicaSetAside,
     TopicPartition,
+    TopicSeen,
 )
 from ottla.testing.sim import observations as seen
 
@@ -71,8 +75,33 @@ class Recorder:
                     " controller"
                 )
                 self.history.unfenced.append((told.at_ms, text))
+            case seen.TopicSet() | seen.TopicKnown():
+                self._topic(told)
+            case seen.DeletionConfirmed():
+                key = (told.topic_id, told.partition)
+                self.history.confirmed.append(
+                    ReplicaConfirmed(told.node, key, told.left, told.at_ms)
+                )
+            case seen.FolderSeen():
+                key = (told.topic_id, told.partition)
+                self.history.folders.append(FolderAppeared(told.node, key, told.name, told.at_ms))
+            case seen.FolderGone():
+                key = (told.topic_id, told.partition)
+                self.history.set_aside.append(
+                    ReplicaSetAside(told.node, key, told.in_sync, told.at_ms)
+                )
             case seen.QuorumLed():
                 self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
+
+    def _topic(self, told: seen.TopicSet | seen.TopicKnown) -> None:
+        if isinstance(told, seen.TopicSet):
+            known = TopicSeen(told.topic_id, told.is_there, offset=told.offset, at_ms=told.at_ms)
+        else:
+            offset = -1 if self._zookeeper else told.offset
+            known = TopicSeen(
+                told.topic_id, told.is_there, told.node, told.life, offset, told.at_ms
+            )
+        self.history.topics_seen.append(known)
 
     def _acknowledged(self, told: seen.Acknowledged) -> None:
         if told.acks != ACKS_ALL:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from multiprocessing import get_context
 
+from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers_verdict import judge
 from ottla.testing.history import History, Life, Outcome
 from ottla.testing.scenarios.loading import load_scenario
@@ -21,9 +22,12 @@ from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim.deletions import deletions_left, folders_left
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
+BURIAL_MS = 5_000
+"""How long after its delay a deleted folder may take to vanish."""
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -123,6 +127,7 @@ class Run:
             consumer.stop()
         self._until(lambda: not unsettled(sim), limit_ms)
         left = unsettled(sim)
+        self._bury(limit_ms)
         if left:
             history.expected += left
         else:
@@ -131,6 +136,17 @@ class Run:
         history.logs = list(read_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
+
+    def _bury(self, limit_ms: int) -> None:
+        """Wait until deletions have ended, and their folders are gone."""
+        sim, history = self.sim, self.history
+        self._until(lambda: not deletions_left(sim), limit_ms)
+        delay_ms = max(node.config["log.segment.delete.delay.ms"] for node in sim.nodes.values())
+        self._until(lambda: not folders_left(sim), delay_ms + BURIAL_MS)
+        history.deletions_left = deletions_left(sim)
+        history.folders_left = folders_left(sim)
+        if self.scenario.zookeeper or ledger_enabled(sim.image.features):
+            history.receipts = {each.topic_id for each in sim.image.deletions.receipts()}
 
     def _missing(self) -> set[str]:
         healed_ms = self.history.healed_ms or 0

@@ -8,6 +8,11 @@ synced (made, renamed, removed) may be as before or as after, each for itself.
 
 from random import Random
 
+from ottla.base.ids import METADATA_TOPIC, Uuid
+from ottla.log.checkpoints import MalformedFile
+from ottla.log.dir_loading import FoundFolder
+from ottla.log.names import PARTITION_METADATA, parse_folder_name
+from ottla.log.partition_metadata import decode_partition_metadata
 from ottla.testing.disk import MemoryDisk, _FileNode, _Folder
 
 PAGE_BYTES = 512
@@ -24,10 +29,33 @@ class SimDisk(MemoryDisk):
         """Return the bytes of all files."""
         return _used(self._root)
 
+    def folders_in(self, path: str, *, durable: bool = False) -> list[FoundFolder]:
+        """Return the partitions' folders below a path, by name, and count no operation.
+
+        `durable`: those that a loss of power is sure to leave.
+        """
+        parent = self._find(path)
+        if not isinstance(parent, _Folder):
+            return []
+        found = []
+        for name, node in sorted((parent.durable if durable else parent.entries).items()):
+            folder = parse_folder_name(name)
+            if folder is not None and folder.topic != METADATA_TOPIC and isinstance(node, _Folder):
+                found.append(FoundFolder(name, *folder, _topic_id(node)))
+        return found
+
     def lose_power(self, random: Random) -> int:
         """Forget what was not synced, or not; return how many files and folders changed."""
         self._locked.clear()
         return _lose(self._root, random)
+
+
+def _topic_id(folder: _Folder) -> Uuid | None:
+    file = folder.entries.get(PARTITION_METADATA)
+    try:
+        return decode_partition_metadata(bytes(file.data)) if isinstance(file, _FileNode) else None
+    except MalformedFile:
+        return None
 
 
 def _settle(folder: _Folder) -> None:

@@ -25,6 +25,7 @@ from ottla.log.cleaner import Result
 from ottla.log.cleaner_job import CleanedSegment, CleaningJob
 from ottla.log.cleaner_rewrite import clean
 from ottla.metadata.node_config import NodeConfig
+from ottla.testing.sim.deletions import folder_watch
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.link import links_from
 from ottla.testing.sim.marks import ErrorMarks
@@ -95,6 +96,7 @@ class SimNode:
         )
         self.disk = SimDisk(now_ms=self.clock.now_ms)
         self.disk.on_operation = self._disk_used
+        self.folders = folder_watch(sim, self)
         self._process: Process | None = None
         self._doors: list[Door] = []
         self._stopping = False
@@ -208,7 +210,7 @@ class SimNode:
             core.close()
             self._ended(process, f"cannot open its folders: {error}")
             return
-        process.after = watch.look
+        process.after = lambda: self._look(watch)
         follow(core.start_roles(SimDoors(self, process)), lambda end: self._started(process, end))
 
     def _started(self, process: Process, end: Exception | None) -> None:
@@ -269,6 +271,7 @@ class SimNode:
         self._end(silently=lose_unflushed)
         if lose_unflushed:
             lost = self.disk.lose_power(self._random)
+            self.folders.look(after_power_loss=True)
             self.boots += 1
             self._sim.mark("power-lost")
             if lost:
@@ -333,8 +336,13 @@ class SimNode:
     def _tell(self, what: str) -> None:
         self._sim.tell(NodeChanged(self._sim.world.now_ms, self.id, self.life, what))
 
+    def _look(self, watch: Watch) -> None:
+        watch.look()
+        self.folders.look()
+
     def _disk_used(self, operation: str, path: str) -> None:
         """A disk call of the loop itself holds up all that the process does."""
+        self.folders.used(operation)
         pace, process = self.pace, self._process
         if self._doom is not None and process is not None and operation in WRITES:
             self._doom.operations -= 1

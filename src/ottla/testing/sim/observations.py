@@ -13,6 +13,7 @@ from ottla.broker.core import Broker
 from ottla.host.node_core import NodeCore
 from ottla.host.quorum_replay import read_log
 from ottla.host.quorum_storage import QuorumStorage
+from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.raft.batches import LogBatch, read_batches
@@ -83,6 +84,67 @@ class Acknowledged(NamedTuple):
     acks: int
 
 
+class TopicKnown(NamedTuple):
+    """A topic has come or gone for a node; `offset`: the position of what it knows."""
+
+    at_ms: int
+    node: int
+    life: int
+    offset: int
+    topic_id: Uuid
+    is_there: bool
+
+
+class TopicSet(NamedTuple):
+    """A topic has come to the cluster's metadata, or left it."""
+
+    at_ms: int
+    offset: int
+    topic_id: Uuid
+    is_there: bool
+
+
+class DeletionSet(NamedTuple):
+    """An entry of the ledger of deletions is another one now; None = there is none."""
+
+    at_ms: int
+    before: DeletionImage | None
+    after: DeletionImage | None
+
+
+class DeletionConfirmed(NamedTuple):
+    """The ledger calls a replica deleted. `left`: its folders that say otherwise."""
+
+    at_ms: int
+    node: int
+    topic_id: Uuid
+    partition: int
+    left: tuple[str, ...]
+
+
+class FolderSeen(NamedTuple):
+    """A disk holds a folder of a replica that it did not hold; not one on its way out."""
+
+    at_ms: int
+    node: int
+    topic_id: Uuid
+    partition: int
+    name: str
+
+
+class FolderGone(NamedTuple):
+    """The last folder that a replica is served from has another name now, or none.
+
+    Fields: `in_sync`: the metadata counts on this replica.
+    """
+
+    at_ms: int
+    node: int
+    topic_id: Uuid
+    partition: int
+    in_sync: bool
+
+
 class UnfencedWrite(NamedTuple):
     """A topic's znodes were changed by somebody else than the ruling controller."""
 
@@ -110,6 +172,12 @@ Observation = (
     | Acknowledged
     | NodeChanged
     | UnfencedWrite
+    | TopicKnown
+    | TopicSet
+    | DeletionSet
+    | DeletionConfirmed
+    | FolderSeen
+    | FolderGone
 )
 
 Observer = Callable[[Any], None]
@@ -178,6 +246,7 @@ class Watch:
         self._on_delta = on_delta
         self._mark = mark
         self._image: ClusterImage | None = None
+        self._topics: frozenset[Uuid] = frozenset()
         self._epoch_led = -1
         self._metadata: MetadataWitness | None = None
         self._subscribed = False
@@ -208,6 +277,8 @@ class Watch:
                 self._tell(QuorumLed(self._now_ms(), self._node, self._life, raft.epoch))
         image = core.image
         if image is not self._image:
+            if self._image is None or image.topics is not self._image.topics:
+                self._look_at_topics(image)
             self._image = image
             if self._metadata is not None:
                 self._metadata.committed(image.position[0])
@@ -218,6 +289,13 @@ class Watch:
             broker = None if core.broker is None else core.broker.broker
             if broker is not None:
                 self._look_at_partitions(broker)
+
+    def _look_at_topics(self, image: ClusterImage) -> None:
+        before, self._topics = self._topics, frozenset(topic.id for topic in image.topics)
+        now_ms, offset = self._now_ms(), image.position[0]
+        for topic_id in sorted(before ^ self._topics):
+            is_there = topic_id in self._topics
+            self._tell(TopicKnown(now_ms, self._node, self._life, offset, topic_id, is_there))
 
     def _look_at_partitions(self, broker: Broker) -> None:
         seen = self._watermarks

@@ -24,6 +24,7 @@ from ottla.base.pending import Pending
 from ottla.host.node_ports import Address
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
+from ottla.testing.sim.deletions import follow_deletions
 from ottla.testing.sim.faults import Faults, Mischief
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
 from ottla.testing.sim.link import SimLink, links_from
@@ -242,6 +243,7 @@ class Sim:
         before, self.image = self.image, delta.image
         if delta.before.position != before.position:
             delta = delta_between(before, delta.image)  # From one that has just started.
+        follow_deletions(self, delta)
         for topic in delta.deleted_topics.values():
             for state in topic.partitions.values():
                 self.partition_leaders[state.leader] -= 1

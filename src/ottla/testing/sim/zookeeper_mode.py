@@ -2,10 +2,10 @@
 and what goes wrong between it and the nodes.
 
 What the znodes say is the truth that nodes are judged by: after each transaction that changes
-brokers or topics the image is read from the tree anew. The same look finds writes that are not
-the ruling controller's: each change below `/brokers/topics` has to check `/controller_epoch`, and
-has to come from the node that made that epoch. (A deposed one that looked up the new version
-would pass the check alone; KAFKA-6082.)
+brokers, topics or deletions the image is read from the tree anew. The same look finds writes that
+are not the ruling controller's: each change below `/brokers/topics`, and of the ledger of
+deletions, has to check `/controller_epoch`, and has to come from the node that made that epoch. (A
+deposed one that looked up the new version would pass the check alone; KAFKA-6082.)
 """
 
 from collections.abc import Callable
@@ -139,9 +139,11 @@ class ZooKeeperSide:
                 self._elected(written, int(change.data))
         touched = [each.path for each in changes]
         topics = any(path.startswith(f"{paths.TOPICS}/") for path in touched)
-        if topics:
+        ledger = any(path.startswith(f"{paths.DELETIONS}/") for path in touched)
+        if topics or ledger:
             self._judge(written)
-        if topics or any(path.startswith(f"{paths.BROKER_IDS}/") for path in touched):
+            self._look(written.zxid)
+        elif any(path.startswith(f"{paths.BROKER_IDS}/") for path in touched):
             self._look(written.zxid)
 
     def _elected(self, written: Written, epoch: int) -> None:
@@ -173,7 +175,7 @@ def within_zookeepers_promises(faults: Faults) -> Faults:
 
 
 def image_of(tree: Tree, zxid: int) -> ClusterImage:
-    """Return the brokers and topics that the znodes name. Position: the zxid."""
+    """Return the brokers, topics and deletions that the znodes name. Position: the zxid."""
     topics = _below(tree, paths.TOPICS)
     brokers = _below(tree, paths.BROKER_IDS)
     keys = [(name, number) for name, got in topics.items() for number in _numbers(name, got)]
@@ -181,8 +183,12 @@ def image_of(tree: Tree, zxid: int) -> ClusterImage:
     for key in keys:
         state = tree.get(paths.state(*key))
         states[key] = state if isinstance(state, Got) else None
+    deletions = _below(tree, paths.DELETIONS)
     snapshot = Snapshot(
-        brokers={int(name): got for name, got in brokers.items()}, topics=topics, states=states
+        brokers={int(name): got for name, got in brokers.items()},
+        topics=topics,
+        states=states,
+        deletions={paths.deletion_id(name): got for name, got in deletions.items()},
     )
     return replay(EMPTY, records_of(snapshot).records, offset=zxid, epoch=0).image
 

@@ -1,0 +1,111 @@
+"""What a simulation tells of deletions: how the ledger changes, and what disks hold meanwhile.
+
+The ledger is the one of the cluster's committed metadata. At the moment in which it calls a
+replica deleted, the disk of that broker is looked at.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.base.ids import Uuid
+from ottla.metadata.deletions import DeletionImage, DeletionState, Halt
+from ottla.metadata.delta import ClusterDelta
+from ottla.testing.sim.folder_watch import FolderWatch, Replica
+from ottla.testing.sim.observations import (
+    DeletionConfirmed,
+    DeletionSet,
+    FolderGone,
+    FolderSeen,
+    TopicSet,
+)
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.node import SimNode
+    from ottla.testing.sim.sim import Sim
+
+
+def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
+    """Tell what a change of the metadata did to topics and to their deletions."""
+    now_ms, offset = sim.now_ms, delta.image.position[0]
+    for topic_id in delta.deleted_topics:
+        sim.tell(TopicSet(now_ms, offset, topic_id, False))
+    for topic in delta.created_topics.values():
+        sim.tell(TopicSet(now_ms, offset, topic.id, True))
+    for topic_id in sorted(delta.changed_deletions):
+        before, after = delta.before.deletions.of(topic_id), delta.image.deletions.of(topic_id)
+        sim.marks.update(_marks(before, after))
+        sim.tell(DeletionSet(now_ms, before, after))
+        if after is None:
+            continue
+        known = set() if before is None else set(_confirmed(before))
+        for broker_id, number in _confirmed(after):
+            if (broker_id, number) not in known:
+                left = sim.nodes[broker_id].folders.of((topic_id, number))
+                sim.tell(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
+
+
+def _confirmed(deletion: DeletionImage) -> Iterator[tuple[int, int]]:
+    """Yield (broker, partition) of what is called deleted."""
+    for broker_id, standing, partitions in deletion.rows():
+        if standing.state is DeletionState.SUCCESSFUL:
+            for number in partitions:
+                yield broker_id, number
+
+
+def _marks(before: DeletionImage | None, after: DeletionImage | None) -> Iterator[str]:
+    if after is None:
+        return
+    if before is None:
+        yield "deletion-asked"
+    if after.is_finished:
+        yield "deletion-finished"
+    if after.halted is not Halt.NONE:
+        yield "deletion-halted"
+    for state in (DeletionState.INELIGIBLE, DeletionState.ABANDONED):
+        if after.count(state) > (0 if before is None else before.count(state)):
+            yield f"deletion-{state.name.lower()}"
+
+
+def folder_watch(sim: "Sim", node: "SimNode") -> FolderWatch:
+    """Return what looks at a node's folders, and tells the simulation."""
+
+    def came(replica: Replica, path: str) -> None:
+        sim.tell(FolderSeen(sim.now_ms, node.id, *replica, path))
+
+    def went(replica: Replica) -> None:
+        sim.tell(FolderGone(sim.now_ms, node.id, *replica, _is_in_sync(sim, node.id, *replica)))
+
+    return FolderWatch(node.disk, node.config.log_dirs, came=came, went=went)
+
+
+def _is_in_sync(sim: "Sim", node_id: int, topic_id: Uuid, number: int) -> bool:
+    image = sim.image
+    topic = image.topics.by_id(topic_id)
+    state = None if topic is None else topic.partitions.get(number)
+    if state is None or image.deletions.is_being_deleted(topic_id):
+        return False
+    return node_id in state.isr
+
+
+def deletions_left(sim: "Sim") -> list[str]:
+    """Return the deletions that are not finished, in words."""
+    found = []
+    for each in sim.image.deletions.pending():
+        rows = "; ".join(
+            f"node {broker_id}: {standing.state.name} ({standing.reason.name}) {partitions}"
+            for broker_id, standing, partitions in each.rows()
+            if not standing.is_over
+        )
+        why = each.halted.name if each.halted is not Halt.NONE else rows or "it has not begun"
+        found.append(f"the deletion of {each.name} is not finished: {why}")
+    return found
+
+
+def folders_left(sim: "Sim") -> list[str]:
+    """Return the folders, on their way out or not, of replicas that the ledger calls deleted."""
+    return [
+        f"node {broker_id} still has {path}"
+        for each in sim.image.deletions
+        for broker_id, number in _confirmed(each)
+        for path in sim.nodes[broker_id].folders.all_of((each.topic_id, number))
+    ]

@@ -1,0 +1,105 @@
+"""Looks at a simulated machine's disk for the folders of replicas: which came, which went.
+
+It looks where names may have changed since the last time, after the process has done what it was
+at, and once more before each start. What a loss of power takes is nobody's deed; what it brings
+back counts like any other folder.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.base.ids import Uuid
+from ottla.log.names import FolderKind
+from ottla.testing.sim.disk import SimDisk
+
+NAMING = frozenset({"mkdir", "rename", "rmtree"})
+"""The disk operations that change the names of folders."""
+
+Replica = tuple[Uuid, int]
+
+
+class _Seen(NamedTuple):
+    path: str
+    name: str
+    kind: FolderKind
+    partition: int
+    topic_id: Uuid | None
+
+    @property
+    def replica(self) -> Replica | None:
+        return None if self.topic_id is None else (self.topic_id, self.partition)
+
+
+class FolderWatch:
+    """One machine's folders. `came` hears of a folder by its path, `went` of a replica that has
+    no folder any more that would be served."""
+
+    def __init__(
+        self,
+        disk: SimDisk,
+        paths: Sequence[str],
+        *,
+        came: Callable[[Replica, str], None],
+        went: Callable[[Replica], None],
+    ) -> None:
+        self._disk = disk
+        self._paths = tuple(paths)
+        self._came = came
+        self._went = went
+        self._seen: frozenset[_Seen] = frozenset()
+        self._is_stale = False
+
+    def used(self, operation: str) -> None:
+        """Hear of an operation that is about to be done."""
+        if operation in NAMING:
+            self._is_stale = True
+
+    def look(self, *, after_power_loss: bool = False) -> None:
+        """Tell what has changed."""
+        if not (self._is_stale or after_power_loss):
+            return
+        before, now = self._seen, self._list()
+        self._seen = now
+        # The id is written a moment after the folder is made.
+        self._is_stale = any(each.topic_id is None and each.kind is FolderKind.LIVE for each in now)
+        for each in sorted(now - before, key=_by_name):
+            if each.replica is not None and each.kind is not FolderKind.DELETE:
+                self._came(each.replica, f"{each.path}/{each.name}")
+        if after_power_loss:
+            return
+        served = {each.replica for each in now if each.kind is FolderKind.LIVE}
+        for each in sorted(before - now, key=_by_name):
+            replica = each.replica
+            if replica is not None and each.kind is FolderKind.LIVE and replica not in served:
+                self._went(replica)
+
+    def _list(self, *, durable: bool = False) -> frozenset[_Seen]:
+        return frozenset(
+            _Seen(path, found.name, found.kind, found.partition, found.topic_id)
+            for path in self._paths
+            for found in self._disk.folders_in(path, durable=durable)
+        )
+
+    def of(self, replica: Replica) -> tuple[str, ...]:
+        """Return the folders of a replica that may come back; those on their way out do not.
+
+        One whose new name is not durable yet may come back after a loss of power.
+        """
+        listed = self._list() | self._list(durable=True)
+        return tuple(
+            f"{each.path}/{each.name}"
+            for each in sorted(listed, key=_by_name)
+            if each.replica == replica and each.kind is not FolderKind.DELETE
+        )
+
+    def all_of(self, replica: Replica) -> tuple[str, ...]:
+        """Return all folders of a replica, whatever they are called."""
+        return tuple(
+            f"{each.path}/{each.name}"
+            for each in sorted(self._list(), key=_by_name)
+            if each.replica == replica
+        )
+
+
+def _by_name(seen: _Seen) -> tuple[str, str, bytes]:
+    return seen.path, seen.name, seen.topic_id or b""

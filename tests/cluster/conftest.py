@@ -61,6 +61,7 @@ BESIDE = frozenset(
     {
         "test_compaction",
         "test_controller_failover",
+        "test_deletion_cases",
         "test_faults",
         "test_lost_disks",
         "test_quorum",

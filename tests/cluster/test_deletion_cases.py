@@ -1,0 +1,345 @@
+"""The seven cases by which KAFKA-330 shows that topics are deleted, in both modes.
+
+Method: real brokers, one of which is away, or frozen, or the controller that dies. Over ZooKeeper
+a topic that cannot go yet is halted, keeps its name and goes on by itself; in KRaft its name is
+free at once, and what it would wait for stands in the ledger until that broker is back. In both
+the receipt is compared with what lies on the disks: no folder of the topic's id, none of its bytes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
+from ottla.client.connection import Connection
+from ottla.metadata.deletions import BROKER_DOWN, Halt
+from ottla.metadata.znodes import paths
+from ottla.wire.messages import alter_partition_reassignments as move_wire
+from ottla.wire.messages import create_partitions as grow_wire
+from ottla.wire.messages import elect_leaders as elect_wire
+from ottla.wire.messages import fetch as fetch_wire
+from ottla.wire.messages import incremental_alter_configs as config_wire
+from ottla.wire.messages import list_offsets as offsets_wire
+from ottla.wire.messages import list_partition_reassignments as moves_wire
+from ottla.wire.messages import produce as produce_wire
+
+from . import raw
+from .clients import Closing, client_of, eventually
+from .conftest import Kind, NewCluster, revived
+from .deletions import PATIENCE_SECONDS, Made, Site, ineligible, repeated, site_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module", params=[Kind.ZOOKEEPER], ids=[Kind.ZOOKEEPER.value])
+def site_of_module(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Site]:
+    with site_of(request.param, new_cluster) as site:
+        yield site
+
+
+@pytest.fixture
+def site(site_of_module: Site) -> Site:
+    """A cluster all of whose brokers serve."""
+    revived(site_of_module.cluster)
+    return site_of_module
+
+
+# -- 1 to 3: who is alive ----------------------------------------------------------------------
+
+
+def test_all_replicas_are_alive(site: Site) -> None:
+    """Both: it goes at once, and the name is free for a topic that has nothing of it."""
+    first, controller, last = site.trio()
+    made = site.create("alive", *[(first, controller, last)] * 3)
+    assert len(site.folders(made.id)) == 9
+    assert site.delete("alive") is Error.NONE
+    assert site.told("alive").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    site.wait_receipt(made)
+    again = site.create("alive", (last, first))
+    assert again.id != made.id
+    assert site.words("alive", 0, last) == [again.word]
+
+
+def test_a_follower_is_away_and_restarts(site: Site) -> None:
+    """ZooKeeper: halted for it, and resumed. KRaft: Ineligible for it until it is back."""
+    first, controller, follower = site.trio()
+    made = site.create("follower", *[(first, controller, follower)] * 3)
+    site.kill(follower)
+    assert site.delete("follower") is Error.NONE
+    entry = site.wait_successful(made, 6)
+    assert ineligible(entry) == [(follower, BROKER_DOWN, (0, 1, 2))]
+    assert {site.broker_of(each) for each in site.folders(made.id)} == {follower}
+    check_name(site, made)
+    site.start(follower)
+    site.wait_receipt(made)
+
+
+def test_the_controller_fails_over_while_a_follower_is_away(site: Site) -> None:
+    """Both: the next controller knows what was proven, and goes on when the follower is back.
+
+    The dead one's replica was proven to be gone: nobody waits for it.
+    """
+    first, controller, follower = site.trio()
+    made = site.create("failover", *[(first, controller, follower)] * 3)
+    site.kill(follower)
+    assert site.delete("failover") is Error.NONE
+    before = site.wait_successful(made, 6)
+    site.cluster.kill(controller)
+    site.cluster.wait_controller(besides=controller)
+    check_name(site, made)
+    assert site.wait_successful(made, 6) == before
+    site.cluster.start(follower)
+    site.wait_receipt(made)
+    site.start(controller)
+    site.check_gone(made)
+
+
+def check_name(site: Site, made: Made) -> None:
+    """ZooKeeper: the name is taken until the end. KRaft: it is free."""
+    first, *_ = site.trio()
+    error, topic_id = site.try_create(made.name, (first,))
+    if site.is_classic:
+        assert error is Error.TOPIC_ALREADY_EXISTS
+    else:
+        assert error is Error.NONE
+        assert site.delete(topic_id=topic_id) is Error.NONE
+
+
+# -- 4: requests -------------------------------------------------------------------------------
+
+
+def test_requests_during_the_deletion_get_the_documented_errors(site: Site) -> None:
+    """Both, from every broker: by name UNKNOWN_TOPIC_OR_PARTITION, by id UNKNOWN_TOPIC_ID.
+
+    Where ZooKeeper's controller refuses a change since the topic goes, that is INVALID_TOPIC.
+    """
+    first, controller, follower = site.trio()
+    made = site.create("asked", *[(first, controller, follower)] * 2)
+    group = committed(site, made)
+    site.kill(follower)
+    with ThreadPoolExecutor(1) as pool:
+        parked = pool.submit(fetch, site, made, first, 12, 120_000)
+        assert site.delete("asked") is Error.NONE
+        # It had waited for two minutes of records that never come.
+        assert parked.result(PATIENCE_SECONDS) in GONE
+    site.wait_successful(made, 4)
+    unknown, unknown_id = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID
+    for node in (first, controller):
+        assert site.told("asked", node=node).error_code == unknown
+        assert site.told(topic_id=made.id, node=node).error_code == unknown_id
+        assert site.try_write(made, 0, node) is unknown
+        assert produce_by_id(site, made, node) is unknown_id
+        assert fetch(site, made, node, 12) is unknown
+        assert fetch(site, made, node, 17) is unknown_id
+        assert offset_of(site, made, node) is unknown
+    refused = Error.INVALID_TOPIC_EXCEPTION if site.is_classic else unknown
+    assert grow(site, "asked", 5) is refused
+    assert elect(site, "asked")["asked"] is refused
+    assert configure(site, "asked", 1) is unknown
+    assert move(site, "asked", (first, controller)) is unknown
+    with Closing(client_of("confluent").admin(site.cluster.address(first))) as admin:
+        eventually(lambda: admin.group_offsets(group), {}.__eq__, what="the end of the offsets")
+    site.start(follower)
+    site.wait_receipt(made)
+
+
+GONE = {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER}
+
+
+def committed(site: Site, made: Made) -> str:
+    """Commit an offset of a topic for a group."""
+    group = f"of-{made.name}"
+    with Closing(client_of("confluent").admin(site.cluster.bootstrap)) as admin:
+        eventually(lambda: group_is_set(admin, group, made), what="a coordinator")
+        assert admin.group_offsets(group) == {(made.name, 0): 1}
+    return group
+
+
+def group_is_set(admin: object, group: str, made: Made) -> bool:
+    admin.set_group_offset(group, (made.name, 0), 1)  # type: ignore[attr-defined]
+    return True
+
+
+def fetch(site: Site, made: Made, node: int, version: int, max_wait_ms: int = 0) -> Error:
+    """Ask a broker for a record that is not there yet."""
+    partition = fetch_wire.FetchPartition(
+        partition=0, fetch_offset=1, partition_max_bytes=1_000_000
+    )
+    topic = fetch_wire.FetchTopic(
+        topic=made.name if version < 13 else "",
+        topic_id=made.id if version >= 13 else NO_UUID,
+        partitions=(partition,),
+    )
+    request = fetch_wire.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=(topic,))
+    port = raw.port_of(site.cluster, node)
+    with Connection("127.0.0.1", port, client_id="test", timeout=5) as broker:
+        answer = broker.ask(
+            request, fetch_wire.FetchResponse, timeout=PATIENCE_SECONDS, version=version
+        )
+    return Error(answer.error_code or answer.responses[0].partitions[0].error_code)
+
+
+def produce_by_id(site: Site, made: Made, node: int) -> Error:
+    data = produce_wire.PartitionProduceData(index=0, records=b"")
+    topic = produce_wire.TopicProduceData(topic_id=made.id, partition_data=(data,))
+    request = produce_wire.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(topic,))
+    answer = site.ask(request, produce_wire.ProduceResponse, node=node, version=13)
+    return Error(answer.responses[0].partition_responses[0].error_code)
+
+
+def offset_of(site: Site, made: Made, node: int) -> Error:
+    partition = offsets_wire.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = offsets_wire.ListOffsetsTopic(name=made.name, partitions=(partition,))
+    request = offsets_wire.ListOffsetsRequest(replica_id=-1, topics=(topic,))
+    answer = site.ask(request, offsets_wire.ListOffsetsResponse, node=node)
+    return Error(answer.topics[0].partitions[0].error_code)
+
+
+def grow(site: Site, name: str, count: int) -> Error:
+    topic = grow_wire.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = grow_wire.CreatePartitionsRequest(
+        topics=(topic,), timeout_ms=30_000, validate_only=False
+    )
+    return Error(site.ask(request, grow_wire.CreatePartitionsResponse).results[0].error_code)
+
+
+# -- 5: reassignments --------------------------------------------------------------------------
+
+
+def test_a_reassignment_is_under_way(site: Site) -> None:
+    """ZooKeeper: halted, and served, until it ends. KRaft: it ends with the topic.
+
+    The replica that is being added goes like the others.
+    """
+    first, controller, target = site.trio()
+    made = site.create("moved", (first, controller))
+    site.cluster.pause(target)
+    assert move(site, "moved", (first, controller, target)) is Error.NONE
+    if site.is_classic:
+        assert site.delete("moved", timeout_ms=0) is Error.REQUEST_TIMED_OUT
+        entry = site.entry_with(made, lambda entry: entry.halted is Halt.REASSIGNMENT, "halted")
+        assert not entry.has_begun
+        site.write(made, 0)
+        assert moves(site) == {"moved"}
+    else:
+        assert site.delete("moved") is Error.NONE
+        assert moves(site) == set()
+        entry = site.wait_successful(made, 2)
+        assert entry.standing(target, 0) is not None
+        assert not entry.is_finished
+    site.cluster.resume(target)
+    site.wait_receipt(made, 3)
+    assert moves(site) == set()
+
+
+def move(site: Site, name: str, replicas: tuple[int, ...]) -> Error:
+    partition = move_wire.ReassignablePartition(partition_index=0, replicas=replicas)
+    topic = move_wire.ReassignableTopic(name=name, partitions=(partition,))
+    request = move_wire.AlterPartitionReassignmentsRequest(topics=(topic,))
+    answer = site.ask(request, move_wire.AlterPartitionReassignmentsResponse)
+    assert answer.error_code == Error.NONE
+    return Error(answer.responses[0].partitions[0].error_code)
+
+
+def moves(site: Site) -> set[str]:
+    """Return the topics of which partitions are under way to other replicas."""
+    request = moves_wire.ListPartitionReassignmentsRequest(topics=None)
+    answer = site.ask(request, moves_wire.ListPartitionReassignmentsResponse)
+    assert answer.error_code == Error.NONE
+    return {topic.name for topic in answer.topics}
+
+
+# -- 6: elections ------------------------------------------------------------------------------
+
+
+def test_a_preferred_election_is_asked_for_at_the_same_time(site: Site) -> None:
+    """Both: it ends, the topic goes, and those that were asked for beside it are elected."""
+    first, controller, last = site.trio()
+    made = site.create("elected", *[(first, controller)] * 3)
+    beside = site.create("beside", (controller, last))
+    for name, leader in (("elected", controller), ("beside", last)):
+        replicas = (leader, first if name == "elected" else controller)
+        assert move(site, name, replicas) is Error.NONE
+        eventually(lambda name=name: name in moves(site), False.__eq__, what="the new order")  # type: ignore[misc]
+    with repeated(lambda: elect(site, "elected", "beside")) as found:
+        assert site.delete("elected") is Error.NONE
+        site.wait_receipt(made)
+    answers = Counter(each["elected"] for each in found)
+    refused = {Error.UNKNOWN_TOPIC_OR_PARTITION} | (
+        {Error.INVALID_TOPIC_EXCEPTION} if site.is_classic else set()
+    )
+    assert set(answers) <= {Error.NONE, Error.ELECTION_NOT_NEEDED} | refused
+    assert found[-1]["elected"] is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert {each["beside"] for each in found} <= {Error.NONE, Error.ELECTION_NOT_NEEDED}
+    assert site.told("beside").partitions[0].leader_id == last
+    assert site.words("beside", 0, last) == [beside.word]
+    if site.is_classic:
+        check_by_znodes(site)
+
+
+def check_by_znodes(site: Site) -> None:
+    """Ask for both in one write: the election is over first, which the deletion waits for."""
+    first, _, last = site.trio()
+    made = site.create("by-znodes", (first, last))
+    assert move(site, "by-znodes", (last, first)) is Error.NONE
+    eventually(lambda: moves(site), set().__eq__, what="the new order")
+    both = site.zookeeper.transaction()
+    both.create(
+        paths.PREFERRED_ELECTION,
+        b'{"version":1,"partitions":[{"topic":"by-znodes","partition":0}]}',
+    )
+    both.create(paths.marker("by-znodes"), b"")
+    assert not any(isinstance(each, Exception) for each in both.commit())
+    site.wait_receipt(made)
+    for path in (paths.PREFERRED_ELECTION, paths.marker("by-znodes"), paths.topic("by-znodes")):
+        eventually(lambda path=path: not site.zookeeper.exists(path), what=path)  # type: ignore[misc]
+
+
+def elect(site: Site, *names: str) -> dict[str, Error]:
+    """Ask for the preferred leaders of topics' first partitions."""
+    asked = tuple(elect_wire.TopicPartitions(topic=name, partitions=(0,)) for name in names)
+    request = elect_wire.ElectLeadersRequest(topic_partitions=asked)
+    answer = site.ask(request, elect_wire.ElectLeadersResponse)
+    assert answer.error_code == Error.NONE
+    return {
+        each.topic: Error(each.partition_result[0].error_code)
+        for each in answer.replica_election_results
+    }
+
+
+# -- 7: configurations -------------------------------------------------------------------------
+
+
+def test_its_configuration_is_changed_at_the_same_time(site: Site) -> None:
+    """Both: changes count until the deletion is asked for, and are refused from then on.
+
+    A topic of the same name that is made afterwards has none of them.
+    """
+    first, controller, last = site.trio()
+    made = site.create("configured", *[(first, controller, last)] * 3)
+    numbers = iter(range(100_000, 1_000_000))
+    with repeated(lambda: configure(site, "configured", next(numbers))) as found:
+        assert site.delete("configured") is Error.NONE
+        site.wait_receipt(made)
+    assert set(found) == {Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert sorted(found) == found, "a change counted after one was refused"
+    if site.is_classic:
+        assert site.zookeeper.exists("/config/topics/configured") is None
+    site.create("configured", (first,))
+    with Closing(client_of("confluent").admin(site.cluster.bootstrap)) as admin:
+        assert admin.topic_config("configured")["retention.ms"] == "604800000"
+
+
+def configure(site: Site, name: str, retention_ms: int) -> Error:
+    entry = config_wire.AlterableConfig(
+        name="retention.ms", config_operation=0, value=str(retention_ms)
+    )
+    resource = config_wire.AlterConfigsResource(
+        resource_type=2, resource_name=name, configs=(entry,)
+    )
+    request = config_wire.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    answer = site.ask(request, config_wire.IncrementalAlterConfigsResponse)
+    return Error(answer.responses[0].error_code)

@@ -1,8 +1,17 @@
 """A node's folders at start: locked, checked to be this node's, and its logs loaded.
 
 A partition's folder is kept where the metadata says that this broker hosts that topic id. It is
-deleted only on positive evidence: the topic id is known and its assignment does not name this
-broker. A folder whose topic id nobody knows is set aside as a stray, reported and kept.
+deleted only on positive evidence, from committed metadata:
+
+| the topic id of a folder is                          | then the folder, or an older stray,  |
+|------------------------------------------------------|--------------------------------------|
+| known, and the assignment names this broker          | is kept                              |
+| known, and the assignment does not name this broker  | is deleted                           |
+| in the ledger of deletions, pending or a receipt     | is deleted                           |
+| unknown: its receipt has passed, or it is foreign    | is set aside as a stray and kept     |
+| unreadable                                           | is set aside as a stray and kept     |
+
+Strays are told in the log at each start.
 """
 
 import contextlib
@@ -73,13 +82,7 @@ class Folders:
         """Load every log that `image` says is this broker's. Raises: StartError."""
 
         def decide(_topic: str, partition: int, topic_id: Uuid) -> Verdict:
-            known = image.topics.by_id(topic_id)
-            if known is None:
-                return Verdict.STRAY
-            state = known.partitions.get(partition)
-            if state is None or config.node_id not in state.replicas:
-                return Verdict.DELETE
-            return Verdict.KEEP
+            return verdict_on(image, config.node_id, topic_id, partition)
 
         def config_of(topic: str) -> LogConfig:
             return LogConfig.of(effective_topic_config(image, config, topic))
@@ -96,6 +99,18 @@ class Folders:
         if self._quorum is not None:
             self._quorum.close()
         self.log_dirs.release()
+
+
+def verdict_on(image: ClusterImage, node_id: int, topic_id: Uuid, partition: int) -> Verdict:
+    """Return what becomes of a replica's folder: see the module's table."""
+    known = image.topics.by_id(topic_id)
+    if known is None:
+        # Any entry will do, whatever it says of this broker's replica: that topic is no more.
+        return Verdict.STRAY if image.deletions.of(topic_id) is None else Verdict.DELETE
+    state = known.partitions.get(partition)
+    if state is None or node_id not in state.replicas:
+        return Verdict.DELETE
+    return Verdict.KEEP
 
 
 def log_dirs_of(

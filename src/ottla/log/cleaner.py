@@ -99,6 +99,7 @@ class LogCleaner:
         self._under_way: list[_Cleaning] = []
         self._given_up: dict[PartitionLog, object] = {}
         """Logs that cannot be cleaned, until they are configured anew or the broker restarts."""
+        log_dirs.on_retired = self._retired
 
     def start(self) -> None:
         """Begin to look at the logs, first after one pause."""
@@ -182,6 +183,12 @@ class LogCleaner:
         cancel = self._runner.run(job, lambda result: self._result(cleaning, result))
         if not cleaning.over:
             cleaning.cancel = cancel
+
+    def _retired(self, log: PartitionLog) -> None:
+        """End the cleaning of a log that is deleted: its folder's name may be another's soon."""
+        for cleaning in list(self._under_way):
+            if cleaning.log is log:
+                self._abandon(cleaning)
 
     # --- what comes back -----------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
-from ottla.log.log_dir import LogDir
+from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
@@ -50,11 +50,14 @@ ConfigOf = Callable[[str], LogConfig]
 
 
 class _Survey(NamedTuple):
+    """What a directory holds. `untold`: the logs of which the checkpoints say nothing true."""
+
     folders: list[FoundFolder]
-    recovery_points: dict[TopicPartition, int]
-    log_starts: dict[TopicPartition, int]
-    high_watermarks: dict[TopicPartition, int]
-    cleaned: dict[TopicPartition, int]
+    untold: frozenset[TopicPartition]
+    checkpoints: dict[str, dict[TopicPartition, int]]
+
+    def entry(self, checkpoint: str, key: TopicPartition) -> int:
+        return 0 if key in self.untold else self.checkpoints[checkpoint].get(key, 0)
 
 
 def find_folders(disk: Disk, path: str) -> list[FoundFolder]:
@@ -98,7 +101,7 @@ class DirLoader:
     ) -> None:
         self.done: Pending[list[str] | None] = Pending()
         self._ports = ports
-        self._directory = directory
+        self.directory = directory
         self._decide = decide
         self._config_of = config_of
         self._threads = threads
@@ -107,23 +110,25 @@ class DirLoader:
         self._strays: list[str] = []
         self._waiting: list[FoundFolder] = []
         self._running = 0
-        self._survey = _Survey([], {}, {}, {}, {})
+        self._survey = _Survey([], frozenset(), {})
 
     def start(self) -> None:
         """Begin; everything else follows from the workers' answers."""
-        self._directory.loaded = False
+        self.directory.loaded = False
         self._ports.workers.submit(self._look, self._looked)
 
     def _look(self) -> _Survey:
-        directory = self._directory
+        directory, disk = self.directory, self._ports.disk
         directory.take_clean_marker()
-        return _Survey(
-            find_folders(self._ports.disk, directory.path),
-            directory.read_checkpoint(names.RECOVERY_POINTS),
-            directory.read_checkpoint(names.LOG_STARTS),
-            directory.read_checkpoint(names.HIGH_WATERMARKS),
-            directory.read_checkpoint(names.CLEANER_OFFSETS),
+        folders = find_folders(disk, directory.path)
+        untold = frozenset(
+            (folder.topic, folder.partition)
+            for folder in folders
+            if folder.kind is FolderKind.LIVE
+            and disk.exists(f"{directory.path}/{folder.name}/{names.UNTOLD}")
         )
+        checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
+        return _Survey(folders, untold, checkpoints)
 
     def _looked(self, result: _Survey | BaseException) -> None:
         if isinstance(result, BaseException):
@@ -138,22 +143,21 @@ class DirLoader:
         self._go_on()
 
     def _keep(self, folder: FoundFolder) -> bool:
+        verdict = Verdict.STRAY
         if folder.kind is FolderKind.DELETE:
-            self._mark(self._directory, folder, FolderKind.DELETE)
+            verdict = Verdict.DELETE
+        elif folder.topic_id is not None:
+            # Of strays, too: what nobody knew of then, the metadata may say is to go by now.
+            verdict = self._decide(folder.topic, folder.partition, folder.topic_id)
+        if verdict is Verdict.DELETE:
+            self._mark(self.directory, folder, FolderKind.DELETE)
             return False
         if folder.kind is not FolderKind.LIVE:
             self._strays.append(folder.name)
             return False
-        verdict = Verdict.STRAY
-        if folder.topic_id is not None:
-            verdict = self._decide(folder.topic, folder.partition, folder.topic_id)
-        if verdict is Verdict.KEEP:
-            return True
-        kind = FolderKind.STRAY if verdict is Verdict.STRAY else FolderKind.DELETE
-        name = self._mark(self._directory, folder, kind)
-        if kind is FolderKind.STRAY:
-            self._strays.append(name)
-        return False
+        if verdict is Verdict.STRAY:
+            self._strays.append(self._mark(self.directory, folder, FolderKind.STRAY))
+        return verdict is Verdict.KEEP
 
     def _go_on(self) -> None:
         while self._waiting and self._running < self._threads:
@@ -164,22 +168,33 @@ class DirLoader:
                 partial(self._load, folder, config), partial(self._loaded, folder, config)
             )
         if not self._waiting and self._running == 0 and not self.done.done:
-            self._directory.loaded = True
-            if self._directory.offsets(names.CLEANER_OFFSETS) != self._survey.cleaned:
-                # A later log of the same name must not be taken for as clean as this one was.
-                self._directory.checkpoint(names.CLEANER_OFFSETS)
+            self.directory.loaded = True
+            self._correct_checkpoints()
             self.done.complete(self._strays)
+
+    def _correct_checkpoints(self) -> None:
+        """Write them anew where they speak of logs that are not here, or of former ones.
+
+        A later log of the same name must not be taken for what this one was.
+        """
+        survey = self._survey
+        told = {key for entries in survey.checkpoints.values() for key in entries}
+        for key in sorted(survey.untold | (told - self.directory.logs.keys())):
+            self.directory.forget(key)
+        cleaned = survey.checkpoints[names.CLEANER_OFFSETS]
+        if self.directory.stale or self.directory.offsets(names.CLEANER_OFFSETS) != cleaned:
+            self.directory.checkpoint_all()
 
     def _load(self, folder: FoundFolder, config: LogConfig) -> LoadedLog:
         key = (folder.topic, folder.partition)
         return load_log(
             self._ports.disk,
-            f"{self._directory.path}/{folder.name}",
+            f"{self.directory.path}/{folder.name}",
             folder.name,
             config,
-            clean=self._directory.was_clean,
-            recovery_point=self._survey.recovery_points.get(key, 0),
-            log_start_offset=self._survey.log_starts.get(key, 0),
+            clean=self.directory.was_clean,
+            recovery_point=self._survey.entry(names.RECOVERY_POINTS, key),
+            log_start_offset=self._survey.entry(names.LOG_STARTS, key),
             now_ms=self._ports.clock.now_ms(),
         )
 
@@ -194,18 +209,18 @@ class DirLoader:
             return
         key = (folder.topic, folder.partition)
         assert folder.topic_id is not None
-        log = self._directory.logs[key] = PartitionLog(
+        log = self.directory.logs[key] = PartitionLog(
             self._ports,
-            f"{self._directory.path}/{folder.name}",
+            f"{self.directory.path}/{folder.name}",
             topic=folder.topic,
             partition=folder.partition,
             topic_id=folder.topic_id,
             config=config,
             loaded=result,
-            high_watermark=self._survey.high_watermarks.get(key, 0),
-            clean_offset=self._survey.cleaned.get(key, 0),
+            high_watermark=self._survey.entry(names.HIGH_WATERMARKS, key),
+            clean_offset=self._survey.entry(names.CLEANER_OFFSETS, key),
         )
-        if not self._directory.was_clean:
+        if not self.directory.was_clean:
             # The life that wrote it may have died before its first flush; without it, all that
             # this one flushes would be a stray's after a power loss.
             path = f"{log.directory}/{names.PARTITION_METADATA}"
@@ -220,8 +235,8 @@ class DirLoader:
         for folder in self._survey.folders:
             if folder.kind is FolderKind.LIVE and folder.topic_id is not None:
                 key = (folder.topic, folder.partition)
-                self._directory.lost[key] = folder.topic_id
-        self._failed(self._directory, error)
+                self.directory.lost[key] = folder.topic_id
+        self._failed(self.directory, error)
         self.done.complete(None)
 
 

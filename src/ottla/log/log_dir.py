@@ -99,15 +99,25 @@ class LogDir:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.lost: dict[TopicPartition, Uuid] = {}
         """Partitions that it held when it went offline, with their topic ids."""
+        self.stale: dict[TopicPartition, int] = {}
+        """Partitions of which the checkpoints may have entries of a log that is no more here.
+
+        The number tells apart how often the name was given up. A log that takes the name before
+        the checkpoints are written anew is marked in its own folder (`UNTOLD`), or a crash in
+        between would have it take over its ancestor's start, high watermark and cleanness.
+        """
         self.loaded = True
         """Whether all of its logs are known; a clean shutdown may be claimed only then."""
         self._disk = disk
+        self._workers = workers
+        self._on_failure = on_failure
+        self._given_up = 0
         self._release: Callable[[], None] | None = None
         self._writes = {
             name: CoalescedWrite(
                 disk, workers, f"{path}/{name}", lambda error: on_failure(self, error)
             )
-            for name in (*_CHECKPOINTED, names.RUNNING)
+            for name in (*CHECKPOINTS, names.RUNNING)
         }
 
     def __repr__(self) -> str:
@@ -196,6 +206,59 @@ class LogDir:
             return completed(self.error)
         return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
 
+    def checkpoint_all(self) -> Written:
+        """Write all four, in workers: from then on none speaks of a log that is no more."""
+        if self.error is not None or not self.loaded:
+            return completed(self.error)  # Those that are not loaded yet would lose their entries.
+        done: Written = Pending()
+        stale = dict(self.stale)
+        left = len(CHECKPOINTS)
+        failure: OSError | None = None
+
+        def written(error: OSError | None) -> None:
+            nonlocal left, failure
+            left -= 1
+            failure = failure or error
+            if left == 0:
+                if failure is None:
+                    self._told(stale)
+                done.complete(failure)
+
+        for name in CHECKPOINTS:
+            self.checkpoint(name).then(written)
+        return done
+
+    # --- entries of former logs ----------------------------------------------------------
+
+    def forget(self, key: TopicPartition) -> None:
+        """Note that what the checkpoints say of a partition is not true of a later log."""
+        self._given_up += 1
+        self.stale[key] = self._given_up
+
+    def mark_if_stale(self, key: TopicPartition, path: str) -> None:
+        """Let a start not believe the checkpoints of the log that is about to be made in `path`.
+
+        Raises: OSError.
+        """
+        if key in self.stale:
+            self._disk.mkdir(path)
+            self._disk.open(f"{path}/{names.UNTOLD}", create=True).close()
+
+    def _told(self, stale: dict[TopicPartition, int]) -> None:
+        """Follow that the checkpoints have nothing of these former logs any more."""
+        for key, number in stale.items():
+            if self.stale.get(key) != number:
+                continue  # The name was given up once more since.
+            del self.stale[key]
+            log = self.logs.get(key)
+            if log is not None:
+                try:
+                    self._disk.remove(f"{log.directory}/{names.UNTOLD}")
+                except OSError as error:
+                    self._on_failure(self, error)
+                    return
+                log.names_changed = True
+
     def offsets(self, name: str) -> dict[TopicPartition, int]:
         """Return what a checkpoint of now says."""
         value = _CHECKPOINTED[name]
@@ -212,3 +275,5 @@ _CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
     names.HIGH_WATERMARKS: lambda log: log.high_watermark,
     names.CLEANER_OFFSETS: lambda log: log.clean_offset,
 }
+
+CHECKPOINTS = tuple(_CHECKPOINTED)

@@ -16,6 +16,7 @@ from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.config import LogConfig
+from ottla.log.departures import Departures
 from ottla.log.dir_loading import (
     ConfigOf,
     Decide,
@@ -26,7 +27,7 @@ from ottla.log.dir_loading import (
 )
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
-from ottla.log.log_dir import DirectoryRefused, LogDir
+from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.opening import open_log
@@ -39,10 +40,6 @@ OPEN_FILES_DEFAULT = 512
 
 RECOVERY_THREADS_DEFAULT = 2
 """num.recovery.threads.per.data.dir."""
-
-CHECKPOINTS = (names.RECOVERY_POINTS, names.LOG_STARTS, names.CLEANER_OFFSETS)
-"""What a deletion rewrites; high watermarks follow on their own schedule."""
-ALL_CHECKPOINTS = (*CHECKPOINTS, names.HIGH_WATERMARKS)
 
 
 class LoadResult(NamedTuple):
@@ -59,8 +56,8 @@ class LogDirs:
     """See the module.
 
     Fields: `on_offline`: told of a directory that failed and of the logs lost with it, unless the
-            caller of `fail` was the one who noticed. `delete_delay_ms`: how long a deleted log's
-            folder stays, file.delete.delay.ms of the broker.
+            caller of `fail` was the one who noticed. `on_retired`: told of each log that is
+            deleted or set aside.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class LogDirs:
     ) -> None:
         assert paths
         self.on_offline: Callable[[LogDir, list[PartitionLog]], None] | None = None
-        self.delete_delay_ms = delete_delay_ms
+        self.on_retired: Callable[[PartitionLog], None] | None = None
         self._disk = disk
         self._workers = workers
         self._clock = clock
@@ -96,6 +93,9 @@ class LogDirs:
         )
         self.dirs: tuple[LogDir, ...] = tuple(
             LogDir(disk, workers, path, self._dir_failed) for path in dict.fromkeys(paths)
+        )
+        self._departures = Departures(
+            disk, workers, clock, timers, delay_ms=delete_delay_ms, failed=self._dir_failed
         )
         self._checkpoints_due: set[str] = set()
 
@@ -130,7 +130,7 @@ class LogDirs:
                 decide=decide,
                 config_of=config_of,
                 threads=self._recovery_threads,
-                mark=self._set_aside,
+                mark=self._departures.set_aside,
                 failed=self._dir_failed,
             )
             for directory in self.online_dirs
@@ -223,6 +223,7 @@ class LogDirs:
         path = f"{directory.path}/{names.folder_name(topic, partition)}"
         try:
             self._clear_the_way(directory, path, topic, partition, topic_id)
+            directory.mark_if_stale((topic, partition), path)
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
@@ -247,7 +248,8 @@ class LogDirs:
         found = read_topic_id(self._disk, path)
         if found != topic_id:
             folder = FoundFolder(name, topic, partition, FolderKind.LIVE, found)
-            self._set_aside(directory, folder, FolderKind.STRAY)
+            self._departures.set_aside(directory, folder, FolderKind.STRAY)
+            self._checkpoint_soon(directory)
 
     def _choose(
         self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, is_new: bool
@@ -284,7 +286,7 @@ class LogDirs:
     def discard(self, directory: LogDir, folder: FoundFolder) -> None:
         """Let a folder that no open log uses go, as a deleted log's does. Raises: OSError."""
         if folder.kind is not FolderKind.DELETE:  # Else it goes already.
-            self._set_aside(directory, folder, FolderKind.DELETE)
+            self._departures.set_aside(directory, folder, FolderKind.DELETE)
 
     def _retire(self, log: PartitionLog, kind: FolderKind) -> None:
         directory = self.directory_of(log)
@@ -296,45 +298,13 @@ class LogDirs:
             FolderKind.LIVE,
             log.topic_id,
         )
-        name = self._set_aside(directory, folder, kind)
+        name = self._departures.set_aside(directory, folder, kind)
         del directory.logs[(log.topic, log.partition)]
         log.moved(f"{directory.path}/{name}")
         log.close()
         self._checkpoint_soon(directory)
-
-    def _set_aside(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
-        """Rename a folder, and let it be removed if it is to go; return its new name."""
-        name = folder.name
-        if folder.kind is not kind:
-            name = self._free_name(directory, folder, kind)
-            try:
-                self._disk.rename(f"{directory.path}/{folder.name}", f"{directory.path}/{name}")
-            except FileNotFoundError:
-                return name  # Gone already: KAFKA-15391, KAFKA-13403.
-        if kind is FolderKind.DELETE:
-            path = f"{directory.path}/{name}"
-            due_ms = self._clock.monotonic_ms() + self.delete_delay_ms
-            self._timers.at(due_ms, lambda: self._remove(directory, path))
-        return name
-
-    def _free_name(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
-        # The topic id tells incarnations apart; a replica that came and went twice needs more.
-        number = int.from_bytes(folder.topic_id or NO_UUID, "big")
-        while True:
-            token = f"{number % 2**128:032x}"
-            name = names.marked_folder_name(folder.topic, folder.partition, token, kind)
-            if not self._disk.exists(f"{directory.path}/{name}"):
-                return name
-            number += 1
-
-    def _remove(self, directory: LogDir, path: str) -> None:
-        def removed(result: BaseException | None) -> None:
-            if isinstance(result, OSError):
-                self._dir_failed(directory, result)
-            elif result is not None:
-                raise result
-
-        self._workers.submit(lambda: self._disk.rmtree(path), removed)
+        if self.on_retired is not None:
+            self.on_retired(log)
 
     # --- checkpoints ---------------------------------------------------------------------
 
@@ -363,7 +333,7 @@ class LogDirs:
 
     def checkpoint(self) -> None:
         """Write all checkpoints, in workers."""
-        for name in ALL_CHECKPOINTS:
+        for name in CHECKPOINTS:
             self._checkpoint(name)
 
     def _checkpoint(self, name: str) -> None:
@@ -378,8 +348,7 @@ class LogDirs:
 
         def write() -> None:
             self._checkpoints_due.discard(directory.path)
-            for name in CHECKPOINTS:
-                directory.checkpoint(name)
+            directory.checkpoint_all()
 
         self._timers.at(self._clock.monotonic_ms(), write)
 
@@ -471,20 +440,15 @@ class LogDirs:
                 return
             for log in directory.logs.values():
                 log.close()
-            left = [len(ALL_CHECKPOINTS)]
-            for name in ALL_CHECKPOINTS:
-                directory.checkpoint(name).then(lambda error: written(left, error))
+            directory.checkpoint_all().then(written)
 
-        def written(left: list[int], error: OSError | None) -> None:
-            nonlocal clean
-            left[0] -= 1
-            clean = clean and error is None
-            if left[0] == 0:
-                # Last of all: it vouches for everything else.
-                self._workers.submit(
-                    lambda: directory.write_clean_marker(broker_epoch) if clean else None,
-                    lambda result: ended(directory, result),
-                )
+        def written(error: OSError | None) -> None:
+            vouches = clean and error is None
+            # Last of all: it vouches for everything else.
+            self._workers.submit(
+                lambda: directory.write_clean_marker(broker_epoch) if vouches else None,
+                lambda result: ended(directory, result),
+            )
 
         self._workers.submit(flush, flushed)
 

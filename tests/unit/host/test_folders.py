@@ -16,6 +16,15 @@ from ottla.host.storage import format_storage
 from ottla.log import names
 from ottla.log.checkpoints import encode_clean_shutdown
 from ottla.log.partition_metadata import encode_partition_metadata
+from ottla.metadata.deletions import (
+    NOT_FINISHED,
+    DeletionRecord,
+    DeletionState,
+    ForgetDeletionRecord,
+    Policy,
+    Standing,
+    replicas_record,
+)
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -186,6 +195,85 @@ def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
         assert any(matches(name) for name in found), (topic, found)
     assert "moved-0" not in found
     assert "kept-1" not in found, "the topic has no such partition"
+    folders.close()
+
+
+def deleted_image(*, finished: bool, state: DeletionState) -> ClusterImage:
+    """Return an image whose ledger has MOVED, with a replica of this broker or of none."""
+    standing = Standing(state)
+    records: list[Any] = [
+        DeletionRecord(
+            topic_id=MOVED,
+            name="gone",
+            policy=Policy.AT_ONCE,
+            asked_ms=1,
+            halted=0,
+            remote=0,
+            finished_ms=2 if finished else NOT_FINISHED,
+        ),
+        replicas_record(MOVED, 3, standing, (0,)),
+    ]
+    return replay(image_of(("kept", KEPT, (3,))), records, offset=11, epoch=1).image
+
+
+@pytest.mark.parametrize("state", list(DeletionState))
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_the_ledger_knows_is_deleted_wherever_and_whatever_it_lies_as(
+    finished: bool, state: DeletionState
+) -> None:
+    """Also after the broker was taken out of the cluster: the receipt is evidence, too.
+
+    A partition that the ledger does not list (it may have grown meanwhile) goes with its topic.
+    """
+    world = World()
+    config = formatted(world)
+    token = MOVED.hex()
+    put_partition(world, "/a/gone-0", MOVED)
+    put_partition(world, "/b/gone-7", MOVED)
+    put_partition(world, f"/b/gone-1.{token}-stray", MOVED)
+    put_partition(world, f"/b/gone-2.{token}-future", MOVED)
+    put_partition(world, "/b/kept-0", KEPT)
+    folders = opened(world, config)
+    load(world, folders, deleted_image(finished=finished, state=state), config)
+    found = {name for path in "ab" for name in world.disk.listdir(f"/{path}") if "-" in name}
+    assert {name for name in found if name.startswith("gone")} == {
+        f"gone-{number}.{token}-delete" for number in (0, 1, 2, 7)
+    }
+    assert [log.name for log in folders.log_dirs.logs()] == ["kept-0"]
+    folders.close()
+
+
+def test_what_came_back_after_its_receipt_has_passed_is_kept_and_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broker that was unregistered and returns later than receipts are kept."""
+    world = World()
+    config = formatted(world)
+    put_partition(world, "/a/gone-0", MOVED)
+    gone = replay(
+        deleted_image(finished=True, state=DeletionState.ABANDONED),
+        [ForgetDeletionRecord(topic_id=MOVED)],
+        offset=12,
+        epoch=1,
+    ).image
+    stray = f"gone-0.{MOVED.hex()}-stray"
+    for _ in range(2):
+        folders = opened(world, config)
+        load(world, folders, gone, config)
+        assert stray in world.disk.listdir("/a")
+        assert stray in caplog.text
+        caplog.clear()
+        folders.close()
+
+
+def test_a_stray_of_a_living_topic_is_kept_where_its_replica_may_be() -> None:
+    world = World()
+    config = formatted(world)
+    stray = f"kept-0.{KEPT.hex()}-stray"
+    put_partition(world, f"/a/{stray}", KEPT)
+    folders = opened(world, config)
+    load(world, folders, image_of(("kept", KEPT, (3,))), config)
+    assert stray in world.disk.listdir("/a")
     folders.close()
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.base.ids import Uuid
 from ottla.log.checkpoints import read_offsets
 from ottla.log.cleaner import CleanerSettings
 from ottla.records.control import build_marker
@@ -169,6 +170,20 @@ def test_what_happens_meanwhile_ends_the_cleaning(storage: Storage, what: str) -
     assert log.clean_offset == 0
     if what in ("reconfigured", "stopped"):
         assert len(log.segments) == before
+    assert not [name for name in storage.disk.listdir(log.directory) if name.endswith(".tmp")]
+
+
+def test_a_deletion_ends_the_cleaning_before_the_name_is_another_s(storage: Storage) -> None:
+    """Its temporary files were written into the folder of the topic that took the name."""
+    fill(storage, 60, keys=60)
+    fill(storage, 30)
+    storage.runner.hold = True
+    storage.clean()
+    storage.runner.step()
+    storage.dirs.delete("t", 0)
+    assert (storage.runner.cancelled, storage.runner.busy) == (1, False)
+    log = storage.dirs.get_or_create("t", Uuid(bytes([7] * 16)), 0, COMPACT)
+    assert not [name for name in storage.disk.listdir(log.directory) if "cleaned" in name]
     assert not [name for name in storage.disk.listdir(log.directory) if name.endswith(".tmp")]
 
 

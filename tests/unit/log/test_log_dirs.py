@@ -183,6 +183,7 @@ def test_checkpoints_are_rewritten_once_for_many_deletions(node: Node) -> None:
             "cleaner-offset-checkpoint",
             "log-start-offset-checkpoint",
             "recovery-point-offset-checkpoint",
+            "replication-offset-checkpoint",
         )
     ]
     assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n0\n"

@@ -152,7 +152,7 @@ def check_takers(action: str, wish: object, takers: Mapping[str, frozenset[str]]
     """Raise UsageError where `wish` has an option that the action does not take."""
     for name, actions in takers.items():
         if is_given(getattr(wish, name)) and action not in actions:
-            raise UsageError(f"{flag(name)} cannot be used with --{action}")
+            raise UsageError(f"{flag(name)} cannot be used with {flag(action)}")
 
 
 def flag(name: str) -> str:

@@ -3,30 +3,40 @@
 Source: TopicCommand.TopicCommandOptions.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import typer
 
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.cli.errors import UsageError
-from ottla.cli.options import check_takers, flag
+from ottla.cli.options import DEFAULT_TIMEOUT_SECONDS, check_takers, flag
 from ottla.cli.topic_text import Report
 
 REPLICAS_MAX = 32_767
+
+WAIT_SECONDS = 60.0
+"""The timeout of --wait where none is given."""
 
 Create = Annotated[bool, typer.Option("--create", help="Create a topic.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete topics.")]
 Describe = Annotated[bool, typer.Option("--describe", help="Show topics in detail.")]
 List = Annotated[bool, typer.Option("--list", help="List the names of topics.")]
 Alter = Annotated[bool, typer.Option("--alter", help="Add partitions.")]
+DescribeDeletions = Annotated[
+    bool,
+    typer.Option(
+        "--describe-deletions", help="Show how far deletions are; those that ended are receipts."
+    ),
+]
 Topic = Annotated[
     str | None,
     typer.Option("--topic", metavar="NAME", help="A name; except for --create, also a regex."),
 ]
 TopicId = Annotated[
-    str | None, typer.Option("--topic-id", metavar="ID", help="Describe the topic of this id.")
+    str | None,
+    typer.Option("--topic-id", metavar="ID", help="Describe the topic, or deletion, of this id."),
 ]
 Partitions = Annotated[
     int | None, typer.Option("--partitions", metavar="N", help="How many, in all.")
@@ -87,6 +97,27 @@ PartitionLimit = Annotated[
 ]
 
 
+AsJson = Annotated[
+    bool, typer.Option("--json", help="With --describe-deletions: print JSON for programs.")
+]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="With --describe-deletions: return when those that are open have ended."
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="How long to wait for brokers, and for each answer; with --wait: for everything. "
+        f"[default: {DEFAULT_TIMEOUT_SECONDS:g}; with --wait: {WAIT_SECONDS:g}]",
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What the options say. Fields are named as the options."""
@@ -106,6 +137,8 @@ class Wish:
     at_min_isr_partitions: bool = False
     topics_with_overrides: bool = False
     partition_limit: int = 2000
+    json: bool = False
+    wait: bool = False
 
     @property
     def report(self) -> Report:
@@ -120,8 +153,9 @@ class Wish:
 
 
 _DESCRIBE = frozenset({"describe"})
+_DELETIONS = frozenset({"describe_deletions"})
 TAKERS: dict[str, frozenset[str]] = {
-    "topic_id": _DESCRIBE,
+    "topic_id": _DESCRIBE | _DELETIONS,
     "partitions": frozenset({"create", "alter"}),
     "replication_factor": frozenset({"create"}),
     "replica_assignment": frozenset({"create", "alter"}),
@@ -134,13 +168,26 @@ TAKERS: dict[str, frozenset[str]] = {
     "under_min_isr_partitions": _DESCRIBE,
     "at_min_isr_partitions": _DESCRIBE,
     "topics_with_overrides": _DESCRIBE,
+    "json": _DELETIONS,
+    "wait": _DELETIONS,
 }
 """Which actions take an option; options not listed go with all."""
+
+
+def wish_of(given: Mapping[str, Any]) -> Wish:
+    """Return what the command's arguments, by name, say. Raises: UsageError."""
+    parts = {each.name: given[each.name] for each in fields(Wish)}
+    parts["topic_id"] = parse_topic_id(given["topic_id"])
+    parts["replica_assignment"] = parse_assignment(given["replica_assignment"])
+    parts["config"] = parse_configs(given["config"])
+    return Wish(**parts)
 
 
 def check(action: str, wish: Wish) -> None:
     """Raise UsageError where the options do not fit the action or each other."""
     check_takers(action, wish, TAKERS)
+    if action == "describe_deletions" and wish.topic is not None and wish.topic_id is not None:
+        raise UsageError("only one of --topic and --topic-id can be given")
     if action in ("create", "delete", "alter") and wish.topic is None:
         raise UsageError(f"--topic is required with --{action}")
     if action == "alter" and wish.partitions is None:

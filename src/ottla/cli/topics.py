@@ -1,13 +1,16 @@
-"""`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh."""
+"""`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh.
 
-from ottla.cli import topic_admin, topics_zookeeper
+Beyond that one, it tells of deletions (`ottla.cli.deletions`).
+"""
+
+from ottla.cli import deletions, topic_admin, topics_zookeeper
 from ottla.cli import topic_options as opt
+from ottla.cli.deletions_client import Selection
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
     CommandConfig,
-    Timeout,
     ZooKeeper,
     check_zookeeper,
     connect,
@@ -27,6 +30,7 @@ EPILOG = examples(
     "ottla topics --bootstrap-server localhost:9092 --list --exclude-internal",
     "ottla topics --bootstrap-server localhost:9092 --delete --topic 'orders-.*'",
     "ottla topics --zookeeper localhost:2181 --delete --topic orders",
+    "ottla topics --bootstrap-server localhost:9092 --describe-deletions --topic orders --wait",
 )
 
 
@@ -39,6 +43,7 @@ def topics(
     describe: opt.Describe = False,
     list_: opt.List = False,
     alter: opt.Alter = False,
+    describe_deletions: opt.DescribeDeletions = False,
     topic: opt.Topic = None,
     topic_id: opt.TopicId = None,
     partitions: opt.Partitions = None,
@@ -55,31 +60,26 @@ def topics(
     at_min_isr_partitions: opt.AtMinIsr = False,
     topics_with_overrides: opt.WithOverrides = False,
     partition_limit: opt.PartitionLimit = 2000,
+    json: opt.AsJson = False,
+    wait: opt.Wait = False,
     command_config: CommandConfig = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+    timeout: opt.Timeout = None,
 ) -> None:
     """Create, delete, describe, list or alter topics."""
-    action = one_of(create=create, delete=delete, describe=describe, list=list_, alter=alter)
+    wish = opt.wish_of(locals())
+    action = one_of(
+        create=create,
+        delete=delete,
+        describe=describe,
+        list=list_,
+        alter=alter,
+        describe_deletions=describe_deletions,
+    )
     if delete_config is not None:
         raise UsageError("--delete-config is gone since Kafka 4.0: use 'ottla configs --alter'")
-    wish = Wish(
-        topic=topic,
-        topic_id=opt.parse_topic_id(topic_id),
-        partitions=partitions,
-        replication_factor=replication_factor,
-        replica_assignment=opt.parse_assignment(replica_assignment),
-        config=opt.parse_configs(config),
-        if_exists=if_exists,
-        if_not_exists=if_not_exists,
-        exclude_internal=exclude_internal,
-        under_replicated_partitions=under_replicated_partitions,
-        unavailable_partitions=unavailable_partitions,
-        under_min_isr_partitions=under_min_isr_partitions,
-        at_min_isr_partitions=at_min_isr_partitions,
-        topics_with_overrides=topics_with_overrides,
-        partition_limit=partition_limit,
-    )
     opt.check(action, wish)
+    if timeout is None:
+        timeout = opt.WAIT_SECONDS if wait else DEFAULT_TIMEOUT_SECONDS
     if zookeeper is not None:
         check_zookeeper(bootstrap_server, command_config)
         topics_zookeeper.run(action, zookeeper, timeout, wish)
@@ -145,6 +145,14 @@ def _delete(client: WireClient, wish: Wish) -> None:
         topic_admin.delete(client, names)
 
 
+def _describe_deletions(client: WireClient, wish: Wish) -> None:
+    selection = Selection(wish.topic, wish.topic_id)
+    if wish.wait:
+        deletions.wait(client, selection, client.timeout, as_json=wish.json)
+    else:
+        deletions.describe(client, selection, as_json=wish.json)
+
+
 def _matching(client: WireClient, wish: Wish) -> list[str]:
     found = [topic.name or "" for topic in client.topics()]
     names = choose(found, wish.topic, exclude_internal=False)
@@ -159,4 +167,5 @@ ACTIONS = {
     "describe": _describe,
     "list": _list,
     "alter": _alter,
+    "describe_deletions": _describe_deletions,
 }

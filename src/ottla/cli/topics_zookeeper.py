@@ -14,6 +14,7 @@ from ottla.base.ids import INTERNAL_TOPICS, NO_LEADER, NO_UUID, OFFSETS_TOPIC, U
 from ottla.base.zookeeper import Create, Delete, Operation, SetData
 from ottla.cli.configs_client import Entry
 from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.options import flag
 from ottla.cli.topic_filter import choose
 from ottla.cli.topic_options import Wish
 from ottla.cli.topic_text import Partition, Reassignment, Topic, describe_lines
@@ -35,6 +36,11 @@ MARKED = "\tMarkedForDeletion: true"
 
 def run(action: str, connect: str, timeout: float, wish: Wish) -> None:
     """Do what the options say. Raises: CommandError, UsageError."""
+    if action not in ACTIONS:
+        raise UsageError(
+            f"{flag(action)} asks brokers, in ZooKeeper clusters too: expected --bootstrap-server "
+            "instead of --zookeeper"
+        )
     with ZooKeeperClient(connect, timeout) as client:
         ACTIONS[action](client, wish)
 

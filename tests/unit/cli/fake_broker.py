@@ -1,7 +1,8 @@
 """A broker of a few lines: it answers each request with what a test's function returns.
 
 It speaks the real protocol over a real socket, with this project's own declarations, so the
-commands under test run unchanged. It keeps no state; a test's functions may.
+commands under test run unchanged. It keeps no state; a test's functions may. Where one returns
+None the connection ends, as that of a broker that dies.
 """
 
 import socket
@@ -96,6 +97,8 @@ class FakeBroker:
                 version = header.api_version
                 kind = request_type(header.api_key)
                 response = self._respond(decode(kind, frame, version, position))
+                if response is None:
+                    return
                 for chunk in encode_response(response, version, header.correlation_id):
                     client.sendall(chunk)
 

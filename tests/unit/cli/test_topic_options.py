@@ -7,15 +7,16 @@ from ottla.cli.topic_options import Wish, check, parse_assignment, parse_configs
 
 from .conftest import Run
 
+ACTIONS = "--create, --delete, --describe, --list, --alter, --describe-deletions"
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "expected exactly one of --create, --delete, --describe, --list, --alter, got none"),
+        ([], f"expected exactly one of {ACTIONS}, got none"),
         (
             ["--create", "--list"],
-            "expected exactly one of --create, --delete, --describe, --list, --alter, "
-            "got --create, --list",
+            f"expected exactly one of {ACTIONS}, got --create, --list",
         ),
         (["--create"], "--topic is required with --create"),
         (["--delete"], "--topic is required with --delete"),

@@ -88,6 +88,8 @@ class GroupLoad:
         self.is_cancelled = False
         self.started_ms = shard.clock.monotonic_ms()
         self.loader = loading.Loader()
+        self.deleted_topics: frozenset[str] = frozenset()
+        """Those that were deleted while it loads."""
         self._replicas = replicas
         self._partition = partition
         self._workers = workers

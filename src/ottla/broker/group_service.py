@@ -5,15 +5,21 @@ leader the shard is loaded from the log; meanwhile clients are told COORDINATOR_
 and NOT_COORDINATOR when the leadership is gone. A partition whose log cannot be read is not
 served at all, since half of its groups would be worse than none.
 
+The offsets of a deleted topic go with it: those of the shards that are served when the deletion
+is heard of, and of all others once they are loaded, for which each commit says its topic's id. A
+shard whose partition cannot be written at that moment is looked at again by the clock. Where the
+metadata is only told (ZooKeeper) a topic that is not known may still be there, and its offsets
+stay until it is known to be deleted, or its name is another's, or they expire.
+
 Source: Kafka's GroupCoordinatorService and CoordinatorRuntime.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import OFFSETS_TOPIC
+from ottla.base.ids import NO_UUID, OFFSETS_TOPIC, Uuid
 from ottla.base.timers import Timer
 from ottla.broker.group_journal import GroupJournal, GroupLoad
 from ottla.coordinator import groups
@@ -96,6 +102,7 @@ class GroupService:
                 codec=Codec(broker.config["offsets.topic.compression.codec"]),
             ),
             tell=_log,
+            topic_id_of=self._topic_id_of,
         )
         load = GroupLoad(
             shard,
@@ -129,6 +136,9 @@ class GroupService:
         load.shard.wait_for(load.replicated())
         self._shards[partition] = load.shard
         groups.start(load.shard)
+        if load.deleted_topics:
+            self._forget(load.shard, lambda topic, _topic_id: topic in load.deleted_topics)
+        self._forget(load.shard, self._is_gone)
         self._arm_expiry()
 
     def resigned(self, partition: int) -> None:
@@ -143,9 +153,27 @@ class GroupService:
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Forget the offsets of topics that are gone."""
         gone = frozenset(names)
+        for load in self._loads.values():
+            # What it reads from now on may be of a new topic of the name; then the id tells.
+            load.deleted_topics |= gone
         for shard in list(self._shards.values()):
-            stored = groups.topics_deleted(shard, gone)
-            stored.then(lambda error: _warn_of_leftovers(names, error))
+            self._forget(shard, lambda topic, _topic_id: topic in gone)
+
+    def _forget(self, shard: Shard, is_gone: Callable[[str, Uuid], bool]) -> None:
+        groups.forget_offsets(shard, is_gone).then(_warn_of_leftovers)
+
+    def _topic_id_of(self, name: str) -> Uuid:
+        topic = self._broker.image.topics.by_name(name)
+        return NO_UUID if topic is None else topic.id
+
+    def _is_gone(self, name: str, topic_id: Uuid) -> bool:
+        """Tell whether the topic that an offset was committed for was deleted, for certain."""
+        known, told = self._topic_id_of(name), self._broker.told
+        if topic_id != NO_UUID and known not in (NO_UUID, topic_id):
+            return True
+        if known != NO_UUID:
+            return False
+        return told is None or topic_id in told.facts.gone
 
     def shutdown(self) -> None:
         """Let go of everything: the logs are about to be closed."""
@@ -168,6 +196,7 @@ class GroupService:
         self._expiry = None
         self._arm_expiry()
         for shard in list(self._shards.values()):
+            self._forget(shard, self._is_gone)
             groups.expire(shard)
 
 
@@ -176,9 +205,9 @@ def _log(line: str) -> None:
     logger.info("%s", "".join(each if each.isprintable() else "?" for each in line[:LINE_MAX]))
 
 
-def _warn_of_leftovers(names: Sequence[str], error: Error) -> None:
+def _warn_of_leftovers(error: Error) -> None:
     if error:
-        logger.warning("offsets of %s stay until they expire: %s", ", ".join(names), error.name)
+        logger.warning("offsets of deleted topics stay for now: %s", error.name)
 
 
 def group_config(config: "NodeConfig") -> GroupConfig:

@@ -7,6 +7,7 @@ KIP-518 and KIP-848 (filters of ListGroups).
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import NAMES, Event, State
@@ -66,13 +67,21 @@ def _tombstones(shard: Shard, group_id: str) -> list[Fact]:
 
 def topics_deleted(shard: Shard, topics: Collection[str]) -> Pending[Error]:
     """Forget the offsets of topics that are no more: a new one of the name begins anew."""
+    return forget_offsets(shard, lambda topic, _topic_id: topic in topics)
+
+
+def forget_offsets(shard: Shard, is_gone: Callable[[str, Uuid], bool]) -> Pending[Error]:
+    """Forget the offsets of which `is_gone` says so, given a topic's name and id as committed.
+
+    The id is zero where the commit does not say it, and for what open transactions hold back.
+    """
     return _write_in_parts(
         shard,
         [
             OffsetFact(group_id, *key, None)
             for group_id in sorted(set(shard.offsets.group_ids()))
             for key in shard.offsets.keys(group_id)
-            if key[0] in topics
+            if is_gone(key[0], shard.offsets.topic_id(group_id, *key))
         ],
     )
 

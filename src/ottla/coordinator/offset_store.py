@@ -9,7 +9,7 @@ Source: Kafka's OffsetMetadataManager; KIP-447 (pending transactional offsets).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.base.ids import NO_PRODUCER_ID
+from ottla.base.ids import NO_PRODUCER_ID, NO_UUID, Uuid
 from ottla.coordinator.records import NO_TIMESTAMP, OffsetCommitValue, OffsetFact
 from ottla.coordinator.values import PartitionKey
 
@@ -27,6 +27,8 @@ class CommittedOffset(NamedTuple):
     expire_ms: int
     record_offset: int
     """Where in the log: of two commits of one partition, the later record wins."""
+    topic_id: Uuid = NO_UUID
+    """Of the topic that had the name then; zero = not said."""
 
     def to_value(self) -> OffsetCommitValue:
         """Return the record's value that says this."""
@@ -36,6 +38,7 @@ class CommittedOffset(NamedTuple):
             metadata=self.metadata,
             commit_timestamp=self.commit_ms,
             expire_timestamp=self.expire_ms,
+            topic_id=self.topic_id,
         )
 
 
@@ -70,6 +73,7 @@ class OffsetStore:
             value.commit_timestamp,
             value.expire_timestamp,
             record_offset,
+            value.topic_id,
         )
         if producer_id == NO_PRODUCER_ID:
             self._put(group_id, topic, partition, committed)
@@ -117,6 +121,11 @@ class OffsetStore:
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """Return a committed offset."""
         return self._stable.get(group_id, {}).get(topic, {}).get(partition)
+
+    def topic_id(self, group_id: str, topic: str, partition: int) -> Uuid:
+        """Return the topic's id as of the commit, zero = not said."""
+        found = self.get(group_id, topic, partition)
+        return NO_UUID if found is None else found.topic_id
 
     def of_group(self, group_id: str) -> GroupOffsets:
         """Return all committed offsets of a group; not to be changed."""

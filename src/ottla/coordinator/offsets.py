@@ -7,7 +7,7 @@ Source: Kafka's OffsetMetadataManager and ClassicGroup; KIP-447 (stable fetches)
 from collections.abc import Sequence
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_EPOCH
+from ottla.base.ids import NO_EPOCH, NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import State
@@ -42,7 +42,7 @@ def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
     ]
     now_ms = shard.clock.now_ms()
     facts = [
-        _fact(request, each, now_ms)
+        _fact(request, each, now_ms, shard.topic_id_of(each.topic))
         for each, refused in zip(request.offsets, errors, strict=True)
         if not refused
     ]
@@ -76,7 +76,7 @@ def _check_commit(group: Group | None, request: Commit) -> Error:
     return Error.NONE
 
 
-def _fact(request: Commit, offset: OffsetToCommit, now_ms: int) -> OffsetFact:
+def _fact(request: Commit, offset: OffsetToCommit, now_ms: int, topic_id: Uuid) -> OffsetFact:
     expire_ms = NO_TIMESTAMP if request.retention_ms is None else now_ms + request.retention_ms
     committed = CommittedOffset(
         offset=offset.offset,
@@ -86,6 +86,7 @@ def _fact(request: Commit, offset: OffsetToCommit, now_ms: int) -> OffsetFact:
         commit_ms=now_ms,
         expire_ms=expire_ms,
         record_offset=-1,
+        topic_id=topic_id,
     )
     return OffsetFact(request.group_id, offset.topic, offset.partition, committed.to_value())
 
@@ -103,17 +104,27 @@ def fetch(
         if error:
             return Error.NOT_COORDINATOR, []
         stored = shard.offsets
-        keys = stored.stable_keys(group_id) if wanted is None else wanted
+        keys = wanted
+        if keys is None:
+            keys = [key for key in stored.stable_keys(group_id) if _committed(shard, group_id, key)]
         return Error.NONE, [
             _fetched(
                 key,
-                stored.get(group_id, *key),
+                _committed(shard, group_id, key),
                 require_stable and stored.is_pending(group_id, *key),
             )
             for key in keys
         ]
 
     return shard.settled().map(read)
+
+
+def _committed(shard: Shard, group_id: str, key: PartitionKey) -> CommittedOffset | None:
+    """Return an offset of the topic that has the name now, not of one that had it before."""
+    stored = shard.offsets.get(group_id, *key)
+    if stored is None or stored.topic_id == NO_UUID:
+        return stored
+    return stored if shard.topic_id_of(key[0]) in (NO_UUID, stored.topic_id) else None
 
 
 def _fetched(key: PartitionKey, stored: CommittedOffset | None, unstable: bool) -> FetchedOffset:

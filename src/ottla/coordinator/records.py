@@ -5,6 +5,10 @@ own version, then the value's fields; a null value is a tombstone. Types 0 and 1
 commit, 2 is a classic group. Higher types belong to the newer group protocols (KIP-848,
 KIP-932), which this coordinator does not run: their records are passed over.
 
+An offset names its topic's id, in a tagged field that earlier readers skip (Kafka's own, from
+3.5 on): by its name alone a coordinator that was not there when a topic was deleted and made
+again could not tell whose offset it is.
+
 Sources: OffsetCommit{Key,Value}.json, GroupMetadata{Key,Value}.json of Kafka's group
 coordinator; KIP-915 (versions from 4 on are flexible, so that later fields can be skipped).
 """
@@ -13,7 +17,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ottla.base.ids import NO_EPOCH
+from ottla.base.ids import NO_EPOCH, NO_UUID, Uuid
 from ottla.wire.codec import decode, encode
 from ottla.wire.errors import WireError
 from ottla.wire.schema import (
@@ -21,6 +25,7 @@ from ottla.wire.schema import (
     INT32,
     INT64,
     STRING,
+    UUID,
     array,
     field,
     message,
@@ -29,6 +34,8 @@ from ottla.wire.schema import (
 )
 
 NO_TIMESTAMP: Final = -1
+TOPIC_ID_TAG: Final = 5_000
+"""Ottla's own: Kafka counts its tags from zero, and may give the next ones another meaning."""
 
 
 @message(versions="0-1")
@@ -46,6 +53,8 @@ class OffsetCommitValue:
     commit_timestamp: int = field(INT64)
     expire_timestamp: int = field(INT64, versions="1", default=NO_TIMESTAMP, ignorable=True)
     """Where the client asked for a retention of its own, as clients before 2.1 could."""
+    topic_id: Uuid = field(UUID, versions="4+", tag=TOPIC_ID_TAG, default=NO_UUID, ignorable=True)
+    """Zero = whoever wrote it did not say."""
 
 
 @message(versions="2")
@@ -80,6 +89,7 @@ class GroupMetadataValue:
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
 OFFSET_VALUE_VERSION: Final = 3
+OFFSET_VALUE_VERSION_WITH_TOPIC_ID: Final = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 """The only version that can say when the offset expires; it cannot say a leader epoch."""
 GROUP_VALUE_VERSION: Final = 3
@@ -135,10 +145,12 @@ def encode_fact(fact: Fact) -> RecordPair:
     )
     if fact.value is None:
         return key, None
-    expires = fact.value.expire_timestamp != NO_TIMESTAMP
-    return key, _versioned(
-        fact.value, OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else OFFSET_VALUE_VERSION
-    )
+    version = OFFSET_VALUE_VERSION
+    if fact.value.expire_timestamp != NO_TIMESTAMP:
+        version = OFFSET_VALUE_VERSION_WITH_EXPIRY
+    elif fact.value.topic_id != NO_UUID:
+        version = OFFSET_VALUE_VERSION_WITH_TOPIC_ID
+    return key, _versioned(fact.value, version)
 
 
 def decode_key(key: bytes | None) -> FactKey | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timers
@@ -49,7 +50,8 @@ class Shard:
     """The groups whose ids hash to one partition of `__consumer_offsets`.
 
     Everything runs on one loop: a call here ends before the next begins. `tell` is given a line
-    for operators when a group rebalances, and why.
+    for operators when a group rebalances, and why. `topic_id_of` returns the id of the topic that
+    has a name now, zero where there is none.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Shard:
         dice: Dice,
         journal: Journal,
         tell: Callable[[str], None] = lambda _: None,
+        topic_id_of: Callable[[str], Uuid] = lambda _: NO_UUID,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -68,6 +71,7 @@ class Shard:
         self.dice = dice
         self.journal = journal
         self.tell = tell
+        self.topic_id_of = topic_id_of
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.outbox = Outbox(clock, timers)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.base.ids import Uuid
 from ottla.coordinator.records import (
     BadRecord,
     Fact,
@@ -39,6 +40,14 @@ NULL = struct.pack(">h", -1)
 
 OFFSET_KEY = struct.pack(">h", 1) + text("group") + text("topic") + struct.pack(">i", 7)
 OFFSET_VALUE_3 = struct.pack(">hqi", 3, 42, 5) + text("note") + struct.pack(">q", 1_000)
+# One tagged field: the tag 5000 as a varint, 16 bytes.
+OFFSET_VALUE_4 = (
+    struct.pack(">hqi", 4, 42, 5)
+    + b"\x05note"
+    + struct.pack(">q", 1_000)
+    + b"\x01\x88\x27\x10"
+    + bytes(range(16))
+)
 OFFSET_VALUE_1 = struct.pack(">hq", 1, 42) + text("note") + struct.pack(">qq", 1_000, 9_000)
 GROUP_KEY = struct.pack(">h", 2) + text("group")
 MEMBER_3 = (
@@ -80,6 +89,18 @@ OFFSET_WITH_EXPIRY = OffsetFact(
     "topic",
     7,
     OffsetCommitValue(offset=42, metadata="note", commit_timestamp=1_000, expire_timestamp=9_000),
+)
+OFFSET_WITH_TOPIC_ID = OffsetFact(
+    "group",
+    "topic",
+    7,
+    OffsetCommitValue(
+        offset=42,
+        leader_epoch=5,
+        metadata="note",
+        commit_timestamp=1_000,
+        topic_id=Uuid(bytes(range(16))),
+    ),
 )
 MEMBER = MemberMetadata(
     member_id="m-1",
@@ -125,6 +146,7 @@ def decode(key: bytes, value: bytes | None) -> Fact | None:
     [
         (OFFSET, OFFSET_KEY, OFFSET_VALUE_3),
         (OFFSET_WITH_EXPIRY, OFFSET_KEY, OFFSET_VALUE_1),
+        (OFFSET_WITH_TOPIC_ID, OFFSET_KEY, OFFSET_VALUE_4),
         (OffsetFact("group", "topic", 7, None), OFFSET_KEY, None),
         (GROUP, GROUP_KEY, GROUP_VALUE_3),
         (EMPTY_GROUP, GROUP_KEY, EMPTY_GROUP_VALUE_3),

@@ -1,0 +1,176 @@
+"""The offsets of a deleted topic go, wherever their coordinator was when it was deleted.
+
+Method: broker 1 coordinates with real logs on a disk in memory; another broker coordinates
+meanwhile where a test says so, and what it would have written is left out.
+"""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.coordinator.records import OffsetCommitValue, OffsetFact, encode_fact
+from ottla.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.records.builder import encode_batch
+
+from .group_world import OFFSETS_ID, GroupWorld, LateWorkers, commit_request
+from .test_group_service import begin_loading, offsets_of
+from .world import TOPIC_ID, config_record
+
+NEW_ID = Uuid(b"n" * 16)
+PARTITION = 1
+"""Of three, the one that group g hashes to."""
+
+
+@pytest.fixture
+def world() -> GroupWorld:
+    world = GroupWorld()
+    world.add_topic("t", partitions=4)
+    world.add_topic("other", Uuid(b"x" * 16))
+    world.add_offsets_topic()
+    world.later(commit_request({("t", 0): 5, ("t", 3): 8, ("other", 0): 1}), 9)
+    return world
+
+
+KEPT = {("other", 0): 1}
+
+
+def made_again() -> Iterator[Any]:
+    """Yield the records of the old topic's end and the beginning of a new one of its name."""
+    yield RemoveTopicRecord(topic_id=TOPIC_ID)
+    yield TopicRecord(name="t", topic_id=NEW_ID)
+    yield PartitionRecord(
+        partition_id=0,
+        topic_id=NEW_ID,
+        replicas=(1,),
+        isr=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+
+
+def away(world: GroupWorld, *records: Any) -> None:
+    """Let something happen while another broker coordinates, and dies before it writes."""
+    world.elect(PARTITION, 2)
+    world.commit(*records)
+    world.elect(PARTITION, 1)
+
+
+def test_a_deletion_while_the_shard_loads(world: GroupWorld) -> None:
+    late = begin_loading(world)
+    world.remove_topic(TOPIC_ID)
+    late.run()
+    assert offsets_of(world) == KEPT
+
+
+def test_a_deletion_while_another_broker_coordinates(world: GroupWorld) -> None:
+    away(world, RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert offsets_of(world) == KEPT
+
+
+def test_a_new_topic_of_the_name_begins_without_the_old_one_s_offsets(world: GroupWorld) -> None:
+    """A consumer went on behind the end of the new topic, and was sent to its very end."""
+    away(world, *made_again())
+    assert offsets_of(world) == KEPT
+    world.later(commit_request({("t", 0): 2}), 9)
+    begin_loading(world).run()
+    assert offsets_of(world) == {("t", 0): 2, **KEPT}
+
+
+def test_the_offsets_are_written_off_not_only_hidden(world: GroupWorld) -> None:
+    """Who loads the partition next may not know the topic's end any more."""
+    log = world.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
+    assert log is not None
+    away(world, *made_again())
+    end = log.log_end_offset
+    away(world)
+    assert log.log_end_offset == end
+    assert offsets_of(world) == KEPT
+
+
+def legacy(world: GroupWorld, offset: int) -> None:
+    """Write an offset of group g in t-0 as one who does not know of ids."""
+    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=world.clock.now_ms())
+    key, data = encode_fact(OffsetFact("g", "t", 0, value))
+    world.broker.replicas.append(
+        OFFSETS_TOPIC,
+        PARTITION,
+        bytearray(encode_batch([(key, data, (), world.clock.now_ms())])),
+        origin="coordinator",
+    )
+
+
+def test_an_offset_without_an_id_goes_with_a_deletion_while_it_loads(world: GroupWorld) -> None:
+    legacy(world, 7)
+    late = begin_loading(world)
+    world.commit(*made_again())
+    late.run()
+    assert offsets_of(world) == KEPT
+
+
+def test_an_offset_without_an_id_stays_where_nothing_tells_against_it(world: GroupWorld) -> None:
+    legacy(world, 7)
+    away(world)
+    assert offsets_of(world) == {("t", 0): 7, ("t", 3): 8, **KEPT}
+
+
+def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
+    """Too few replicas are in sync when the shard is loaded."""
+    world = GroupWorld({"offsets.retention.check.interval.ms": "10000"})
+    world.add_broker(2)
+    world.add_topic("t")
+    world.add_offsets_topic(replicas=(1, 2), isr=(1,), min_insync_replicas="1")
+    world.later(commit_request({("t", 0): 5}), 9)
+    world.commit(config_record(OFFSETS_TOPIC, "min.insync.replicas", "2"))
+    world.elect(PARTITION, 2)
+    world.remove_topic(TOPIC_ID)
+    world.elect(PARTITION, 1)
+    assert offsets_of(world) == {("t", 0): 5}
+    world.add_topic("t", NEW_ID)
+    assert offsets_of(world) == {}, "it is another topic's"
+    assert world.service.shard_of("g").offsets.count == 1
+    world.commit(config_record(OFFSETS_TOPIC, "min.insync.replicas", "1"))
+    world.clock.advance(20_000)
+    assert world.service.shard_of("g").offsets.count == 0
+
+
+def told(world: GroupWorld, *gone: Uuid) -> None:
+    """Let the broker be one that is told of the metadata by requests."""
+    facts = SimpleNamespace(gone=dict.fromkeys(gone, 1))
+    world.broker.told = SimpleNamespace(facts=facts)  # type: ignore[assignment]
+
+
+def test_a_told_broker_forgets_no_offsets_of_topics_that_it_only_does_not_know(
+    world: GroupWorld,
+) -> None:
+    """It may not have been told yet, or a node of the topic could not be read."""
+    begin = LateWorkers()
+    world.broker.workers = begin
+    world.elect(PARTITION, 2)
+    world.remove_topic(TOPIC_ID)
+    told(world)
+    world.elect(PARTITION, 1)
+    begin.run()
+    assert offsets_of(world) == {("t", 0): 5, ("t", 3): 8, **KEPT}
+
+
+def test_a_told_broker_forgets_those_of_topics_that_it_was_told_are_gone(
+    world: GroupWorld,
+) -> None:
+    world.elect(PARTITION, 2)
+    world.remove_topic(TOPIC_ID)
+    told(world, TOPIC_ID)
+    world.elect(PARTITION, 1)
+    assert offsets_of(world) == KEPT
+
+
+def test_a_told_broker_tells_a_new_topic_of_the_name_by_its_id(world: GroupWorld) -> None:
+    world.elect(PARTITION, 2)
+    world.commit(*made_again())
+    told(world)
+    world.elect(PARTITION, 1)
+    assert offsets_of(world) == KEPT
+    assert world.broker.image.topics.by_id(OFFSETS_ID) is not None

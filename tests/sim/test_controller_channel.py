@@ -1,12 +1,13 @@
 """Deleted replicas are confirmed by every broker, whatever happens meanwhile, and stay away.
 
 Method: clusters under every fault, in which a topic of one name is made and deleted over and
-over. A small ledger here, in place of a controller's, asks the brokers through the product's own
+over. A small ledger here, besides the controller's, asks the brokers through the product's own
 channels until each replica is confirmed. Then all power goes at once, and the disks are searched.
 """
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,11 +17,14 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.api import k1002_delete_replicas
 from ottla.controller.request_batch import BrokerRequest
+from ottla.host import folders as folders_at_start
 from ottla.host.controller_channel import Answered, ChannelEvent, ControllerChannels
-from ottla.log.dir_loading import find_folders
+from ottla.host.folders import verdict_on
+from ottla.log.dir_loading import Verdict, find_folders
 from ottla.log.log_dirs import LogDirs
 from ottla.log.names import FolderKind
 from ottla.log.removal import Removed
+from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Faults, Sim
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
@@ -264,10 +268,15 @@ def test_a_broker_that_was_away_confirms_when_it_returns() -> None:
 
 
 def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It confirms what it does not host, and leaves what it had set aside at its start."""
+    """It knows nothing of the ledger at its start, sets aside what it should delete, and then
+    confirms what it does not host."""
+
+    def without_ledger(image: ClusterImage, node_id: int, topic_id: Uuid, number: int) -> Verdict:
+        return verdict_on(replace(image, deletions=EMPTY.deletions), node_id, topic_id, number)
 
     def only_say_so(_: LogDirs, wanted: Collection[tuple[Uuid, int]]) -> Pending[Removed]:
         return completed(dict.fromkeys(wanted))
 
+    monkeypatch.setattr(folders_at_start, "verdict_on", without_ledger)
     monkeypatch.setattr(k1002_delete_replicas, "remove_replicas", only_say_so)
     assert came_back(*play_absence()) != set()

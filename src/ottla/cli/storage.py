@@ -64,7 +64,8 @@ def format_command(
             "--feature",
             "-f",
             metavar="NAME=LEVEL",
-            help="The level of a feature: eligible.leader.replicas.version=0 leaves it off.",
+            help="The level of a feature: eligible.leader.replicas.version=0 or ottla.version=0"
+            " leaves it off.",
         ),
     ] = None,
     standalone: Annotated[

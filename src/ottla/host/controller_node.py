@@ -2,7 +2,8 @@
 
 Sessions of brokers are soft state: while this controller is active a timer asks, when the
 stalest broker's session may have ended, for the decision to fence it. Others ask for elections that
-nobody asked for: unclean ones where they are allowed, and those that balance the leaders.
+nobody asked for: unclean ones where they are allowed, and those that balance the leaders. What the
+ledger of deletions waits for is driven by its office.
 """
 
 import logging
@@ -21,6 +22,8 @@ from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.deletion_office import DeletionOffice
+from ottla.host.node_ports import Connect
 from ottla.host.periodic import Periodic
 from ottla.host.quorum_driver import Peers, QuorumLinks
 from ottla.host.quorum_server import Listeners
@@ -60,6 +63,7 @@ class ControllerNode:
         dice: Dice,
         timers: Timers,
         workers: Workers,
+        connect: Connect,
         on_failure: Callable[[str], None],
         peers: Peers | None = None,
     ) -> None:
@@ -101,6 +105,9 @@ class ControllerNode:
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
             links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
+        )
+        self.deletions = DeletionOffice(
+            self.runtime, config, connect=connect, clock=clock, timers=timers
         )
 
     def _periodic(
@@ -151,6 +158,7 @@ class ControllerNode:
     def stop(self) -> None:
         """Resign and look at no session any more."""
         self._stop_timers()
+        self.deletions.end()
         self.runtime.stop()
 
     def _activated(self) -> None:
@@ -167,12 +175,14 @@ class ControllerNode:
         self._unclean_elections.start()
         if config["auto.leader.rebalance.enable"]:
             self._balance.start()
+        self.deletions.begin()
         self.ready.complete(None)
 
     def _deactivated(self) -> None:
         log.info("node %d is the active controller no more", self.context.config.node_id)
         self._is_active = False
         self._stop_timers()
+        self.deletions.end()
 
     def _stop_timers(self) -> None:
         if self._timer is not None:

@@ -302,6 +302,7 @@ class NodeCore:
             dice=ports.dice,
             timers=ports.timers,
             workers=ports.workers,
+            connect=ports.connect,
             on_failure=self._on_failure,
             peers=None if self._peers is None else self._peers.peers,
         )

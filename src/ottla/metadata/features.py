@@ -21,18 +21,20 @@ ELR_VERSION_LEVEL: Final = 1
 
 OTTLA_VERSION: Final = "ottla.version"
 OTTLA_VERSION_LEVEL: Final = 1
-"""What Ottla adds to Kafka's records: 1 = the deletion ledger, 0 = nothing. No node registers with
-it yet, so that no cluster can be at level 1 before its controller drives the ledger."""
+"""What Ottla adds to Kafka's records: 1 = the deletion ledger, 0 = nothing, as in clusters that
+were formatted before there was a level."""
 
 SUPPORTED: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     FeatureRange(ELR_VERSION, 0, ELR_VERSION_LEVEL),
+    FeatureRange(OTTLA_VERSION, 0, OTTLA_VERSION_LEVEL),
 )
 """What a node of this software registers with, and what ApiVersions tells as supported."""
 
 DEFAULT_LEVELS: Final = {
     METADATA_VERSION: METADATA_VERSION_LEVEL,
     ELR_VERSION: ELR_VERSION_LEVEL,
+    OTTLA_VERSION: OTTLA_VERSION_LEVEL,
 }
 """The levels of a new cluster. Kafka 4.0 leaves eligible leader replicas off, 4.1 does not."""
 

@@ -25,7 +25,7 @@ from ottla.controller.step import Decision, Step
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker
 from ottla.metadata.brokers import BrokerImage, Endpoint, FeatureRange
-from ottla.metadata.features import ELR_VERSION
+from ottla.metadata.features import ELR_VERSION, SUPPORTED
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -300,8 +300,9 @@ def test_a_broker_of_another_cluster() -> None:
 def test_a_feature_of_the_cluster_that_the_broker_lacks() -> None:
     image = cluster()
     image = replace(image, features=image.features.set("ottla.version", 1))
+    of_before = tuple(each for each in SUPPORTED if each.name != "ottla.version")
     with pytest.raises(ApiError) as caught:
-        register(image, broker(1))
+        register(image, broker(1, features=of_before))
     assert caught.value.error is Error.UNSUPPORTED_VERSION
     assert "ottla.version" in caught.value.message
 

@@ -9,7 +9,7 @@ from ottla.host.quorum_log import open_quorum_storage
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.storage import bootstrap_records
 from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.features import ELR_VERSION
+from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, Record, TopicRecord
 from ottla.wire.codec import decode, encode
@@ -54,7 +54,7 @@ class Controller:
             cluster_id=CLUSTER_ID,
             voters=(1,),
             storage=self.storage,
-            bootstrap=bootstrap_records({ELR_VERSION: 0}),
+            bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
             clock=world.clock,
             timers=world.timers,
             workers=world.workers,

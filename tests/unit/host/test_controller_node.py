@@ -3,6 +3,7 @@
 Method: the controller role on a disk in memory; time by hand. Brokers are their records.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import PartitionRecord, TopicRecord
 
+from .fake_brokers import PORT, FakeBrokers
 from .world import CLUSTER_ID, Dice, World
 
 SESSION_MS = 9_000
@@ -31,10 +33,17 @@ PROPERTIES = {
     "controller.quorum.voters": "1@localhost:9093",
     "metadata.max.idle.interval.ms": "0",
 }
+FEATURES = {ELR_VERSION: 0}
 
 
-def running(world: World) -> ControllerNode:
-    config = NodeConfig.parse(PROPERTIES)
+def running(
+    world: World,
+    *,
+    brokers: FakeBrokers | None = None,
+    features: Mapping[str, int] = FEATURES,
+    properties: Mapping[str, str] = PROPERTIES,
+) -> ControllerNode:
+    config = NodeConfig.parse(dict(properties))
     world.disk.mkdir("/meta")
     storage = open_quorum_storage(
         world.disk,
@@ -51,11 +60,12 @@ def running(world: World) -> ControllerNode:
         cluster_id=CLUSTER_ID,
         listeners=(Endpoint("CONTROLLER", "localhost", 9093),),
         storage=storage,
-        bootstrap=bootstrap_records({ELR_VERSION: 0}),
+        bootstrap=bootstrap_records(features),
         clock=world.clock,
         dice=Dice(1),
         timers=world.timers,
         workers=world.workers,
+        connect=(brokers or FakeBrokers()).connect,
         on_failure=failures.append,
     )
     controller.runtime.start()
@@ -64,13 +74,15 @@ def running(world: World) -> ControllerNode:
     return controller
 
 
-def add_broker(world: World, controller: ControllerNode, broker_id: int) -> None:
-    """Make an unfenced broker that is heard of now."""
+def add_broker(
+    world: World, controller: ControllerNode, broker_id: int, *, epoch: int = -1
+) -> None:
+    """Make an unfenced broker that is heard of now; its epoch is its id unless said."""
     broker = BrokerImage(
         id=broker_id,
-        epoch=broker_id,
+        epoch=broker_id if epoch < 0 else epoch,
         incarnation_id=Uuid(bytes([broker_id]) * 16),
-        endpoints=(Endpoint("PLAINTEXT", "localhost", 9092),),
+        endpoints=(Endpoint("PLAINTEXT", "localhost", PORT + broker_id),),
         fenced=False,
     )
     controller.run(lambda _image: Decision(Step((record_of(broker),)), None))

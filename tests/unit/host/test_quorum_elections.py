@@ -18,7 +18,7 @@ from ottla.host.quorum_driver import QuorumLinks
 from ottla.host.quorum_elections import VoterPeers
 from ottla.host.quorum_log import open_quorum_storage
 from ottla.host.storage import bootstrap_records
-from ottla.metadata.features import ELR_VERSION
+from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.raft.values import ReplicaKey
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
@@ -74,7 +74,7 @@ class Room:
             cluster_id=CLUSTER_ID,
             voters=VOTERS,
             storage=storage,
-            bootstrap=bootstrap_records({ELR_VERSION: 0}),
+            bootstrap=bootstrap_records({ELR_VERSION: 0, OTTLA_VERSION: 0}),
             clock=world.clock,
             timers=world.timers,
             workers=world.workers,

@@ -61,15 +61,16 @@ def test_the_bootstrap_file_holds_the_levels_between_header_and_footer() -> None
     assert read_bootstrap(world.disk, "/a") == (
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+        FeatureLevelRecord(name="ottla.version", feature_level=1),
     )
     batches = list(read_batches(world.disk.read_bytes("/a/bootstrap.checkpoint")))
     assert [batch.is_control for batch in batches] == [True, False, True]
-    assert [(batch.base_offset, batch.epoch) for batch in batches] == [(0, 0), (1, 0), (3, 0)]
+    assert [(batch.base_offset, batch.epoch) for batch in batches] == [(0, 0), (1, 0), (4, 0)]
 
 
 def test_a_feature_may_be_left_off() -> None:
     world = World()
-    formatted(world, features={"eligible.leader.replicas.version": 0})
+    formatted(world, features={"eligible.leader.replicas.version": 0, "ottla.version": 0})
     assert read_bootstrap(world.disk, "/a") == (
         FeatureLevelRecord(name="metadata.version", feature_level=25),
     )

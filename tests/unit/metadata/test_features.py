@@ -2,23 +2,38 @@
 
 import pytest
 
-from ottla.metadata.features import DEFAULT_LEVELS, METADATA_VERSION_NAMES, SUPPORTED, elr_enabled
+from ottla.metadata.features import (
+    DEFAULT_LEVELS,
+    METADATA_VERSION_NAMES,
+    SUPPORTED,
+    elr_enabled,
+    ledger_enabled,
+)
 
 
 def test_the_metadata_version_is_4_0_iv3() -> None:
-    version, _elr = SUPPORTED
+    version, _elr, _ottla = SUPPORTED
     assert (version.name, version.min_version, version.max_version) == ("metadata.version", 25, 25)
     assert METADATA_VERSION_NAMES[25] == "4.0-IV3"
 
 
 def test_eligible_leader_replicas_are_on_in_new_clusters_and_may_be_off() -> None:
-    _version, elr = SUPPORTED
+    _version, elr, _ottla = SUPPORTED
     assert (elr.name, elr.min_version, elr.max_version) == (
         "eligible.leader.replicas.version",
         0,
         1,
     )
-    assert DEFAULT_LEVELS == {"metadata.version": 25, "eligible.leader.replicas.version": 1}
+    assert DEFAULT_LEVELS[elr.name] == 1
+    assert DEFAULT_LEVELS["metadata.version"] == 25
+
+
+def test_new_clusters_keep_a_ledger_of_deletions_and_older_ones_go_on_without() -> None:
+    _version, _elr, ottla = SUPPORTED
+    assert (ottla.name, ottla.min_version, ottla.max_version) == ("ottla.version", 0, 1)
+    assert ledger_enabled(DEFAULT_LEVELS)
+    assert not ledger_enabled({"metadata.version": 25})
+    assert not ledger_enabled({"ottla.version": 0})
 
 
 @pytest.mark.parametrize(

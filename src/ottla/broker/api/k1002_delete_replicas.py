@@ -2,11 +2,14 @@
 
 Behaviour: only what the topic id's own folders hold is deleted, wherever in the log folders it
            lies; what is not here counts as deleted, so that a repeated request is answered as
-           the first one. A replica that this broker's metadata still assigns to it is left
-           alone (OPERATION_NOT_ATTEMPTED): the command is older than that, or the metadata is
-           late, and the controller asks again. KAFKA_STORAGE_ERROR where a log folder is offline
-           that may hold the replica, and stays so until that folder is back or given up.
-           Answered once the names are gone durably; the bytes follow after
+           the first one. Only a topic that this broker has itself seen deleted is spoken of: its
+           id is in the ledger of its metadata and no topic's any more. This is waited for, since
+           the order mostly comes some milliseconds before that; after a second the answer is
+           OPERATION_NOT_ATTEMPTED, and the controller asks again: this broker may yet make the
+           replica as it replays what happened earlier, and "deleted" would be a lie. After the
+           receipt is forgotten nobody waits for an answer. KAFKA_STORAGE_ERROR where a log folder
+           is offline that may hold the replica, and stays so until that folder is back or given
+           up. Answered once the names are gone durably; the bytes follow after
            file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
            taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
@@ -16,12 +19,24 @@ Not done:  authorization.
 
 import logging
 from collections import defaultdict
+from typing import Final
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_EPOCH, NO_UUID, Uuid
-from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, CloseConnection, Context
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.base.pending import Pending
+from ottla.broker.api.base import (
+    BROKERS,
+    NOBODY,
+    NOWHERE,
+    Answer,
+    Api,
+    CloseConnection,
+    Context,
+    Message,
+)
 from ottla.broker.core import Broker
 from ottla.log.removal import Removed, Replica, remove_replicas
+from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
 
 API = Api(
@@ -33,20 +48,53 @@ API = Api(
     acl="cluster:cluster-action",
 )
 
+METADATA_WAIT_MS: Final = 1_000
+"""How long a broker that has not heard of a deletion waits for that, before it says so."""
+
 log = logging.getLogger(__name__)
 
 
 def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
-    """Check who asks, then delete what is not wanted here any more."""
+    """Check who asks; wait until this broker knows of the deletions; delete."""
     broker = ctx.broker
     if ctx.connection.listener_name != broker.config.inter_broker_listener_name:
         raise CloseConnection("DeleteReplicas is served between nodes only")
     error = _fence(broker, request)
     if error is not Error.NONE:
         return wire.DeleteReplicasResponse(error_code=error)
+    topic_ids = tuple(dict.fromkeys(topic.topic_id for topic in request.topics))
+    answer: Pending[Message] = Pending()
+
+    def delete() -> None:
+        _delete(broker, request).then(keep)
+
+    def keep(response: wire.DeleteReplicasResponse) -> None:
+        answer.complete(response)
+
+    def attempt() -> bool:
+        knows_all = all(_is_deleted(broker.image, each) for each in topic_ids)
+        if knows_all:
+            delete()
+        return knows_all
+
+    if not attempt():
+        broker.vanishing.park(
+            topic_ids,
+            attempt=attempt,
+            expire=delete,
+            deadline_ms=ctx.monotonic_ms + METADATA_WAIT_MS,
+            gone=ctx.connection.closed,
+        )
+    return answer
+
+
+def _delete(
+    broker: Broker, request: wire.DeleteReplicasRequest
+) -> Pending[wire.DeleteReplicasResponse]:
+    """Delete what this broker knows to be deleted; the answer says of all what came of it."""
     asked = [(topic.topic_id, number) for topic in request.topics for number in topic.partitions]
     results = dict.fromkeys(asked, Error.OPERATION_NOT_ATTEMPTED)
-    unwanted = [replica for replica in results if not _is_wanted(broker, replica)]
+    unwanted = [replica for replica in results if _is_deleted(broker.image, replica[0])]
 
     def answer(removed: Removed) -> wire.DeleteReplicasResponse:
         for (topic_id, number), failure in removed.items():
@@ -69,13 +117,10 @@ def _fence(broker: Broker, request: wire.DeleteReplicasRequest) -> Error:
     return Error.NONE
 
 
-def _is_wanted(broker: Broker, replica: Replica) -> bool:
-    topic_id, number = replica
-    if topic_id == NO_UUID:
-        return True  # No topic's id: nothing here may be matched by it.
-    topic = broker.image.topics.by_id(topic_id)
-    partition = None if topic is None else topic.partitions.get(number)
-    return partition is not None and broker.node_id in partition.replicas
+def _is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
+    """Tell whether this broker's metadata says that the topic was deleted."""
+    is_listed = image.deletions.of(topic_id) is not None
+    return is_listed and image.topics.by_id(topic_id) is None
 
 
 def _response(results: dict[Replica, Error]) -> wire.DeleteReplicasResponse:

@@ -1,4 +1,4 @@
-"""DeleteReplicas deletes what its topic id names, fenced by both epochs, and by the metadata.
+"""DeleteReplicas deletes what its topic id names, fenced by both epochs, and by the ledger.
 
 Method: a broker with logs on a disk in memory; requests through the codec.
 """
@@ -9,9 +9,18 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Listener
+from ottla.broker.api.k1002_delete_replicas import METADATA_WAIT_MS
 from ottla.broker.dispatch import advertised, load_apis
-from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.metadata.deletions import DeletionImage, Policy, header_record
+from ottla.metadata.records import (
+    DeletionRecord,
+    ForgetDeletionRecord,
+    PartitionChangeRecord,
+    Record,
+    RemoveTopicRecord,
+)
 from ottla.wire.messages import delete_replicas as wire
 
 from ..world import TOPIC_ID, World
@@ -47,6 +56,35 @@ def delete(
     return response
 
 
+def entry(topic_id: Uuid = TOPIC_ID) -> DeletionRecord:
+    """Return the beginning of a deletion's entry in the ledger."""
+    return header_record(
+        DeletionImage(topic_id=topic_id, name="t", policy=Policy.AT_ONCE, asked_ms=1)
+    )
+
+
+def deletion(topic_id: Uuid = TOPIC_ID) -> tuple[Record, ...]:
+    """Return what a deletion begins with."""
+    return RemoveTopicRecord(topic_id=topic_id), entry(topic_id)
+
+
+def order(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> Pending[Any]:
+    """Send an order that may have to wait."""
+    topic = wire.DeleteReplicasTopic(topic_id=topic_id, partitions=partitions or (0,))
+    request = wire.DeleteReplicasRequest(
+        controller_id=3, controller_epoch=7, broker_epoch=BROKER_EPOCH, topics=(topic,)
+    )
+    return made.begin(request, 0)
+
+
+def late(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> dict[int, Error]:
+    """Order what this broker will not hear of, and wait for as long as it does."""
+    answer = order(made, *partitions, topic_id=topic_id)
+    assert not answer.done
+    made.clock.advance(METADATA_WAIT_MS)
+    return codes(answer.value)
+
+
 def codes(response: wire.DeleteReplicasResponse) -> dict[int, Error]:
     assert response.error_code == Error.NONE
     [topic] = response.topics
@@ -55,7 +93,7 @@ def codes(response: wire.DeleteReplicasResponse) -> dict[int, Error]:
 
 def test_a_deleted_topic_s_replica_is_gone_by_the_time_it_is_confirmed() -> None:
     made = world()
-    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    made.commit(*deletion())
     response = delete(made, 0, 1)
     assert codes(response) == {0: Error.NONE, 1: Error.NONE}
     assert response.topics[0].topic_id == TOPIC_ID
@@ -65,31 +103,68 @@ def test_a_deleted_topic_s_replica_is_gone_by_the_time_it_is_confirmed() -> None
 
 def test_what_is_not_here_counts_as_deleted() -> None:
     made = world()
+    made.commit(*deletion(), entry(OTHER_ID))
     assert codes(delete(made, 5, topic_id=OTHER_ID)) == {5: Error.NONE}
     assert codes(delete(made, 9)) == {9: Error.NONE}
 
 
+def test_an_order_waits_for_the_metadata_that_tells_of_the_deletion() -> None:
+    made = world()
+    answer = order(made, 0, 1)
+    assert not answer.done
+    assert made.log_dirs.get("t", 0) is not None
+    made.commit(*deletion())
+    assert codes(answer.value) == {0: Error.NONE, 1: Error.NONE}
+    assert made.broker.vanishing.count == 0
+
+
+def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> None:
+    """It may be made yet, by older records that this broker has still to replay."""
+    made = world()
+    assert late(made, 0, topic_id=OTHER_ID) == {0: Error.OPERATION_NOT_ATTEMPTED}
+    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID), entry(OTHER_ID))
+    assert late(made, 0) == {0: Error.OPERATION_NOT_ATTEMPTED}, "there is no entry of it"
+    assert codes(delete(made, topic_id=OTHER_ID)) == {0: Error.NONE}
+    made.commit(ForgetDeletionRecord(topic_id=OTHER_ID))
+    assert late(made, 0, topic_id=OTHER_ID) == {0: Error.OPERATION_NOT_ATTEMPTED}
+
+
+def test_of_several_topics_those_that_are_known_go_when_the_wait_is_over() -> None:
+    made = world()
+    made.commit(*deletion())
+    topics = tuple(
+        wire.DeleteReplicasTopic(topic_id=each, partitions=(0,)) for each in (TOPIC_ID, OTHER_ID)
+    )
+    answer = made.begin(
+        wire.DeleteReplicasRequest(controller_id=3, controller_epoch=7, topics=topics), 0
+    )
+    made.clock.advance(METADATA_WAIT_MS)
+    assert [
+        (each.topic_id, Error(each.partitions[0].error_code)) for each in answer.value.topics
+    ] == [(TOPIC_ID, Error.NONE), (OTHER_ID, Error.OPERATION_NOT_ATTEMPTED)]
+
+
 def test_latent_l6_a_deletion_may_be_asked_for_any_number_of_times() -> None:
     made = world()
-    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    made.commit(*deletion())
     assert {codes(delete(made))[0] for _ in range(3)} == {Error.NONE}
 
 
-def test_kafka_9539_a_late_command_does_not_kill_a_replica_that_the_metadata_wants() -> None:
-    """The replica was taken from this broker and given back; the deletion comes after that."""
+def test_kafka_9539_a_late_command_does_not_kill_a_replica_of_a_topic_that_lives() -> None:
+    """Whatever is assigned to whom: the deletion of a replica that moved is not ordered so."""
     made = world()
-    assert codes(delete(made, 0, 1)) == dict.fromkeys((0, 1), Error.OPERATION_NOT_ATTEMPTED)
+    assert late(made, 0, 1) == dict.fromkeys((0, 1), Error.OPERATION_NOT_ATTEMPTED)
     assert made.log_dirs.get("t", 0) is not None
     moved = PartitionChangeRecord(
         partition_id=0, topic_id=TOPIC_ID, replicas=(2,), isr=(2,), leader=2
     )
     made.commit(moved)
-    assert codes(delete(made, 0, 1)) == {0: Error.NONE, 1: Error.OPERATION_NOT_ATTEMPTED}
+    assert late(made, 0, 1) == dict.fromkeys((0, 1), Error.OPERATION_NOT_ATTEMPTED)
 
 
 def test_a_topic_of_the_old_name_is_another_one() -> None:
     made = world()
-    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    made.commit(*deletion())
     made.add_topic(topic_id=OTHER_ID)
     assert codes(delete(made)) == {0: Error.NONE}
     log = made.log_dirs.get("t", 0)
@@ -98,7 +173,7 @@ def test_a_topic_of_the_old_name_is_another_one() -> None:
 
 
 def test_the_zero_id_names_nothing() -> None:
-    assert codes(delete(world(), topic_id=NO_UUID)) == {0: Error.OPERATION_NOT_ATTEMPTED}
+    assert late(world(), topic_id=NO_UUID) == {0: Error.OPERATION_NOT_ATTEMPTED}
 
 
 @pytest.mark.parametrize(
@@ -111,16 +186,18 @@ def test_the_zero_id_names_nothing() -> None:
     ],
 )
 def test_kafka_9839_only_an_older_broker_epoch_is_refused(broker_epoch: int, error: Error) -> None:
-    response = delete(world(), 9, broker_epoch=broker_epoch)
+    made = world()
+    made.commit(*deletion())
+    response = delete(made, 9, broker_epoch=broker_epoch)
     assert response.error_code == error
     assert len(response.topics) == (error is Error.NONE)
 
 
 def test_kafka_6082_an_older_controller_is_refused_once_a_newer_one_has_spoken() -> None:
     made = world()
+    made.commit(*deletion())
     assert delete(made, 9, controller_epoch=7).error_code == Error.NONE
     assert delete(made, 9, controller_epoch=9).error_code == Error.NONE
-    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
     assert delete(made, 9, controller_epoch=8).error_code == Error.STALE_CONTROLLER_EPOCH
     assert delete(made, 9, controller_epoch=9).error_code == Error.NONE
 
@@ -133,7 +210,7 @@ def test_a_controller_older_than_the_metadata_is_refused() -> None:
 def test_a_stale_request_deletes_nothing() -> None:
     made = world()
     made.broker.controller_epoch = 100
-    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    made.commit(*deletion())
     made.disk.crash()
     assert delete(made, 0).topics == ()
 
@@ -143,7 +220,7 @@ def test_kafka_7313_an_offline_folder_gives_the_same_answer_every_time() -> None
     log = made.log_dirs.get("t", 0)
     assert log is not None
     made.log_dirs.fail(log, OSError(5, "broken"))
-    made.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    made.commit(*deletion())
     for _ in range(3):
         assert codes(delete(made)) == {0: Error.KAFKA_STORAGE_ERROR}
 

@@ -1,0 +1,312 @@
+"""A KRaft controller has every deletion proved by every broker, in each of its terms.
+
+Method: the controller role on a disk in memory, brokers that are records, and links whose other
+ends are the test; time by hand. What is decided is the deletion policy's matter and tested there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.deletion_manager import LOOK_AGAIN_MS, RETRY_FIRST_MS
+from ottla.controller.step import Decision, Step
+from ottla.controller.unregister import unregister_broker
+from ottla.host.controller_node import ControllerNode
+from ottla.metadata.deletions import DeletionImage
+from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
+from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
+
+from .fake_brokers import FakeBrokers
+from .test_controller_node import FEATURES, PROPERTIES, SESSION_MS, add_broker, running
+from .world import World
+
+TOPIC = Uuid(b"topic-----------")
+RETENTION_MS = 60_000
+
+
+@dataclass
+class Cluster:
+    """A controller in its first term, and two brokers that hold partition 0 of a topic."""
+
+    features: Mapping[str, int] = field(default_factory=lambda: FEATURES)
+    world: World = field(default_factory=World)
+    brokers: FakeBrokers = field(default_factory=FakeBrokers)
+
+    def __post_init__(self) -> None:
+        self.controller = self.start()
+        for broker_id in (11, 12):
+            add_broker(self.world, self.controller, broker_id)
+        self.create(TOPIC)
+
+    def start(self) -> ControllerNode:
+        """Let the next controller take office."""
+        retention = {"ottla.deletion.receipt.retention.ms": str(RETENTION_MS)}
+        self.controller = running(
+            self.world,
+            brokers=self.brokers,
+            features=self.features,
+            properties=PROPERTIES | retention,
+        )
+        self.world.workers.run()
+        return self.controller
+
+    def create(self, topic_id: Uuid) -> None:
+        """Make a topic of the name t."""
+        partition = PartitionRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=(11, 12),
+            isr=(11, 12),
+            leader=11,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        self.write(TopicRecord(name="t", topic_id=topic_id), partition)
+
+    def write(self, *records: Record) -> None:
+        """Have records committed."""
+        self.controller.run(lambda _image: Decision(Step(records), None))
+        self.world.workers.run()
+
+    def delete(self) -> None:
+        """Delete t, as the API does; committed once the disk has it."""
+        self.controller.run(
+            lambda image: delete_topics(
+                image,
+                [TopicReference(name="t")],
+                context=self.controller.context,
+                wall_ms=self.world.clock.now_ms(),
+            )
+        )
+
+    def unregister(self, broker_id: int) -> None:
+        """Take a broker out of the cluster for good."""
+        context = self.controller.context
+        self.controller.run(lambda image: unregister_broker(image, broker_id, context=context))
+        self.world.workers.run()
+
+    def answer_all(self, *broker_ids: int) -> None:
+        """Have brokers do what they are ordered; all that follows is committed."""
+        self.brokers.answer_all(*broker_ids)
+        self.world.workers.run()
+
+    def fence(self, broker_id: int, *, fenced: bool = True) -> None:
+        """Fence a broker, or let it come back as the process that it was."""
+        epoch = self.controller.image.brokers[broker_id].epoch
+        change = 1 if fenced else -1
+        self.write(
+            BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=change)
+        )
+
+    def wait(self, ms: int) -> None:
+        """Let time pass; all brokers that are not fenced are heard of meanwhile."""
+        while ms > 0:
+            for broker_id in self.controller.image.brokers:
+                self.controller.context.liveness.touch(broker_id, self.world.clock.monotonic_ms())
+            step = min(ms, SESSION_MS // 2)
+            self.world.advance(step)
+            ms -= step
+
+    @property
+    def entry(self) -> DeletionImage | None:
+        """What is committed of the deletion."""
+        return self.controller.runtime.committed_image.deletions.of(TOPIC)
+
+    @property
+    def rows(self) -> dict[int, str]:
+        """How far each broker's replica is, in words."""
+        entry = self.entry
+        assert entry is not None
+        return {
+            broker_id: " ".join(
+                each.name for each in (standing.state, standing.reason) if each.name != "NONE"
+            )
+            for broker_id, standing, _ in entry.rows()
+        }
+
+
+def is_finished(cluster: Cluster) -> bool:
+    return cluster.entry is not None and cluster.entry.is_finished
+
+
+def test_a_deletion_is_finished_once_every_broker_has_answered() -> None:
+    cluster = Cluster()
+    cluster.delete()
+    assert not cluster.brokers.orders, "nothing is ordered before it is a fact"
+    cluster.world.workers.run()
+    assert cluster.rows == {11: "STARTED", 12: "STARTED"}
+    for broker_id in (11, 12):
+        [order] = cluster.brokers.out(broker_id)
+        assert order.replicas == [(TOPIC, 0)]
+        assert order.request.broker_epoch == broker_id
+        assert order.request.controller_epoch == cluster.controller.runtime.epoch
+    cluster.answer_all(11)
+    assert cluster.rows == {11: "SUCCESSFUL", 12: "STARTED"}
+    assert not is_finished(cluster)
+    cluster.answer_all(12)
+    assert cluster.rows == {11: "SUCCESSFUL", 12: "SUCCESSFUL"}
+    assert is_finished(cluster)
+    assert len(cluster.brokers.orders) == 2
+
+
+def test_a_broker_that_is_down_is_not_asked_until_it_is_back() -> None:
+    cluster = Cluster()
+    cluster.fence(12)
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.answer_all(11)
+    assert cluster.rows == {11: "SUCCESSFUL", 12: "INELIGIBLE BROKER_DOWN"}
+    cluster.wait(LOOK_AGAIN_MS + 1_000)
+    assert not cluster.brokers.out(12)
+    add_broker(cluster.world, cluster.controller, 12, epoch=99)
+    [order] = cluster.brokers.out(12)
+    assert order.request.broker_epoch == 99
+    cluster.answer_all(12)
+    assert is_finished(cluster)
+
+
+def test_a_broker_that_dies_while_it_is_asked_is_asked_anew() -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    [first] = cluster.brokers.out(12)
+    cluster.fence(12)
+    assert cluster.rows[12] == "INELIGIBLE BROKER_DOWN"
+    assert not first.is_out, "nobody knocks at a broker that is down"
+    cluster.fence(12, fenced=False)
+    [second] = cluster.brokers.out(12)
+    assert second is not first
+    cluster.answer_all(11, 12)
+    assert is_finished(cluster)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": Error.OPERATION_NOT_ATTEMPTED},
+        {"whole": Error.STALE_CONTROLLER_EPOCH},
+        {"whole": Error.STALE_BROKER_EPOCH},
+    ],
+)
+def test_what_says_nothing_of_the_replica_is_asked_again_after_a_pause(
+    answer: dict[str, Error],
+) -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    appended = cluster.controller.runtime.records_appended
+    cluster.brokers.out(12)[0].answer(**answer)
+    cluster.world.workers.run()
+    assert cluster.rows[12] == "STARTED"
+    assert cluster.controller.runtime.records_appended == appended
+    assert not cluster.brokers.out(12)
+    cluster.wait(RETRY_FIRST_MS)
+    assert len(cluster.brokers.out(12)) == 1
+    cluster.answer_all(11, 12)
+    assert is_finished(cluster)
+
+
+def test_a_disk_that_fails_shows_in_the_ledger_and_is_tried_again() -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.brokers.out(12)[0].answer(Error.KAFKA_STORAGE_ERROR)
+    cluster.world.workers.run()
+    assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
+    cluster.wait(2 * RETRY_FIRST_MS)
+    assert cluster.rows[12] == "STARTED"
+    cluster.answer_all(11, 12)
+    assert is_finished(cluster)
+
+
+def test_the_next_controller_goes_on_from_the_ledger() -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.answer_all(11)
+    before = cluster.controller.runtime.epoch
+    [old] = cluster.brokers.out(12)
+    cluster.controller.stop()
+    assert not old.is_out
+    assert all(link.closed for link in cluster.brokers.links)
+    cluster.start()
+    [order] = cluster.brokers.out(12)
+    assert order.request.controller_epoch == cluster.controller.runtime.epoch > before
+    assert not cluster.brokers.out(11), "what is proved is not asked again"
+    cluster.answer_all(12)
+    assert is_finished(cluster)
+
+
+def test_a_broker_that_is_unregistered_is_not_waited_for() -> None:
+    cluster = Cluster()
+    cluster.fence(12)
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.answer_all(11)
+    cluster.unregister(12)
+    assert cluster.rows == {11: "SUCCESSFUL", 12: "ABANDONED UNREGISTERED"}
+    assert is_finished(cluster)
+
+
+def test_a_topic_of_the_same_name_is_none_of_its_business() -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.create(Uuid(b"another topic---"))
+    assert [each.replicas for each in cluster.brokers.orders] == [[(TOPIC, 0)]] * 2
+
+
+def test_a_receipt_is_forgotten_after_its_time() -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.answer_all(11, 12)
+    cluster.wait(RETENTION_MS)
+    assert is_finished(cluster)
+    cluster.wait(LOOK_AGAIN_MS)
+    assert cluster.entry is None
+
+
+def test_a_cluster_without_a_ledger_has_neither_channels_nor_orders() -> None:
+    cluster = Cluster(features={ELR_VERSION: 0, OTTLA_VERSION: 0})
+    cluster.delete()
+    cluster.world.workers.run()
+    assert "t" not in cluster.controller.image.topics
+    assert cluster.entry is None
+    assert not cluster.brokers.links
+
+
+def test_a_ledger_that_is_switched_on_is_driven_from_then_on() -> None:
+    cluster = Cluster(features={ELR_VERSION: 0, OTTLA_VERSION: 0})
+    cluster.write(FeatureLevelRecord(name=OTTLA_VERSION, feature_level=1))
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.answer_all(11, 12)
+    assert is_finished(cluster)
+
+
+def test_a_mistake_in_here_keeps_no_controller_from_its_office(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.controller.stop()
+    cluster.brokers.broken = True
+    cluster.start()
+    assert cluster.controller.ready.done
+    assert "deletions of topics are not driven" in caplog.text
+    cluster.brokers.broken = False
+    cluster.write(NoOpRecord())
+    cluster.answer_all(11, 12)
+    assert is_finished(cluster)

@@ -22,6 +22,7 @@ from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.broker.told import PartitionName, ToldPort
+from ottla.broker.told_drops import drop_told
 from ottla.log.removal import Removed, remove_replicas
 from ottla.wire.messages import stop_replica as wire
 
@@ -78,8 +79,7 @@ def _delete(
     broker: Broker, told: ToldPort, doomed: list[PartitionName], results: dict[PartitionName, Error]
 ) -> Answer:
     ids = {name: _ids(broker, told, name) for name in doomed}
-    told.facts.unproven.update(name for name in doomed if broker.replicas.is_offline(*name))
-    told.apply(told.facts.dropped(told.image, doomed))
+    drop_told(broker, told, told.facts.dropped(told.image, doomed), doomed)
     replicas = sorted({(each, name[1]) for name in doomed for each in ids[name]})
 
     def answer(removed: Removed) -> wire.StopReplicaResponse:

@@ -10,11 +10,14 @@ Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which there are none of
 Not done:  authorization.
 """
 
+from collections.abc import Iterable, Iterator
+
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
-from ottla.broker.core import Broker
-from ottla.broker.told import ToldPort, unknown_topics
+from ottla.broker.told import PartitionName, unknown_topics
+from ottla.broker.told_drops import drop_told
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.wire.messages import update_metadata as wire
 
@@ -41,19 +44,15 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         named = [topic.topic_name for topic in request.topic_states]
         new = unknown_topics(told.image, named)
         records = told.facts.update_metadata(told.image, request).records
-        for record in records:
-            if isinstance(record, RemoveTopicRecord):
-                _remember_offline(ctx.broker, told, record.topic_id)
-        told.apply(records)
+        gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        drop_told(ctx.broker, told, records, list(_partitions(told.image, gone)))
         if new:
             # Those without a replica here: whoever describes them is told how they are configured.
             told.learn(new)
     return wire.UpdateMetadataResponse(error_code=error)
 
 
-def _remember_offline(broker: Broker, told: ToldPort, topic_id: Uuid) -> None:
-    """Note what cannot be deleted now: once the topic is gone nobody else knows of it."""
-    topic = told.image.topics.by_id(topic_id)
-    if topic is not None:
-        names = [(topic.name, number) for number in topic.partitions]
-        told.facts.unproven.update(name for name in names if broker.replicas.is_offline(*name))
+def _partitions(image: ClusterImage, topic_ids: Iterable[Uuid]) -> Iterator[PartitionName]:
+    for topic in map(image.topics.by_id, topic_ids):
+        if topic is not None:
+            yield from ((topic.name, number) for number in topic.partitions)

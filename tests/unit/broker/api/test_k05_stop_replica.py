@@ -130,6 +130,20 @@ def test_kafka_9946_a_replica_in_an_offline_folder_is_not_said_to_be_deleted() -
         assert made.stop(0)[0] is Error.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize("is_told", [True, False], ids=["by UpdateMetadata", "by StopReplica"])
+def test_kafka_9946_nor_is_one_whose_folder_fails_in_that_moment(is_told: bool) -> None:
+    """Its name cannot be changed; another folder's replica is deleted beside it, and said to be."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    log = made.broker.replicas.partition("t", 0).log
+    assert log is not None
+    made.fail_disk("rename", log.directory)
+    if is_told:
+        made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    for _ in range(2):
+        answer = made.stop(0, 1) if is_told else made.stop(0, 1, epoch=4)
+        assert answer == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
+
+
 def test_an_offline_folder_does_not_hold_up_what_it_never_had() -> None:
     made = hosting(properties={"log.dirs": "/logs,/more"})
     lose_the_folder(made)

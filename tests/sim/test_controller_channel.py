@@ -240,7 +240,7 @@ def test_every_replica_is_confirmed_and_none_comes_back() -> None:
     assert ended["STALE_BROKER_EPOCH"] + ended["STALE_CONTROLLER_EPOCH"] > 0
 
 
-def play_absence() -> tuple[Sim, Ledger]:
+def play_absence(*, power_fails: bool) -> tuple[Sim, Ledger]:
     """Delete a topic while one of its brokers is away; return once that one has confirmed."""
     with Sim(1) as sim:
         ledger = Ledger(sim)
@@ -259,12 +259,12 @@ def play_absence() -> tuple[Sim, Ledger]:
         assert ledger.open <= {replica for replica, _ in folders(sim)}
         away.restart()
         sim.run_until(lambda: not ledger.open, limit_ms=30_000)
-        away.crash(lose_unflushed=True)
+        away.crash(lose_unflushed=power_fails)
     return sim, ledger
 
 
 def test_a_broker_that_was_away_confirms_when_it_returns() -> None:
-    assert came_back(*play_absence()) == set()
+    assert came_back(*play_absence(power_fails=True)) == set()
 
 
 def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,4 +279,5 @@ def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(folders_at_start, "verdict_on", without_ledger)
     monkeypatch.setattr(k1002_delete_replicas, "remove_replicas", only_say_so)
-    assert came_back(*play_absence()) != set()
+    # With the power the folders might go by themselves: they are empty and were never flushed.
+    assert came_back(*play_absence(power_fails=False)) != set()

@@ -46,6 +46,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from ottla.wire.schema import spec_of
 
 from .clients import eventually
 from .conftest import QUICK_FENCING, Kind, NewCluster
@@ -53,6 +54,7 @@ from .conftest import QUICK_FENCING, Kind, NewCluster
 PATIENCE_SECONDS = 90.0
 ASK_SECONDS = 40.0
 BROKERS = 4
+MODES = (Kind.COMBINED, Kind.ZOOKEEPER)
 CONFIG = QUICK_FENCING | {"auto.leader.rebalance.enable": "false"}
 
 R = TypeVar("R")
@@ -146,6 +148,12 @@ class Site:
                         return broker.ask(request, response, timeout=ASK_SECONDS, version=wanted)
             assert time.monotonic() < deadline, f"nobody answers {request}"
             time.sleep(0.05)
+
+    def serves(self, request: object) -> bool:
+        """Tell whether brokers serve a request at all."""
+        port = self.cluster.brokers[0].port
+        with Connection("127.0.0.1", port, client_id="test", timeout=ASK_SECONDS) as broker:
+            return spec_of(type(request)).key in broker.versions
 
     def told(self, name: str = "", topic_id: Uuid = NO_UUID, **at: int) -> MetadataResponseTopic:
         """Return what a broker says of a topic, by name or by id."""

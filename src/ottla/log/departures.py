@@ -10,8 +10,10 @@ are written anew: see `LogDir.stale`.
 Source: LogManager.{asyncDelete, deleteLogs}, LocalLog.renameDir.
 """
 
+import errno
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from ottla.base.ids import NO_UUID
 from ottla.base.ports import Clock, Disk, Workers
@@ -20,6 +22,9 @@ from ottla.log import names
 from ottla.log.dir_loading import FoundFolder
 from ottla.log.log_dir import LogDir
 from ottla.log.names import FolderKind
+
+TAKEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
+"""What a rename says where the new name is another's; asking first would cost as much again."""
 
 
 class Departures:
@@ -51,11 +56,7 @@ class Departures:
         """
         name = folder.name
         if folder.kind is not kind:
-            name = self._free_name(directory, folder, kind)
-            try:
-                self._disk.rename(f"{directory.path}/{folder.name}", f"{directory.path}/{name}")
-            except FileNotFoundError:
-                name = ""  # Gone already: KAFKA-15391, KAFKA-13403.
+            name = self._rename(directory, folder, kind)
             if folder.kind is FolderKind.LIVE:
                 directory.forget((folder.topic, folder.partition))
         if name and kind is FolderKind.DELETE:
@@ -63,14 +64,21 @@ class Departures:
             self._timers.at(due_ms, lambda: self._remove_soon(directory, name))
         return name
 
-    def _free_name(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
+    def _rename(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
+        """Rename a folder; return its new name, nothing where it has gone already."""
         # The topic id tells incarnations apart; a replica that came and went twice needs more.
         number = int.from_bytes(folder.topic_id or NO_UUID, "big")
         while True:
             token = f"{number % 2**128:032x}"
             name = names.marked_folder_name(folder.topic, folder.partition, token, kind)
-            if not self._disk.exists(f"{directory.path}/{name}"):
+            try:
+                self._disk.rename(f"{directory.path}/{folder.name}", f"{directory.path}/{name}")
                 return name
+            except FileNotFoundError:
+                return ""  # KAFKA-15391, KAFKA-13403.
+            except OSError as error:
+                if error.errno not in TAKEN:
+                    raise
             number += 1
 
     def _remove_soon(self, directory: LogDir, name: str) -> None:

@@ -20,7 +20,7 @@ from ottla.cli.progress import Progress
 from ottla.cli.wire_client import Refusal, WireClient
 from ottla.metadata.deletions import DeletionImage
 
-FIND_SECONDS = 5.0
+FIND_SECONDS = 10.0
 """How long a deletion that is named may take to be in the ledger."""
 
 PAUSE_SECONDS = 0.2

@@ -4,7 +4,7 @@ What a variant breaks is a rule that some promise rests on. The simulator is wor
 if it notices: `test_variants` says within how many seeds.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -12,14 +12,22 @@ from types import MappingProxyType
 from typing import Any
 
 from ottla.base.errors import Error
-from ottla.broker import fetcher
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending, completed
+from ottla.broker import fetcher, told
+from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
 from ottla.broker.partition import Partition
+from ottla.broker.told import ToldMetadata
 from ottla.controller import brokers as brokers_module
+from ottla.controller import deletion_policy, partition_change
 from ottla.controller import isr as isr_module
-from ottla.controller import partition_change
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.log import appending
+from ottla.log.departures import Departures
+from ottla.log.log_dirs import LogDirs
+from ottla.log.removal import Removed
+from ottla.metadata.deletions import SUCCESSFUL
 from ottla.metadata.image import PartitionImage
 from ottla.raft.electing import Electing
 from ottla.raft.events import VoteAsked
@@ -28,6 +36,8 @@ from ottla.raft.roles import Role
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults
+
+from .deletion_story import topics_come_and_go
 
 
 @contextmanager
@@ -204,6 +214,76 @@ def follows_without_producers() -> Iterator[None]:
         yield
 
 
+# -- deletions ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def confirms_what_it_has_not_deleted() -> Iterator[None]:
+    """A broker answers an order to delete as if it had looked for the folders."""
+
+    def only_say_so(_: LogDirs, wanted: Collection[tuple[Uuid, int]]) -> Pending[Removed]:
+        return completed(dict.fromkeys(wanted))
+
+    with (
+        replaced(k05_stop_replica, "remove_replicas", only_say_so),
+        replaced(k1002_delete_replicas, "remove_replicas", only_say_so),
+    ):
+        yield
+
+
+@contextmanager
+def counts_orders_as_done() -> Iterator[None]:
+    """The controller calls a replica deleted before its broker has answered."""
+    take_answers = deletion_policy._Look._take_answers
+
+    def at_once(self: Any, broker_id: int, partitions: Collection[int]) -> list[int]:
+        replicas = [
+            deletion_policy.Replica(broker_id, self._deletion.topic_id, each) for each in partitions
+        ]
+        self._answers = {**self._answers, **dict.fromkeys(replicas, Error.NONE)}
+        return take_answers(self, broker_id, partitions)
+
+    with replaced(deletion_policy._Look, "_take_answers", at_once):
+        yield
+
+
+@contextmanager
+def keeps_the_bytes() -> Iterator[None]:
+    """A broker renames the folders of deleted replicas, and leaves them there."""
+    with replaced(Departures, "_remove_soon", lambda *_: None):
+        yield
+
+
+@contextmanager
+def forgets_who_was_down() -> Iterator[None]:
+    """A replica whose broker is down counts as deleted: its broker would be told on its return."""
+    policy = deletion_policy
+
+    with (
+        replaced(policy, "BROKER_DOWN", SUCCESSFUL),
+        replaced(policy, "_STOPPED", dict.fromkeys(policy._STOPPED, SUCCESSFUL)),
+    ):
+        yield
+
+
+@contextmanager
+def deletes_by_name() -> Iterator[None]:
+    """A broker takes an order for a topic that is gone for one about its successor."""
+
+    def may_stop(self: ToldMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
+        return Error.NONE
+
+    with replaced(ToldMetadata, "may_stop", may_stop):
+        yield
+
+
+@contextmanager
+def hears_of_the_dead_again() -> Iterator[None]:
+    """A broker takes what arrives late about a topic for news, though it was told that it went."""
+    with replaced(told, "_remember", lambda *_: None):
+        yield
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """A broken rule, where it shows, and what may notice it.
@@ -232,6 +312,20 @@ def scenario(name: str, faults: Faults, *, seconds: float = 40, **workload: Any)
         config=HASTY,
         seconds=seconds,
         settle_seconds=60,
+    )
+
+
+def deletions(name: str, faults: Faults, *, zookeeper: bool) -> Scenario:
+    """Return a small cluster whose topics come and go all the time."""
+    timing = {"zookeeper.session.timeout.ms": "3000"} if zookeeper else HASTY
+    return Scenario(
+        name=name,
+        story=topics_come_and_go,
+        combined=True,
+        zookeeper=zookeeper,
+        faults=faults,
+        config={**timing, "log.segment.delete.delay.ms": "1000"},
+        seconds=20,
     )
 
 
@@ -287,9 +381,14 @@ SILENT = Faults(crashes=10, stopped=30, cut=10, paused=20, silent=0.01, broken=0
 POWER = Faults(crashes=30, stopped=15, power=0.5)
 VOTES = Faults(office=0.5, cut=30, slow=0.2)
 
+AWAY = Faults(crashes=30, stopped=10, paused=10, slow=0.05, broken=0.02, twice=0.05)
+
+LATE = Faults(twice=0.5, slow=0.05)
+
 LOST = ("acknowledged write lost", "read lost", "two values at one offset")
 QUORUM = ("two leaders in one epoch", "metadata lost or reordered", "acknowledged topic lost")
 RULES = ("partition rules broken",)
+RECEIPTS = ("receipt untrue",)
 
 VARIANTS = (
     Variant(breaks=votes_twice, scenario=quorum("votes", VOTES), by=QUORUM),
@@ -321,5 +420,35 @@ VARIANTS = (
         breaks=follows_without_producers,
         scenario=scenario("silent", SILENT),
         by=("idempotent write twice", "producer reordered"),
+    ),
+    Variant(
+        breaks=confirms_what_it_has_not_deleted,
+        scenario=deletions("deletions", AWAY, zookeeper=True),
+        by=RECEIPTS,
+    ),
+    Variant(
+        breaks=counts_orders_as_done,
+        scenario=deletions("deletions", AWAY, zookeeper=True),
+        by=RECEIPTS,
+    ),
+    Variant(
+        breaks=keeps_the_bytes,
+        scenario=deletions("deletions", Faults.NONE, zookeeper=True),
+        by=("deletion not finished",),
+    ),
+    Variant(
+        breaks=forgets_who_was_down,
+        scenario=deletions("deletions", AWAY, zookeeper=True),
+        by=RECEIPTS,
+    ),
+    Variant(
+        breaks=deletes_by_name,
+        scenario=deletions("orders come late", LATE, zookeeper=True),
+        by=("living replica deleted",),
+    ),
+    Variant(
+        breaks=hears_of_the_dead_again,
+        scenario=deletions("orders come late", LATE, zookeeper=True),
+        by=("deleted topic came back",),
     ),
 )

@@ -49,6 +49,11 @@ class Story:
         return self.sim.clock.monotonic_ms()
 
     @property
+    def is_over(self) -> bool:
+        """Tell whether all is healed and works: nothing further is to be changed."""
+        return self.admin.is_stopped
+
+    @property
     def broker_ids(self) -> tuple[int, ...]:
         """The nodes that are brokers, whether they run or not."""
         return tuple(sorted(node.id for node in self.sim.nodes.values() if node.is_broker))

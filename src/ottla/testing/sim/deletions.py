@@ -7,8 +7,8 @@ replica deleted, the disk of that broker is looked at.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.base.ids import Uuid
-from ottla.metadata.deletions import DeletionImage, DeletionState, Halt
+from ottla.base.ids import Uuid, uuid_text
+from ottla.metadata.deletions import DeletionImage, DeletionState, Halt, Standing
 from ottla.metadata.delta import ClusterDelta
 from ottla.testing.sim.folder_watch import FolderWatch, Replica
 from ottla.testing.sim.observations import (
@@ -88,24 +88,36 @@ def _is_in_sync(sim: "Sim", node_id: int, topic_id: Uuid, number: int) -> bool:
 
 
 def deletions_left(sim: "Sim") -> list[str]:
-    """Return the deletions that are not finished, in words."""
+    """Return the deletions that are not finished, in words, or not as the ledger says."""
     found = []
-    for each in sim.image.deletions.pending():
+    for each in sim.image.deletions:
         rows = "; ".join(
             f"node {broker_id}: {standing.state.name} ({standing.reason.name}) {partitions}"
             for broker_id, standing, partitions in each.rows()
             if not standing.is_over
         )
+        if each.is_finished and not rows:
+            continue
         why = each.halted.name if each.halted is not Halt.NONE else rows or "it has not begun"
-        found.append(f"the deletion of {each.name} is not finished: {why}")
+        what = "has a receipt too early" if each.is_finished else "is not finished"
+        found.append(f"the deletion of {each.name} ({uuid_text(each.topic_id)}) {what}: {why}")
     return found
 
 
 def folders_left(sim: "Sim") -> list[str]:
-    """Return the folders, on their way out or not, of replicas that the ledger calls deleted."""
+    """Return the folders, on their way out or not, of topics whose deletion has a receipt.
+
+    Those of brokers that the receipt calls abandoned may stay.
+    """
+    receipts = {each.topic_id: each for each in sim.image.deletions.receipts()}
     return [
-        f"node {broker_id} still has {path}"
-        for each in sim.image.deletions
-        for broker_id, number in _confirmed(each)
-        for path in sim.nodes[broker_id].folders.all_of((each.topic_id, number))
+        f"node {node.id} still has {path} of {uuid_text(replica[0])}"
+        for node in sim.nodes.values()
+        for replica, path in node.folders.all()
+        if replica[0] in receipts
+        and not _is_abandoned(receipts[replica[0]].standing(node.id, replica[1]))
     ]
+
+
+def _is_abandoned(standing: Standing | None) -> bool:
+    return standing is not None and standing.state is DeletionState.ABANDONED

@@ -92,12 +92,12 @@ class FolderWatch:
             if each.replica == replica and each.kind is not FolderKind.DELETE
         )
 
-    def all_of(self, replica: Replica) -> tuple[str, ...]:
-        """Return all folders of a replica, whatever they are called."""
+    def all(self) -> tuple[tuple[Replica, str], ...]:
+        """Return all folders with the replicas that they are of, whatever they are called."""
         return tuple(
-            f"{each.path}/{each.name}"
+            (each.replica, f"{each.path}/{each.name}")
             for each in sorted(self._list(), key=_by_name)
-            if each.replica == replica
+            if each.replica is not None
         )
 
 

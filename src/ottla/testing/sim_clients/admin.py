@@ -7,6 +7,7 @@ Source: KafkaAdminClient, Kafka 4.0.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ottla.base.errors import ApiError, Error
@@ -62,6 +63,11 @@ class Admin:
     def stop(self) -> None:
         """Change nothing further."""
         self._stopped = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether nothing further is to be changed."""
+        return self._stopped
 
     # -- wishes --------------------------------------------------------------------------------
 
@@ -261,14 +267,15 @@ class Admin:
         """Change this and that until stopped.
 
         `steady` keeps its records: it is reassigned, reconfigured, and its leaders are moved.
-        `passing` is also grown, deleted and made anew.
+        `passing` is also grown, and deleted and made anew, often several times in a row, each
+        time with another number of partitions.
         """
         dice = self.station.dice
         grown = passing.partitions
         while not self._stopped:
             yield 1 + dice.below(2 * interval_ms)
             partition = dice.below(steady.partitions)
-            match dice.below(8):
+            match dice.below(10):
                 case 0 | 1:
                     yield from self.elect(steady.name, partition)
                 case 2 | 3:
@@ -283,14 +290,23 @@ class Admin:
                         grown += 1
                         yield from self.grow(passing.name, grown)
                 case 6:
-                    yield self.station.refresh()
-                    yield from self.delete(passing.name)
-                    grown = passing.partitions
-                    yield from self.create_anew(passing)
+                    target = self._some(brokers, 2 + dice.below(passing.replication_factor - 1))
+                    yield from self.reassign(passing.name, 0, target)
+                case 7 | 8:
+                    for _round in range(1 + dice.below(3)):
+                        passing = replace(passing, partitions=1 + dice.below(3))
+                        yield from self._replace(passing)
+                        grown = passing.partitions
                 case _:
                     yield from self.configure(
                         passing.name, {"retention.ms": str(3_600_000 + dice.below(1000))}
                     )
+
+    def _replace(self, spec: TopicSpec) -> Dialogue[None]:
+        """Delete what has a topic's name, and make the topic."""
+        yield self.station.refresh()
+        yield from self.delete(spec.name)
+        yield from self.create_anew(spec)
 
     def _some(self, brokers: tuple[int, ...], count: int) -> tuple[int, ...]:
         """Return `count` brokers in a drawn order."""

@@ -100,8 +100,7 @@ def test_what_is_on_its_way_out_for_good_does_not_come_back() -> None:
     assert machine.watch.of(REPLICA) == ("/data/t-0",)
     machine.disk.sync_dir("/data")
     assert machine.watch.of(REPLICA) == ()
-    assert machine.watch.all_of(REPLICA) == (DELETED,)
-    assert machine.watch.all_of((TOPIC, 1)) == ()
+    assert machine.watch.all() == ((REPLICA, DELETED),)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -16,6 +16,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
 from ottla.host.controller_runtime import ControllerRuntime
+from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.server import Server
 from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
@@ -152,17 +153,19 @@ class ControllerFamilies:
 
     def __init__(self, runtime: ControllerRuntime) -> None:
         self._runtime = runtime
-        self._counts = LastCount(count_partitions)
+        self._counts = LastCount(_count)
 
     def collect(self, timed_out_heartbeats: int) -> Iterator[Family]:
         """Yield the families as of now."""
         runtime, image = self._runtime, self._runtime.committed_image
         fenced = sum(broker.fenced for broker in image.brokers.values())
+        partitions, deletions = self._counts.of(image)
         yield from cluster_gauges(
             is_active=runtime.active,
             active_brokers=len(image.brokers) - fenced,
-            counts=self._counts.of(image),
+            counts=partitions,
         )
+        yield from deletion_gauges(deletions)
         prefix = CONTROLLER
         yield gauge(f"{prefix}_fenced_broker_count", "Registered brokers that are fenced.", fenced)
         yield gauge(
@@ -191,6 +194,10 @@ class ControllerFamilies:
             runtime.commit_latency,
         )
         yield from election_families(runtime.leaders_seen, runtime.statistics)
+
+
+def _count(image: ClusterImage) -> tuple[PartitionCounts, DeletionCounts]:
+    return count_partitions(image), count_deletions(image)
 
 
 def _is_led_as_preferred(partition: PartitionImage) -> bool:

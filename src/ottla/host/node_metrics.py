@@ -13,6 +13,7 @@ from ottla.base.metrics import Family, Histogram
 from ottla.broker.metric_families import broker_families, request_families
 from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
+from ottla.host.controller_channel_metrics import channel_families
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import StartError
 from ottla.host.loop_lag import LoopLag
@@ -134,5 +135,6 @@ class NodeMetrics:
                 self._controller = ControllerFamilies(node.controller.runtime)
             yield from raft_families(node.controller.runtime.raft)
             yield from self._controller.collect(node.controller.timed_out_heartbeats)
+            yield from channel_families(node.controller.deletions.channels)
         elif isinstance(node.broker, BrokerNode):
             yield from raft_families(node.broker.raft)

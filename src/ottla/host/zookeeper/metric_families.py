@@ -14,11 +14,12 @@ Source: KafkaController, ControllerContext, ControllerState, KafkaServer's Sessi
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.base.zookeeper import SessionState
 from ottla.host.controller_channel_metrics import channel_families
+from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.metric_families import (
     CONTROLLER,
     LastCount,
@@ -30,7 +31,6 @@ from ottla.host.metric_families import (
 from ottla.host.zookeeper.controller_node import ZooKeeperController
 from ottla.host.zookeeper.runtime import DecisionMetrics
 from ottla.host.zookeeper.session_keeper import SessionKeeper
-from ottla.metadata.deletions import DeletionImage, DeletionState, Halt
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage
 
@@ -65,7 +65,7 @@ class ZooKeeperFamilies:
         yield from cluster_gauges(
             is_active=controller.is_elected, active_brokers=len(image.brokers), counts=partitions
         )
-        yield from _deletion_gauges(deletions)
+        yield from deletion_gauges(deletions)
         yield gauge(
             f"{CONTROLLER}_controller_state",
             "0 idle, 1 on a new controller until it has told the brokers of itself.",
@@ -101,15 +101,6 @@ def session_families(keeper: SessionKeeper, latency: Histogram) -> Iterator[Fami
 # -- the cluster -------------------------------------------------------------------------------
 
 
-class DeletionCounts(NamedTuple):
-    """What is to be deleted, and what of it cannot be now."""
-
-    topics: int = 0
-    replicas: int = 0
-    ineligible_topics: int = 0
-    ineligible_replicas: int = 0
-
-
 def _count(image: ClusterImage) -> tuple[PartitionCounts, DeletionCounts]:
     return count_partitions(image, _is_balanced), count_deletions(image)
 
@@ -120,57 +111,6 @@ def _is_balanced(partition: PartitionImage) -> bool:
     return partition.leader == preferred or (
         preferred in partition.adding_replicas and preferred not in partition.isr
     )
-
-
-def count_deletions(image: ClusterImage) -> DeletionCounts:
-    """Count topics that are to go, their replicas that are not gone, and what waits of both."""
-    pending = image.deletions.pending()
-    waiting = [each.count(DeletionState.INELIGIBLE) for each in pending]
-    return DeletionCounts(
-        topics=len(pending),
-        replicas=sum(_replicas_left(image, each) for each in pending),
-        ineligible_topics=sum(
-            replicas > 0 or each.halted is not Halt.NONE
-            for each, replicas in zip(pending, waiting, strict=True)
-        ),
-        ineligible_replicas=sum(waiting),
-    )
-
-
-def _replicas_left(image: ClusterImage, deletion: DeletionImage) -> int:
-    """Count what is not deleted: as assigned, for before a deletion begins none is listed."""
-    topic = image.topics.by_id(deletion.topic_id)
-    if topic is None:
-        return deletion.count(DeletionState.STARTED, DeletionState.INELIGIBLE)
-    over = {
-        (broker_id, number)
-        for broker_id, standing, numbers in deletion.rows()
-        if standing.is_over
-        for number in numbers
-    }
-    return sum(
-        (broker_id, number) not in over
-        for number, partition in topic.partitions.items()
-        for broker_id in partition.replicas
-    )
-
-
-def _deletion_gauges(counts: DeletionCounts) -> Iterator[Family]:
-    for name, text, value in (
-        ("topics_to_delete", "Topics that are to be deleted.", counts.topics),
-        ("replicas_to_delete", "Replicas of these that are not deleted yet.", counts.replicas),
-        (
-            "topics_ineligible_to_delete",
-            "Topics whose deletion waits: for a broker, a folder, a move or an election.",
-            counts.ineligible_topics,
-        ),
-        (
-            "replicas_ineligible_to_delete",
-            "Replicas that cannot be deleted now: their broker is down, or refused.",
-            counts.ineligible_replicas,
-        ),
-    ):
-        yield gauge(f"{CONTROLLER}_{name}_count", text, value)
 
 
 # -- the controller's work ---------------------------------------------------------------------

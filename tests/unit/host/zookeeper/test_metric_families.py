@@ -1,46 +1,19 @@
 """What a node in ZooKeeper mode tells of its session and of the cluster, if it rules it.
 
 Method: real controllers on a simulated ZooKeeper, fake brokers; the families are rendered and read
-back strictly. What is counted of deletions is also tested on images written out.
+back strictly.
 """
 
 from dataclasses import dataclass
 
-import pytest
-
 from ottla.base.errors import ApiError
-from ottla.base.ids import Uuid
 from ottla.base.metrics import Histogram, latency_ns, render
 from ottla.controller.step import Decision, Step
 from ottla.host.zookeeper.controller_node import ZooKeeperController
-from ottla.host.zookeeper.metric_families import (
-    IDLE,
-    TAKING_OVER,
-    DeletionCounts,
-    ZooKeeperFamilies,
-    count_deletions,
-)
+from ottla.host.zookeeper.metric_families import IDLE, TAKING_OVER, ZooKeeperFamilies
 from ottla.host.zookeeper.session_keeper import SessionKeeper
-from ottla.metadata.deletions import (
-    BROKER_DOWN,
-    STARTED,
-    SUCCESSFUL,
-    DeletionImage,
-    Halt,
-    Policy,
-    Standing,
-    header_record,
-    replicas_record,
-)
-from ottla.metadata.delta import replay
-from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import (
-    PartitionRecord,
-    ProducerIdsRecord,
-    Record,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ProducerIdsRecord
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 from tests.exposition import Scrape, documented
@@ -105,7 +78,10 @@ def test_the_docs_list_what_is_told_here() -> None:
     listed = documented(besides="KRaft mode") - documented(besides="ZooKeeper mode")
     assert listed <= found
     assert found - listed == {
-        *(f"{CONTROLLER}_{name}_count" for name in (*CLUSTER, *TROUBLE)),
+        *(f"{CONTROLLER}_{name}_count" for name in (*CLUSTER, *TROUBLE, *DELETIONS)),
+        *(f"{CHANNELS}_{name}" for name in ("queue_size", "total_queue_size")),
+        f"{CHANNELS}_request_queue_time_seconds",
+        "ottla_controller_channel_retries_total",
         f"{CONTROLLER}_new_active_controllers_total",
         ELECTIONS,
         UNCLEAN,
@@ -253,60 +229,6 @@ def test_kafka_13572_a_topic_that_is_queued_again_counts_once() -> None:
         assert watched.counts(1, DELETIONS) == (1, 1, 1, 1)
         sim.delete(paths.marker("t"))
         sim.settle()
-
-
-TOPIC = Uuid(bytes([7]) * 16)
-
-
-def an_image(*records: Record) -> ClusterImage:
-    """Return a cluster with a topic of two partitions on three brokers, and what was recorded."""
-    partitions = (
-        PartitionRecord(
-            partition_id=number,
-            topic_id=TOPIC,
-            replicas=(1, 2, 3),
-            isr=(1,),
-            leader=1,
-            leader_epoch=0,
-            partition_epoch=0,
-        )
-        for number in range(2)
-    )
-    made = (TopicRecord(name="t", topic_id=TOPIC), *partitions)
-    return replay(EMPTY, [*made, *records], offset=0, epoch=1).image
-
-
-def queued(halted: Halt = Halt.NONE) -> Record:
-    return header_record(
-        DeletionImage(topic_id=TOPIC, name="t", policy=Policy.CLASSIC, asked_ms=1, halted=halted)
-    )
-
-
-def standing(broker_id: int, how: Standing, *numbers: int) -> Record:
-    return replicas_record(TOPIC, broker_id, how, numbers)
-
-
-@pytest.mark.parametrize(
-    ("records", "counts"),
-    [
-        ((), (0, 0, 0, 0)),
-        ((queued(),), (1, 6, 0, 0)),
-        ((queued(Halt.REASSIGNMENT),), (1, 6, 1, 0)),
-        ((queued(), standing(1, STARTED, 0, 1), standing(2, SUCCESSFUL, 0)), (1, 5, 0, 0)),
-        ((queued(), standing(1, SUCCESSFUL, 0, 1), standing(3, BROKER_DOWN, 0, 1)), (1, 4, 1, 2)),
-        (
-            (
-                queued(),
-                standing(1, SUCCESSFUL, 0, 1),
-                standing(3, BROKER_DOWN, 1),
-                RemoveTopicRecord(topic_id=TOPIC),
-            ),
-            (1, 1, 1, 1),
-        ),
-    ],
-)
-def test_what_is_counted_of_deletions(records: tuple[Record, ...], counts: tuple[int, ...]) -> None:
-    assert count_deletions(an_image(*records)) == DeletionCounts(*counts)
 
 
 # -- the controller's work ---------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""What is counted of deletions, in both modes, from the image. Source: KafkaController's gauges."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.base.metrics import Family, gauge
+from ottla.metadata.deletions import DeletionImage, DeletionState, Halt
+from ottla.metadata.image import ClusterImage
+
+PREFIX: Final = "kafka_controller_kafka_controller"
+
+
+class DeletionCounts(NamedTuple):
+    """What is to be deleted, and what of it cannot be now."""
+
+    topics: int = 0
+    replicas: int = 0
+    ineligible_topics: int = 0
+    ineligible_replicas: int = 0
+
+
+def count_deletions(image: ClusterImage) -> DeletionCounts:
+    """Count topics that are to go, their replicas that are not gone, and what waits of both."""
+    pending = image.deletions.pending()
+    waiting = [each.count(DeletionState.INELIGIBLE) for each in pending]
+    return DeletionCounts(
+        topics=len(pending),
+        replicas=sum(_replicas_left(image, each) for each in pending),
+        ineligible_topics=sum(
+            replicas > 0 or each.halted is not Halt.NONE
+            for each, replicas in zip(pending, waiting, strict=True)
+        ),
+        ineligible_replicas=sum(waiting),
+    )
+
+
+def _replicas_left(image: ClusterImage, deletion: DeletionImage) -> int:
+    """Count what is not deleted: as assigned, for before a deletion begins none is listed."""
+    topic = image.topics.by_id(deletion.topic_id)
+    if topic is None:
+        return deletion.count(DeletionState.STARTED, DeletionState.INELIGIBLE)
+    over = {
+        (broker_id, number)
+        for broker_id, standing, numbers in deletion.rows()
+        if standing.is_over
+        for number in numbers
+    }
+    return sum(
+        (broker_id, number) not in over
+        for number, partition in topic.partitions.items()
+        for broker_id in partition.replicas
+    )
+
+
+def deletion_gauges(counts: DeletionCounts) -> Iterator[Family]:
+    """Yield what is to be deleted, and what of it waits."""
+    for name, text, value in (
+        ("topics_to_delete", "Topics that are to be deleted.", counts.topics),
+        ("replicas_to_delete", "Replicas of these that are not deleted yet.", counts.replicas),
+        (
+            "topics_ineligible_to_delete",
+            "Topics whose deletion waits: for a broker, a folder, a move or an election.",
+            counts.ineligible_topics,
+        ),
+        (
+            "replicas_ineligible_to_delete",
+            "Replicas that cannot be deleted now: their broker is down, or refused.",
+            counts.ineligible_replicas,
+        ),
+    ):
+        yield gauge(f"{PREFIX}_{name}_count", text, value)

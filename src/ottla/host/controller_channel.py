@@ -32,6 +32,7 @@ from ottla.host.controller_channel_queue import (
     Dropped,
 )
 from ottla.host.node_ports import Address, Connect
+from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import ClusterImage
 from ottla.wire.errors import EncodeError
 
@@ -49,6 +50,7 @@ __all__ = [
     "ControllerChannels",
     "Dropped",
     "OpenLink",
+    "endpoint_between_brokers",
     "links_of_image",
 ]
 
@@ -76,19 +78,32 @@ def links_of_image(
     listener_name: str,
     client_id: str,
 ) -> OpenLink:
-    """Return links to where the brokers are by the metadata, on the listener between brokers."""
+    """Return links to where the brokers are by the metadata, on the listener between brokers.
+
+    See `endpoint_between_brokers`.
+    """
 
     def open_link(broker_id: int, broker_epoch: int) -> ChannelLink:
         def choose() -> Address | None:
             broker = image().brokers.get(broker_id)
             if broker is None or broker.epoch != broker_epoch:
                 return None
-            endpoint = broker.endpoint(listener_name)
+            endpoint = endpoint_between_brokers(broker, listener_name)
             return None if endpoint is None else (endpoint.host, endpoint.port)
 
         return connect(choose, client_id=f"{client_id}-{broker_id}")
 
     return open_link
+
+
+def endpoint_between_brokers(broker: BrokerImage, listener_name: str) -> Endpoint | None:
+    """Return where a broker is reached by nodes, or None.
+
+    `listener_name` is what this node's file says. Where that of a controller without a broker says
+    nothing of it, and a broker has one listener, that is the one.
+    """
+    only = broker.endpoints[0] if len(broker.endpoints) == 1 else None
+    return broker.endpoint(listener_name) or only
 
 
 class ControllerChannels:

@@ -37,6 +37,7 @@ from ottla.host.controller_channel import (
     ChannelEvent,
     ControllerChannels,
     Dropped,
+    endpoint_between_brokers,
     links_of_image,
 )
 from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
@@ -154,10 +155,19 @@ class DeletionOffice:
     def _follow_brokers(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
         """Have channels to these brokers as they are registered now."""
         for broker_id in sorted(broker_ids):
-            if is_reachable(image, broker_id):
-                self.channels.add_broker(broker_id, image.brokers[broker_id].epoch)
-            else:
+            if not is_reachable(image, broker_id):
                 self.channels.remove_broker(broker_id)
+                continue
+            broker = image.brokers[broker_id]
+            self.channels.add_broker(broker_id, broker.epoch)
+            name = self._config.inter_broker_listener_name
+            if endpoint_between_brokers(broker, name) is None:
+                log.error(
+                    "broker %d has no listener %s, which this node's inter.broker.listener.name"
+                    " says: it cannot be asked to prove deletions",
+                    broker_id,
+                    name,
+                )
 
     def _send(self, _image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         self.channels.send(

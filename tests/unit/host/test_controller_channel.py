@@ -25,6 +25,7 @@ from ottla.host.controller_channel import (
     ChannelEvent,
     ControllerChannels,
     Dropped,
+    endpoint_between_brokers,
     links_of_image,
 )
 from ottla.host.controller_channel_metrics import channel_families
@@ -400,14 +401,23 @@ def test_links_lead_to_the_registration_that_was_meant() -> None:
     assert choose() is None
 
 
-def with_broker(epoch: int) -> ClusterImage:
-    broker = BrokerImage(
-        id=1,
-        epoch=epoch,
-        incarnation_id=Uuid(bytes(16)),
-        endpoints=(Endpoint("PLAINTEXT", "outside", 9092), Endpoint("INTERNAL", "inside", 9090)),
+OUTSIDE, INSIDE = Endpoint("PLAINTEXT", "outside", 9092), Endpoint("INTERNAL", "inside", 9090)
+
+
+def a_broker(epoch: int, *endpoints: Endpoint) -> BrokerImage:
+    return BrokerImage(
+        id=1, epoch=epoch, incarnation_id=Uuid(bytes(16)), endpoints=endpoints or (OUTSIDE, INSIDE)
     )
-    return ClusterImage(brokers=EMPTY.brokers.set(1, broker))
+
+
+def with_broker(epoch: int) -> ClusterImage:
+    return ClusterImage(brokers=EMPTY.brokers.set(1, a_broker(epoch)))
+
+
+def test_a_broker_of_one_listener_is_found_by_whatever_name() -> None:
+    assert endpoint_between_brokers(a_broker(1), "INTERNAL") == INSIDE
+    assert endpoint_between_brokers(a_broker(1, INSIDE), "PLAINTEXT") == INSIDE
+    assert endpoint_between_brokers(a_broker(1), "REPLICATION") is None
 
 
 # -- random histories --------------------------------------------------------------------------

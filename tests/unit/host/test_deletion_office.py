@@ -5,7 +5,7 @@ ends are the test; time by hand. What is decided is the deletion policy's matter
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -16,6 +16,7 @@ from ottla.controller.deletion_manager import LOOK_AGAIN_MS, RETRY_FIRST_MS
 from ottla.controller.step import Decision, Step
 from ottla.controller.unregister import unregister_broker
 from ottla.host.controller_node import ControllerNode
+from ottla.metadata.brokers import Endpoint, record_of
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
 from ottla.metadata.records import (
@@ -310,3 +311,14 @@ def test_a_mistake_in_here_keeps_no_controller_from_its_office(
     cluster.write(NoOpRecord())
     cluster.answer_all(11, 12)
     assert is_finished(cluster)
+
+
+def test_a_broker_that_cannot_be_reached_by_its_listener_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster()
+    assert "no listener" not in caplog.text
+    broker = cluster.controller.image.brokers[12]
+    others = tuple(Endpoint(name, "localhost", 1) for name in ("OUTSIDE", "INSIDE"))
+    cluster.write(record_of(replace(broker, epoch=99, endpoints=others)))
+    assert "broker 12 has no listener PLAINTEXT" in caplog.text

@@ -20,7 +20,7 @@ from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.store_gathering import Wanted, read_once
 from ottla.host.zookeeper.store_reading import reading_or_none
 from ottla.metadata.configs import Resource, ResourceType
-from ottla.metadata.deletions import DeletionsImage
+from ottla.metadata.deletions import DeletionImage, DeletionsImage, Policy, header_record
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import UnregisterBrokerRecord
@@ -53,17 +53,19 @@ REPEATED = frozenset({ZkCode.NODE_EXISTS, ZkCode.CONNECTION_LOSS})
 def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
     """Return the cluster as it is stored, without this broker itself. Raises: ZkError.
 
-    Of the deletion ledger it has the entries of topics that are still there.
+    Of the deletion ledger it has the entries of topics that are still there, and of those that
+    are gone that they are: their folders here go, too.
     """
     snapshot = yield from read_once(
         session, Wanted(broker_list=True, topic_list=True, config_list=True)
     )
     # After the topics: one that goes meanwhile leaves its entry behind.
-    deletions = yield from _read_deletions(session, snapshot.topics)
+    deletions, gone = yield from _read_deletions(session, snapshot.topics)
     loaded = records_of(replace(snapshot, deletions=deletions))
     for problem in loaded.problems:
         log.error("%s", problem)
-    image = replay(EMPTY, loaded.records, offset=0, epoch=-1).image
+    receipts = [header_record(_gone(topic_id)) for topic_id in sorted(gone)]
+    image = replay(EMPTY, (*loaded.records, *receipts), offset=0, epoch=-1).image
     own = image.brokers.get(node_id)
     if own is not None:
         # The node of a former life, or of a broker of the same id; the registration finds out.
@@ -87,13 +89,32 @@ def without_deleted(image: ClusterImage) -> ClusterImage:
 
 def _read_deletions(
     session: Session, topics: Mapping[str, Got | None]
-) -> Steps[Mapping[Uuid, Got | None]]:
-    """Return the entries of some topics: receipts of others can be many."""
+) -> Steps[tuple[Mapping[Uuid, Got | None], frozenset[Uuid]]]:
+    """Return the entries of some topics, and which others have one: receipts can be many.
+
+    A topic that cannot be read may be any of these others: then none of them is taken for gone.
+    """
     names = yield from reading_or_none(session.children(paths.DELETIONS))
-    there = {topic_id for name, got in topics.items() if (topic_id := _id(name, got)) is not None}
-    listed = frozenset(names or ())
-    wanted = {topic_id for topic_id in there if uuid_text(topic_id) in listed}
-    return (yield from read_once(session, Wanted(deletions=wanted))).deletions
+    ids = [_id(name, got) for name, got in topics.items() if got is not None]
+    there = {topic_id for topic_id in ids if topic_id is not None}
+    listed = {topic_id for name in names or () if (topic_id := _listed(name)) is not None}
+    found = yield from read_once(session, Wanted(deletions=there & listed))
+    is_sure = all(topic_id is not None for topic_id in ids)
+    return found.deletions, frozenset(listed - there if is_sure else ())
+
+
+def _listed(name: str) -> Uuid | None:
+    try:
+        return paths.deletion_id(name)
+    except ValueError:
+        return None  # Somebody else's.
+
+
+def _gone(topic_id: Uuid) -> DeletionImage:
+    """Return the entry of a topic of which no more is known than that it was deleted."""
+    return DeletionImage(
+        topic_id=topic_id, name="", policy=Policy.CLASSIC, asked_ms=0, finished_ms=0
+    )
 
 
 def _id(name: str, got: Got | None) -> Uuid | None:

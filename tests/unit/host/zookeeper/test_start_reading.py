@@ -5,9 +5,14 @@ Method: the simulator's model of ZooKeeper in virtual time.
 
 from ottla.base.ids import Uuid
 from ottla.broker.told import without_own_leadership
+from ottla.host.folders import verdict_on
 from ottla.host.steps import follow
-from ottla.host.zookeeper.start_reading import cluster_id_of, read_image
+from ottla.host.zookeeper.start_reading import cluster_id_of, read_image, without_deleted
+from ottla.log.dir_loading import Verdict
+from ottla.metadata.deletions import DeletionImage, Policy
+from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.delta import replay
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.partition_state import StateZnode
@@ -15,6 +20,7 @@ from ottla.metadata.znodes.partition_state import StateZnode
 from .world import Client, ZooKeeperWorld
 
 TOPIC_ID = Uuid(b"t" * 16)
+GONE_ID = Uuid(b"g" * 16)
 
 
 class Dice:
@@ -91,3 +97,38 @@ def test_nothing_is_led_before_the_controller_has_spoken() -> None:
     assert (own.leader, own.leader_epoch, own.isr) == (-1, 3, (1, 2))
     assert own.partition_epoch == before.partitions[0].partition_epoch - 1
     assert others == before.partitions[1]
+
+
+def with_receipts(*, garbage: bool) -> ZooKeeperWorld:
+    """Return a cluster whose ledger has a topic that is there, one that is gone, and rubbish."""
+    sim = stored()
+    if not garbage:
+        sim.delete("/brokers/topics/garbage")
+    for topic_id in (TOPIC_ID, GONE_ID):
+        entry = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5)
+        sim.put(paths.deletion(topic_id), encode_deletion(entry))
+    sim.put(f"{paths.DELETIONS}/rubbish", b"")
+    return sim
+
+
+def read_by_1(sim: ZooKeeperWorld) -> ClusterImage:
+    image: ClusterImage = sim.follow(read_image(sim.tool, 1))
+    return image
+
+
+def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> None:
+    """Whatever the entry says: a topic with an entry that is not there any more does not return."""
+    image = read_by_1(with_receipts(garbage=False))
+    assert verdict_on(image, 1, GONE_ID, 0) is Verdict.DELETE
+    assert verdict_on(image, 1, Uuid(b"u" * 16), 0) is Verdict.STRAY
+    kept = image.deletions.of(TOPIC_ID)
+    assert kept is not None
+    assert (kept.asked_ms, kept.is_finished) == (5, False)
+    assert verdict_on(image, 1, TOPIC_ID, 0) is Verdict.KEEP
+    assert len(without_deleted(image).deletions) == 0
+
+
+def test_a_topic_that_cannot_be_read_may_be_the_one_that_looks_deleted() -> None:
+    image = read_by_1(with_receipts(garbage=True))
+    assert verdict_on(image, 1, GONE_ID, 0) is Verdict.STRAY
+    assert image.deletions.of(TOPIC_ID) is not None

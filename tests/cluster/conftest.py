@@ -62,6 +62,7 @@ BESIDE = frozenset(
         "test_compaction",
         "test_controller_failover",
         "test_deletion_cases",
+        "test_deletion_crashes",
         "test_deletion_hazards",
         "test_faults",
         "test_lost_disks",

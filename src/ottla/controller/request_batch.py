@@ -121,10 +121,13 @@ class RequestBatch:
         *,
         written_by: int,
     ) -> None:
-        """Tell brokers of all brokers, and of these partitions where somebody ever led them."""
+        """Tell brokers of all brokers, and of these partitions where somebody ever led them.
+
+        And of those that go: a broker may have read of one in ZooKeeper that nobody ever led.
+        """
         self._metadata_brokers.update(_real(broker_ids))
         for key, partition in partitions:
-            if partition.leader_epoch != NO_EPOCH:
+            if self._is_told(key, partition):
                 self._metadata_partitions[key] = Told(partition=partition, written_by=written_by)
 
     def add_brokers_first(self, broker_ids: Iterable[int]) -> None:
@@ -144,8 +147,12 @@ class RequestBatch:
         """
         self._full_brokers.update(_real(broker_ids))
         for key, partition in partitions:
-            if partition.leader_epoch != NO_EPOCH:
+            if self._is_told(key, partition):
                 self._full_partitions[key] = Told(partition=partition, written_by=written_by)
+
+    def _is_told(self, key: PartitionKey, partition: PartitionImage) -> bool:
+        is_led = partition.leader_epoch != NO_EPOCH
+        return is_led or self._context.is_queued_for_deletion(key.topic)
 
     def send_requests_to_brokers(self, context: ControllerView) -> tuple[BrokerRequest, ...]:
         """Return the requests of this round, and let go of it.

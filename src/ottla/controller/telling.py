@@ -18,8 +18,9 @@ it, brokers hear the same. Tell deltas in their order, each at once.
   nothing else of it, or brokers that have deleted a replica would begin it anew. Its replicas are
   stopped by whoever sees to the deletion.
 
-Nobody is told of partitions that nobody ever led, of a topic whose nodes somebody removed by hand
-(its replicas go on; only a deletion deletes), and of brokers' folders: a replica in a failed one
+Nobody is told of partitions that nobody ever led (unless their topic goes: a broker may have read
+of it in ZooKeeper), of a topic whose nodes somebody removed by hand (its replicas go on; only a
+deletion deletes), and of brokers' folders: a replica in a failed one
 is offline for UpdateMetadata, and hears nothing more until its broker comes back.
 
 Kafka says which controller wrote a partition's state; the image does not keep that, and brokers

@@ -14,16 +14,18 @@ from hypothesis import settings
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.broker.told import ToldMetadata, without_own_leadership
-from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.request_batch import EPOCH_DURING_DELETE, BrokerRequest
 from ottla.metadata.delta import replay
-from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.records import Record
-from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage
+from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage, topic_records
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
 from ..controller.test_telling_histories import Telling
+from ..controller.told_world import compare, never_led
+from ..controller.told_world import topic as a_topic
 
 UNTOLD: dict[str, Any] = {
     "adding_replicas": (),
@@ -90,6 +92,9 @@ class Broker:
             broker_id: (broker.endpoints, broker.rack, broker.fenced)
             for broker_id, broker in image.brokers.items()
         }
+        for topic in image.topics:
+            if image.deletions.is_being_deleted(topic.id):
+                self._check_deletion(topic)
         hosted = frozenset(
             (topic.id, number)
             for topic in image.topics
@@ -97,6 +102,15 @@ class Broker:
             if self.id in partition.replicas and partition.directory(self.id) != DIRECTORY_LOST
         )
         assert as_told(self.image, hosted) == as_told(image, hosted)
+
+    def _check_deletion(self, topic: TopicImage) -> None:
+        """No order to delete a replica of a topic that goes is refused, whatever was heard."""
+        assert self.image.topics.by_id(topic.id) is None
+        for number, partition in topic.partitions.items():
+            if self.id in partition.replicas:
+                name = (topic.name, number)
+                may = self.facts.may_stop(self.image, name, EPOCH_DURING_DELETE)
+                assert may is Error.NONE
 
 
 def as_told(
@@ -138,3 +152,30 @@ class Starting(Telling):
 SETTINGS = settings(max_examples=25, stateful_step_count=40, deadline=None)
 TestHearing, TestStarting = Hearing.TestCase, Starting.TestCase
 TestHearing.settings = TestStarting.settings = SETTINGS
+
+
+def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
+    """Its only broker was away when it was made; the order to delete it was refused for ever."""
+    history = Starting()
+    history.begin(number=0, unclean=False)
+    history.write_a_topic_by_hand(name="v", replicas=[4])
+    history.start(broker_id=4)
+    history.begin_to_delete(name="v")
+    history.look_at_brokers(apart=False)
+    check_all(history)
+
+
+def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
+    history = Starting()
+    history.begin(number=0, unclean=False)
+    history.append(*topic_records(a_topic("v", never_led(1, 2))))
+    history.start(broker_id=2)
+    # Of a broker's start its elections are to come, and do not where a deletion comes first.
+    history.append(*compare(history.image, history.registered))
+    history.begin_to_delete(name="v")
+    check_all(history)
+
+
+def check_all(history: Telling) -> None:
+    for process in history.told.values():
+        process.check(history.image)

@@ -70,7 +70,8 @@ def test_kafka_1355_the_deletion_of_a_topic_is_told_by_the_leader_minus_two() ->
 def test_a_deletion_that_is_asked_for_and_begins_at_once_is_told_once() -> None:
     before = world([1, 2], topic("t", led([1, 2]), never_led(2)))
     begun = change(before, [header_record(ASKED), BEGINS])
-    assert metadata(told_of(begun))[2].keys() == {T0}
+    # Of the one that nobody ever led a broker may have read in ZooKeeper.
+    assert metadata(told_of(begun))[2].keys() == {T0, T0._replace(number=1)}
     more = change(begun.image, [replicas_record(ID, 2, STARTED, [0])])
     assert told_of(more) == []
 

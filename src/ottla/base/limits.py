@@ -53,6 +53,12 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """New partitions in one request: a decision is one atomic batch of records (Kafka's
 MAX_PARTITIONS_PER_BATCH), and must not keep the controller's loop from its heartbeats."""
 
+DELETIONS_PER_ANSWER_MAX = 500
+"""Entries of the deletion ledger in one answer; the next ones are asked for anew."""
+
+DELETED_REPLICAS_PER_ANSWER_MAX = 50_000
+"""Replicas in one such answer, but for those of its last entry."""
+
 ELECTIONS_PER_STEP_MAX = 1_000
 """Leaders that one pass of the periodic elections changes (Kafka's MAX_ELECTIONS_PER_IMBALANCE);
 the next pass follows at once, with requests served in between."""

@@ -9,6 +9,8 @@ A deletion asked for later than that is not waited for.
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from ottla.base.errors import Error
@@ -24,6 +26,9 @@ FIND_SECONDS = 10.0
 """How long a deletion that is named may take to be in the ledger."""
 
 PAUSE_SECONDS = 0.2
+LOOKED_AT_MAX = 200
+"""Deletions that are asked for at once while they are waited for; all of them must end anyway."""
+
 ASK_SECONDS = 10.0
 """How long one answer is waited for by a command that has longer: its broker may have hung."""
 
@@ -57,7 +62,8 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
         watch = _Watch(waiting.find(selection))
         while watch.open and not waiting.is_over:
             waiting.pause(f"the end of {watch.open_text()}")
-            watch.see(waiting.ask(lambda: fetch_ids(client, watch.open)), waiting.seconds)
+            some = watch.some_open()
+            watch.see(some, waiting.ask(partial(fetch_ids, client, some)), waiting.seconds)
     finally:
         progress.done()
     for name in watch.forgotten:
@@ -70,30 +76,39 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
 class _Watch:
     """The deletions that are waited for.
 
-    Fields: `open`: ids of those that are not finished. `forgotten`: names of those that were last
-            seen open, and of which there is no receipt.
+    Fields: `open`: ids of those that are not finished; the values mean nothing. `forgotten`:
+            names of those that were last seen open, and of which there is no receipt.
     """
 
     def __init__(self, chosen: dict[Uuid, DeletionImage]) -> None:
         self._chosen = chosen
         self._lost: dict[Uuid, float] = {}
-        self.open = {key for key, each in chosen.items() if not each.is_finished}
+        self.open = {key: None for key, each in chosen.items() if not each.is_finished}
         self.forgotten: list[str] = []
 
-    def see(self, told: Iterable[DeletionImage], seconds: float) -> None:
-        """Take in what the ledger says of all that is open, at some second of the wait.
+    def some_open(self) -> list[Uuid]:
+        """Return what to ask for now: of many, some, and each time the next ones."""
+        some = list(islice(self.open, LOOKED_AT_MAX))
+        for key in some:
+            self.open[key] = self.open.pop(key)
+        return some
+
+    def see(self, asked: Iterable[Uuid], told: Iterable[DeletionImage], seconds: float) -> None:
+        """Take in what the ledger says of some that are open, at some second of the wait.
 
         What is not in it is finished and forgotten, or else the controller that answered was one
         no more and has yet to hear of it: it is over only if it stays so.
         """
         known = {each.topic_id: each for each in told}
         self._chosen |= known
-        self._lost = {key: self._lost.get(key, seconds) for key in self.open - known.keys()}
-        for key, since in self._lost.items():
-            if seconds - since >= FIND_SECONDS:
-                self.open.discard(key)
+        for key in asked:
+            if key in known:
+                self._lost.pop(key, None)
+                if known[key].is_finished:
+                    del self.open[key]
+            elif seconds - self._lost.setdefault(key, seconds) >= FIND_SECONDS:
+                del self.open[key]
                 self.forgotten.append(self._chosen.pop(key).name)
-        self.open -= {key for key, each in known.items() if each.is_finished}
 
     def listed(self) -> list[DeletionImage]:
         """Return all of which something is known."""

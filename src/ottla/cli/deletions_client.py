@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ottla.base.ids import Uuid, uuid_text
+from ottla.base.ids import NO_UUID, Uuid, uuid_text
 from ottla.cli.errors import CommandError
 from ottla.cli.topic_filter import compile_filter
 from ottla.cli.wire_client import WireClient, check
@@ -91,10 +91,18 @@ def fetch_ids(client: WireClient, topic_ids: Collection[Uuid]) -> list[DeletionI
 def _ask(
     client: WireClient, topics: tuple[wire.DescribeDeletionsTopic, ...], receipts: bool
 ) -> list[DeletionImage]:
-    request = wire.DescribeDeletionsRequest(topics=topics, include_receipts=receipts)
-    answer = client.ask(request, wire.DescribeDeletionsResponse)
-    check("deletions", answer.error_code, answer.error_message)
-    return [_deletion(each) for each in answer.deletions]
+    found: list[DeletionImage] = []
+    after = NO_UUID
+    while True:
+        request = wire.DescribeDeletionsRequest(
+            topics=topics, include_receipts=receipts, after=after
+        )
+        answer = client.ask(request, wire.DescribeDeletionsResponse)
+        check("deletions", answer.error_code, answer.error_message)
+        found += map(_deletion, answer.deletions)
+        after = answer.next_after
+        if after == NO_UUID:
+            return sorted(found, key=lambda each: (each.name, each.asked_ms, each.topic_id))
 
 
 def _deletion(said: wire.DescribedDeletion) -> DeletionImage:

@@ -198,6 +198,10 @@ class DeletionsImage:
         """Return what is finished, by name and id."""
         return sorted(self._finished.values(), key=_by_name)
 
+    def in_no_order(self) -> Iterator[DeletionImage]:
+        """Yield all entries; for who sorts a few of them by himself."""
+        return chain(self._pending.values(), self._finished.values())
+
     def pending_count(self) -> int:
         """Return how many deletions are not finished."""
         return len(self._pending)

@@ -13,7 +13,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid, uuid_text
-from ottla.broker.api.k1003_describe_deletions import chosen, described
+from ottla.broker.api import k1003_describe_deletions as k1003
+from ottla.broker.api.k1003_describe_deletions import described, page_of
 from ottla.cli import deletions
 from ottla.cli.deletions_client import Selection
 from ottla.metadata.deletions import (
@@ -24,7 +25,6 @@ from ottla.metadata.deletions import (
     DeletionsImage,
     Policy,
 )
-from ottla.metadata.image import EMPTY
 from ottla.wire.messages.describe_deletions import (
     DescribeDeletionsRequest,
     DescribeDeletionsResponse,
@@ -76,8 +76,12 @@ class Ledger:
         ledger = DeletionsImage()
         for each in said:
             ledger = ledger.with_deletion(each)
-        found = chosen(replace(EMPTY, deletions=ledger), request)
-        return DescribeDeletionsResponse(error_code=0, deletions=tuple(map(described, found)))
+        page = page_of(ledger, request)
+        return DescribeDeletionsResponse(
+            error_code=0,
+            deletions=tuple(map(described, page.deletions)),
+            next_after=page.next_after,
+        )
 
 
 def ask(run: Run, broker: FakeBroker, *arguments: str) -> Ran:
@@ -222,6 +226,34 @@ def test_all_generations_of_a_name_are_waited_for(run: Run, broker: FakeBroker) 
     assert ran.code == 0
     assert ids(ran) == texts(OLD, NEW)
     assert len(ledger.asked) == 3
+
+
+def test_a_long_ledger_comes_in_several_answers(
+    run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", 2)
+    ledger = Ledger(broker, [going(number, f"t{9 - number}") for number in range(1, 8)])
+    ran = ask(run, broker, "--json")
+    assert [each["topic"] for each in json.loads(ran.out)["deletions"]] == [
+        f"t{number}" for number in range(2, 9)
+    ]
+    assert len(ledger.asked) == 4
+
+
+def test_of_many_that_are_open_some_are_asked_for_in_turn(
+    run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not end must not keep those behind it from being seen to end."""
+    monkeypatch.setattr(deletions, "LOOKED_AT_MAX", 2)
+    opened = [going(number, f"t{number}") for number in range(1, 6)]
+    nearly = [opened[0], *map(done, opened[1:])]
+    ledger = Ledger(broker, opened, *[nearly] * 4, list(map(done, opened)))
+    ran = ask(run, broker, "--json", *PATIENT)
+    assert (ran.code, ids(ran)) == (0, texts(*opened))
+    assert [len(each.topics) for each in ledger.asked] == [0, 2, 2, 2, 1, 1]
+    assert {each.topic_id for asked in ledger.asked[1:4] for each in asked.topics} == {
+        each.topic_id for each in opened
+    }
 
 
 def test_one_that_is_finished_already_is_answered_at_once(run: Run, broker: FakeBroker) -> None:

@@ -51,8 +51,9 @@ MESSAGES: list[tuple[object, str]] = [
                 describe_deletions.DescribeDeletionsTopic(topic_id=ID),
             ),
             include_receipts=False,
+            after=ID,
         ),
-        "03" "0274" + "00" * 16 + "00" "00" + ID_HEX + "00" "00" "00",
+        "03" "0274" + "00" * 16 + "00" "00" + ID_HEX + "00" "00" + ID_HEX + "00",
     ),
     (
         describe_deletions.DescribeDeletionsResponse(
@@ -73,9 +74,10 @@ MESSAGES: list[tuple[object, str]] = [
                     ),
                 ),
             ),
+            next_after=ID,
         ),
         "0000" "00" "02" + ID_HEX + "0274" "01" "0000000000000007" + "ff" * 8 + "02" "01" "02"
-        "00000003" "06" "02" "0038" "02" "00000004" "00" "00" "00",
+        "00000003" "06" "02" "0038" "02" "00000004" "00" "00" + ID_HEX + "00",
     ),
     (
         disable_remote_topic.DisableRemoteTopicRequest(

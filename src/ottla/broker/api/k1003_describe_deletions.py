@@ -2,18 +2,26 @@
 
 Behaviour: the controller answers from the image on which it decides, so that every deletion that
            was acknowledged before the question is in the answer; brokers pass the question on. No
-           topics = the whole ledger. A name finds all generations of a topic, oldest first.
-           What the ledger does not have is left out. UNSUPPORTED_VERSION where the cluster keeps
-           no ledger (`ottla.version` below 1).
+           topics = the whole ledger. A name finds all topics that ever bore it. What the ledger
+           does not have is left out. One answer has a few hundred entries at most, by topic id,
+           and says where the next one goes on: what is in the ledger from the first to the last
+           of them is told once. UNSUPPORTED_VERSION where the cluster keeps no ledger
+           (`ottla.version` below 1).
 Versions:  v0. Ottla's own; ApiVersions tells of it to Ottla's clients only.
-Not done:  authorization; pages: the answer is one, however long the ledger.
+Not done:  authorization; a controller that was deposed and has not heard of it yet answers of the
+           past.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_UUID
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.limits import DELETED_REPLICAS_PER_ANSWER_MAX, DELETIONS_PER_ANSWER_MAX
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.step import Decision, Step
-from ottla.metadata.deletions import DeletionImage
+from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import describe_deletions as wire
@@ -27,43 +35,70 @@ API = Api(
     acl="cluster:describe",
 )
 
-Found = tuple[DeletionImage, ...]
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one answer tells. `next_after`: where the next one begins, NO_UUID = nowhere."""
+
+    deletions: tuple[DeletionImage, ...]
+    next_after: Uuid = NO_UUID
 
 
 def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
     """Read the controller's image; translate."""
     in_zookeeper = ctx.controller.context.config.zookeeper_connect is not None
 
-    def read(image: ClusterImage) -> Decision[Found]:
+    def read(image: ClusterImage) -> Decision[Page]:
         if not (in_zookeeper or ledger_enabled(image.features)):
             raise ApiError(
                 Error.UNSUPPORTED_VERSION,
                 "This cluster keeps no account of deletions: expected the feature "
                 f"{OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",
             )
-        return Decision(Step(), chosen(image, request))
+        return Decision(Step(), page_of(image.deletions, request))
 
     return ctx.controller.run(read).map(_answer)
 
 
-def chosen(image: ClusterImage, request: wire.DescribeDeletionsRequest) -> Found:
-    """Return the entries of the ledger that a request asks for, each once."""
-    names = {each.name for each in request.topics if each.name is not None}
-    ids = {each.topic_id for each in request.topics if each.topic_id != NO_UUID}
-    found = [
+def page_of(ledger: DeletionsImage, request: wire.DescribeDeletionsRequest) -> Page:
+    """Return the first entries that a request asks for."""
+    wanted = (
         each
-        for each in image.deletions
-        if (request.include_receipts or not each.is_finished)
-        and (not request.topics or each.name in names or each.topic_id in ids)
-    ]
-    return tuple(sorted(found, key=lambda each: (each.name, each.asked_ms, each.topic_id)))
+        for each in _candidates(ledger, request)
+        if (request.include_receipts or not each.is_finished) and each.topic_id > request.after
+    )
+    found = nsmallest(DELETIONS_PER_ANSWER_MAX + 1, wanted, key=lambda each: each.topic_id)
+    replicas = 0
+    for index, each in enumerate(found):
+        if index == DELETIONS_PER_ANSWER_MAX or replicas >= DELETED_REPLICAS_PER_ANSWER_MAX:
+            return Page(tuple(found[:index]), found[index - 1].topic_id)
+        replicas += each.count(*DeletionState)
+    return Page(tuple(found))
 
 
-def _answer(reply: Found | ApiError) -> wire.DescribeDeletionsResponse:
+def _candidates(
+    ledger: DeletionsImage, request: wire.DescribeDeletionsRequest
+) -> Iterator[DeletionImage]:
+    names = {each.name for each in request.topics if each.name is not None}
+    ids = {each.topic_id for each in request.topics}
+    if not request.topics:
+        yield from ledger.in_no_order()
+    elif names:
+        yield from (
+            each for each in ledger.in_no_order() if each.name in names or each.topic_id in ids
+        )
+    else:
+        # Whoever waits asks for the same few again and again.
+        yield from (each for each in map(ledger.of, ids) if each is not None)
+
+
+def _answer(reply: Page | ApiError) -> wire.DescribeDeletionsResponse:
     if isinstance(reply, ApiError):
         return wire.DescribeDeletionsResponse(error_code=reply.error, error_message=reply.message)
     return wire.DescribeDeletionsResponse(
-        error_code=Error.NONE, deletions=tuple(map(described, reply))
+        error_code=Error.NONE,
+        deletions=tuple(map(described, reply.deletions)),
+        next_after=reply.next_after,
     )
 
 

@@ -34,6 +34,8 @@ class DescribeDeletionsRequest:
     """None = the whole ledger."""
     include_receipts: bool = field(BOOL, default=True)
     """Whether deletions that are finished are asked for, too."""
+    after: Uuid = field(UUID, default=NO_UUID)
+    """Only deletions of larger topic ids are asked for: the `next_after` of the answer before."""
 
 
 @struct_of
@@ -67,5 +69,6 @@ class DescribeDeletionsResponse:
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable="0+", default=None)
     deletions: tuple[DescribedDeletion, ...] = field(array(DescribedDeletion), default=())
-    """By name, then by when they were asked for. What was asked for and is not in the ledger is
-    not here."""
+    """By topic id. What was asked for and is not in the ledger is not here."""
+    next_after: Uuid = field(UUID, default=NO_UUID)
+    """Zero = that was all; else there may be more, after this one."""

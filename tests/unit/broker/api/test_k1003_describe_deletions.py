@@ -8,11 +8,13 @@ compared with its enums.
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.api import k1003_describe_deletions as k1003
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
@@ -104,23 +106,22 @@ def test_an_entry_is_told_whole() -> None:
     ]
 
 
-def test_all_generations_of_a_name_are_told_oldest_first() -> None:
-    """Entry 11 was asked for before entry 10 was."""
-    controller = world(OPEN, DONE, OTHER)
-    assert ids(ask(controller)) == [uuid(12), uuid(11), uuid(10)]
-    assert ids(ask(controller, topics=named("b"))) == [uuid(11), uuid(10)]
+def test_all_that_bore_a_name_are_told() -> None:
+    controller = world(OTHER, DONE, OPEN)
+    assert ids(ask(controller)) == [uuid(10), uuid(11), uuid(12)]
+    assert ids(ask(controller, topics=named("b"))) == [uuid(10), uuid(11)]
 
 
 def test_receipts_are_left_out_where_they_are_not_wanted() -> None:
     controller = world(OPEN, DONE, OTHER)
-    assert ids(ask(controller, include_receipts=False)) == [uuid(12), uuid(10)]
+    assert ids(ask(controller, include_receipts=False)) == [uuid(10), uuid(12)]
     assert ids(ask(controller, topics=named("b"), include_receipts=False)) == [uuid(10)]
 
 
 def test_an_id_finds_one_and_a_stranger_nothing() -> None:
     controller = world(OPEN, DONE, OTHER)
     by_id = (DescribeDeletionsTopic(topic_id=uuid(10)), *named("a", "nobody"))
-    assert ids(ask(controller, topics=by_id)) == [uuid(12), uuid(10)]
+    assert ids(ask(controller, topics=by_id)) == [uuid(10), uuid(12)]
     assert ids(ask(controller, topics=(DescribeDeletionsTopic(topic_id=uuid(99)),))) == []
     assert ids(ask(controller, topics=(DescribeDeletionsTopic(),))) == [], "neither name nor id"
 
@@ -155,20 +156,53 @@ def test_who_is_not_the_controller_refuses() -> None:
     assert (answer.error_code, answer.deletions) == (Error.NOT_CONTROLLER, ())
 
 
-@given(st.sets(st.sampled_from(["a", "b", "c"])), st.sets(st.integers(1, 6)), st.booleans())
-def test_the_answer_is_what_was_asked_for_and_no_more(
-    names: set[str], numbers: set[int], receipts: bool
+def test_an_answer_ends_where_it_has_told_of_many_replicas(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The last entry is told whole: a topic of many partitions must not be untellable."""
+    monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_ANSWER_MAX", 3)
+    wide = deletion(1, "wide").with_standing(1, STARTED, range(10))
+    narrow = [deletion(each, "n").with_standing(1, STARTED, (0, 1)) for each in (2, 3, 4)]
+    controller = world(wide, *narrow)
+    first = ask(controller)
+    assert (ids(first), first.next_after) == ([uuid(1)], uuid(1))
+    second = ask(controller, after=uuid(1))
+    assert (ids(second), second.next_after) == ([uuid(2), uuid(3)], uuid(3))
+    last = ask(controller, after=uuid(3))
+    assert (ids(last), last.next_after) == ([uuid(4)], NO_UUID)
+
+
+@settings(deadline=None)
+@given(
+    st.sets(st.sampled_from(["a", "b", "c"])),
+    st.sets(st.integers(1, 8)),
+    st.booleans(),
+    st.integers(1, 7),
+)
+def test_the_answers_are_what_was_asked_for_and_no_more(
+    names: set[str], numbers: set[int], receipts: bool, limit: int
+) -> None:
+    """However long each may be; and only the last one says that it is the last."""
     ledger = [
         deletion(number, "abc"[number % 3], finished_ms=5 if number > 3 else -1)
         for number in range(1, 7)
     ]
     topics = (*named(*names), *(DescribeDeletionsTopic(topic_id=uuid(each)) for each in numbers))
-    told = ids(ask(world(*ledger), topics=topics, include_receipts=receipts))
-    assert len(told) == len(set(told))
-    assert set(told) == {
+    controller = world(*ledger)
+    told: list[Uuid] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", limit)
+        after = NO_UUID
+        while not told or after != NO_UUID:
+            answer = ask(controller, topics=topics, include_receipts=receipts, after=after)
+            after = answer.next_after
+            assert len(answer.deletions) == limit or after == NO_UUID
+            told += ids(answer)
+            if not answer.deletions:
+                break
+    assert told == [
         each.topic_id
         for each in ledger
         if (not topics or each.name in names or each.topic_id in map(uuid, numbers))
         and (receipts or not each.is_finished)
-    }
+    ]

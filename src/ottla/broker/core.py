@@ -17,6 +17,7 @@ from ottla.broker.api.base import Forwarder
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.idle import IdleTopics
 from ottla.broker.isr import IsrChange, Surroundings
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
@@ -110,6 +111,7 @@ class Broker:
             log_dirs=log_dirs,
             replicas=self.replicas,
         )
+        self.idle = self._idle_topics()
         self.groups: GroupService = _group_service(self) if groups is None else groups(self)
 
     def _isr_manager(self) -> IsrManager:
@@ -120,6 +122,17 @@ class Broker:
             clock=self.clock,
             timers=self.timers,
             on_changed=self.replicas.isr_changed,
+        )
+
+    def _idle_topics(self) -> IdleTopics:
+        return IdleTopics(
+            node_id=self.node_id,
+            broker_epoch=lambda: self.epoch,
+            metrics=lambda: self.replicas.topic_metrics,
+            forwarder=self.forwarder,
+            clock=self.clock,
+            timers=self.timers,
+            interval_ms=self.config["ottla.topic.idle.check.interval.ms"],
         )
 
     def _directory_assignments(self) -> DirectoryAssignments:
@@ -161,6 +174,7 @@ class Broker:
         self._reconfigure(delta)
         if delta.changed_brokers:
             self.replicas.recheck()
+        self.idle.apply(delta)
         partitions = [partition for partition, _ in touched]
         self.fetchers.update(partitions)
         if self.told is None:
@@ -193,11 +207,13 @@ class Broker:
     def start_serving(self) -> None:
         """Begin with what happens by the clock: retention, flushes, checkpoints."""
         self.maintenance.start()
+        self.idle.start()
         self.isr.start(self.replicas.recheck, self.config["replica.lag.time.max.ms"] // 2)
 
     def shutdown(self) -> Pending[None]:
         """Stop the timers, write all to disk and say on disk that it was done."""
         self.maintenance.stop()
+        self.idle.stop()
         self.isr.close()
         self.directories.close()
         self.fetchers.close()

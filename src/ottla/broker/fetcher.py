@@ -186,6 +186,7 @@ class Fetcher:
         for asked in fetching.partitions.values():
             try:
                 partition = asked_for(asked)
+                partition.metrics.is_used = True
                 if select is not None and partition.is_leader:
                     offset = asked.fetch_offset
                     node = select(partition, offset, limits.rack, limits.listener_name)

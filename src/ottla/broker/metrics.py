@@ -65,13 +65,17 @@ class ApiMetrics:
 
 
 class TopicMetrics:
-    """What went in and out of a topic's partitions on this broker."""
+    """What went in and out of a topic's partitions on this broker.
+
+    Fields: `is_used`: whether a client has produced or fetched since somebody set it to False.
+    """
 
     __slots__ = (
         "bytes_in",
         "bytes_out",
         "failed_fetches",
         "failed_produces",
+        "is_used",
         "messages_in",
         "replication_bytes_in",
         "replication_bytes_out",
@@ -87,6 +91,7 @@ class TopicMetrics:
         self.replication_bytes_out = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        self.is_used = False
 
 
 class PartitionErrors:

@@ -202,6 +202,7 @@ class ReplicaManager:
         waits: list[Wait] = []
         replicated: list[tuple[Partition, int, int]] = []
         for partition, data in batches:
+            partition.metrics.is_used = True
             if not partition.alone:
                 replicated.append((partition, len(data), partition.high_watermark))
             try:

@@ -20,6 +20,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.controller.activation import MIN_ISR
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import ElectUncleanly, forget_eligible
+from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_def import (
     ConfigError,
@@ -231,6 +232,7 @@ def _check_values(
     resource_type, name = resource
     if resource_type == ResourceType.TOPIC:
         validate_topic_configs(after, context.config, image)
+        check_ttl(image, context.config, name, after)
         if name not in image.topics:
             raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         if image.is_queued_for_deletion(name):

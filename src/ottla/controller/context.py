@@ -1,8 +1,9 @@
 """What deciders know besides the image: this node's configuration, chance, who is alive."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
+from ottla.controller.idle import IdleBoard
 from ottla.controller.liveness import BrokerLiveness
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -15,12 +16,14 @@ class DecisionContext:
     Fields: `config`: its own properties: defaults of new topics, delete.topic.enable.
             `cluster_id`: what a broker must name on registration.
             `liveness`: soft state; `activate` it when the controller becomes active.
+            `idle`: what brokers say of topics that nobody uses; soft state, too, by office.
     """
 
     config: NodeConfig
     cluster_id: str
     dice: Dice
     liveness: BrokerLiveness
+    idle: IdleBoard = field(default_factory=IdleBoard)
 
 
 def next_offset(image: ClusterImage) -> int:

@@ -15,6 +15,7 @@ from ottla.base.ids import METADATA_TOPIC, NO_UUID, Uuid
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
 from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
+from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_describe import Entry, describe_topic
 from ottla.metadata.configs import ResourceType, config_records
@@ -130,6 +131,7 @@ def _create(
     _check_name(image, topics, topic.name)
     overrides = _overrides(topic)
     validate_topic_configs(overrides, context.config, image)
+    check_ttl(image, context.config, topic.name, overrides)
     partitions = _partitions(image, topic, context)
     made = TopicImage(
         name=topic.name, id=new_topic_id(image, context), partitions=Map(enumerate(partitions))

@@ -255,6 +255,14 @@ TOPICS: Final = (
         "How long the ledger of deletions keeps the receipts of topics that are gone.",
         at_least(0),
     ),
+    _K(
+        "ottla.topic.idle.check.interval.ms",
+        _LONG,
+        10_000,
+        "How often a broker looks for uses of topics that have an ottla.topic.ttl.ms, and tells the"
+        " controller for how long there were none.",
+        at_least(100),
+    ),
     _K("num.partitions", _INT, 1, "Partitions of a topic that does not say.", at_least(1)),
     _K("default.replication.factor", _INT, 1, "Replicas of a topic that does not say."),
 )

@@ -49,6 +49,14 @@ def _is_pair(text: str) -> bool:
     return partition.isdecimal() and broker.isdecimal()
 
 
+TTL: Final = "ottla.topic.ttl.ms"
+NO_TTL: Final = -1
+TTL_MS_MIN: Final = 1_000
+TTLS: Final = Check(
+    f"{TTL_MS_MIN} or more, or {NO_TTL}",
+    lambda value: bool(value >= TTL_MS_MIN or value == NO_TTL),
+)
+
 _TIERED = "For remote storage, which is not there yet: kept, without an effect so far."
 _K = ConfigKey
 DEFINITIONS: Final = ConfigDef.of(
@@ -214,6 +222,14 @@ DEFINITIONS: Final = ConfigDef.of(
         1,
         "In-sync replicas that a write with acks=all needs.",
         at_least(1),
+    ),
+    _K(
+        TTL,
+        Type.LONG,
+        NO_TTL,
+        "How long nobody may have produced to a topic, fetched from it or committed offsets of it"
+        " before it is deleted; -1 = it stays. Ottla's own.",
+        TTLS,
     ),
     _K(
         "preallocate",
@@ -407,6 +423,18 @@ def effective_topic_value(
             with suppress(ConfigError):
                 return parse_value(DEFINITIONS.keys[name], text)
     return node_config[broker_name]
+
+
+def ttl_of(image: "ClusterImage", topic: str) -> int:
+    """Return how long a topic may be idle, in milliseconds; -1 = for ever.
+
+    Only the topic itself says it: no default of a broker or a cluster makes topics go.
+    """
+    text = image.configs.of(ResourceType.TOPIC, topic).get(TTL)
+    if text is not None:
+        with suppress(ConfigError):
+            return int(parse_value(DEFINITIONS.keys[TTL], text))
+    return NO_TTL
 
 
 def topic_values(

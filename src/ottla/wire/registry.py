@@ -138,6 +138,8 @@ APIS: Final[dict[int, ApiInfo]] = {
     1001: ApiInfo("DisableRemoteTopic", 0, 0, 0),
     1002: ApiInfo("DeleteReplicas", 0, 0, 0),
     1003: ApiInfo("DescribeDeletions", 0, 0, 0),
+    1004: ApiInfo("ReportIdleTopics", 0, 0, 0),
+    1005: ApiInfo("DescribeIdleTopics", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

@@ -26,6 +26,7 @@ DECLARING = {
 }
 ELSEWHERE = {
     "internal.segment.bytes": "topic_config.topic_values takes it for segment.bytes",
+    "ottla.topic.ttl.ms": "topic_config.ttl_of returns it",
     "remote.log.copy.disable": "topic_config refuses anything but false",
     "remote.log.delete.on.disable": "topic_config refuses anything but false",
     "remote.storage.enable": "topic_config refuses anything but false",

@@ -28,7 +28,11 @@ def test_nothing_is_both_taken_and_refused() -> None:
 
 def test_no_other_names_are_taken() -> None:
     newer = {"group.consumer.regex.refresh.interval.ms"}
-    own = {"metrics.port", "ottla.deletion.receipt.retention.ms"}
+    own = {
+        "metrics.port",
+        "ottla.deletion.receipt.retention.ms",
+        "ottla.topic.idle.check.interval.ms",
+    }
     ours = set(NODE_DEFINITIONS.keys) - set(GOLDEN.read_text().split())
     assert ours == newer | own
 

@@ -7,12 +7,18 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.metadata.config_def import format_value, parse_value
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, ConfigsImage
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
+from ottla.metadata.records import ConfigRecord
 from ottla.metadata.topic_config import (
     DEFINITIONS,
+    NO_TTL,
     SYNONYMS,
+    TTL,
     effective_topic_config,
+    ttl_of,
     validate_topic_configs,
 )
 
@@ -54,6 +60,7 @@ KAFKA = {
     "unclean.leader.election.enable": "false",
 }
 """Kafka 4.0's topic properties and their defaults, as its broker describes them."""
+OWN = {"ottla.topic.ttl.ms": "-1"}
 
 
 def test_properties_and_defaults_are_kafka_s() -> None:
@@ -62,7 +69,7 @@ def test_properties_and_defaults_are_kafka_s() -> None:
         for key in DEFINITIONS.keys.values()
         if not key.internal
     }
-    assert ours == KAFKA
+    assert ours == KAFKA | OWN
 
 
 def test_a_node_that_says_nothing_has_the_same_defaults() -> None:
@@ -100,6 +107,8 @@ def test_synonyms_are_properties_of_nodes() -> None:
         ("message.timestamp.type", "LogAppendTime"),
         ("remote.storage.enable", "false"),
         ("preallocate", "TRUE"),
+        ("ottla.topic.ttl.ms", "-1"),
+        ("ottla.topic.ttl.ms", "1000"),
     ],
 )
 def test_taken(name: str, value: str) -> None:
@@ -128,6 +137,9 @@ def test_taken(name: str, value: str) -> None:
         ({"min.cleanable.dirty.ratio": "1.5"}, "min.cleanable.dirty.ratio"),
         ({"local.retention.bytes": "-3"}, "local.retention.bytes"),
         ({"preallocate": "maybe"}, "preallocate"),
+        ({"ottla.topic.ttl.ms": "0"}, "ottla.topic.ttl.ms=0: expected"),
+        ({"ottla.topic.ttl.ms": "999"}, "1000 or more, or -1"),
+        ({"ottla.topic.ttl.ms": "-2"}, "1000 or more, or -1"),
         ({"leader.replication.throttled.replicas": "0"}, "partition:broker pairs"),
         ({"leader.replication.throttled.replicas": "*,0:1"}, "partition:broker pairs"),
         ({"remote.storage.enable": "true"}, "remote.storage.enable=true is not supported yet"),
@@ -186,3 +198,21 @@ def test_what_a_newer_version_wrote_is_passed_over() -> None:
     assert effective_topic_config(
         ClusterImage(configs=configs), node(), "t"
     ) == effective_topic_config(EMPTY, node(), "t")
+
+
+def test_a_topic_alone_says_its_limit() -> None:
+    """A default that makes topics go would be found out too late."""
+    assert TTL not in SYNONYMS
+    assert ttl_of(EMPTY, "t") == NO_TTL
+    image = replay(
+        EMPTY,
+        [
+            ConfigRecord(
+                resource_type=ResourceType.TOPIC, resource_name=topic, name=TTL, value=text
+            )
+            for topic, text in (("t", "5000"), ("newer", "1 day"))
+        ],
+        offset=1,
+        epoch=1,
+    ).image
+    assert (ttl_of(image, "t"), ttl_of(image, "newer"), ttl_of(image, "u")) == (5_000, -1, -1)

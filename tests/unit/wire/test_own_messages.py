@@ -8,7 +8,13 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.wire.codec import decode, encode
 from ottla.wire.frames import decode_request_header, encode_request
-from ottla.wire.messages import delete_replicas, describe_deletions, disable_remote_topic
+from ottla.wire.messages import (
+    delete_replicas,
+    describe_deletions,
+    describe_idle_topics,
+    disable_remote_topic,
+    report_idle_topics,
+)
 from ottla.wire.registry import APIS
 from ottla.wire.schema import spec_of
 
@@ -80,6 +86,37 @@ MESSAGES: list[tuple[object, str]] = [
         "00000003" "06" "02" "0038" "02" "00000004" "00" "00" + ID_HEX + "00",
     ),
     (
+        report_idle_topics.ReportIdleTopicsRequest(
+            broker_id=1,
+            broker_epoch=2,
+            token=3,
+            coordinators=(4,),
+            topics=(report_idle_topics.IdleTopic(topic_id=ID, replicas=(5, 6), idle_ms=7),),
+        ),
+        "00000001" "0000000000000002" "0000000000000003" "02" "00000004"
+        "02" + ID_HEX + "03" "00000005" "00000006" "0000000000000007" "00" "00",
+    ),
+    (
+        report_idle_topics.ReportIdleTopicsResponse(error_code=41, token=-1),
+        "0029" + "ff" * 8 + "00",
+    ),
+    (
+        describe_idle_topics.DescribeIdleTopicsRequest(topics=("t",)),
+        "02" "0274" "00",
+    ),
+    (
+        describe_idle_topics.DescribeIdleTopicsResponse(
+            error_code=0,
+            topics=(
+                describe_idle_topics.DescribedIdleTopic(
+                    name="t", topic_id=ID, ttl_ms=1, idle_ms=-1, reason=5, brokers=(6,)
+                ),
+            ),
+        ),
+        "0000" "00" "02" "0274" + ID_HEX + "0000000000000001" + "ff" * 8 + "05"
+        "02" "00000006" "00" "00",
+    ),
+    (
         disable_remote_topic.DisableRemoteTopicRequest(
             controller_id=1,
             controller_epoch=2,
@@ -132,7 +169,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {1001, 1002, 1003} == {key for key in APIS if key >= 93}
+    assert keys == {1001, 1002, 1003, 1004, 1005} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

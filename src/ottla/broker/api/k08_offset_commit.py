@@ -34,6 +34,7 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Answer:
     for topic, found in zip(request.topics, topics, strict=True):
         errors.append([_check(ctx, found, each.partition_index) for each in topic.partitions])
         if found is not None:
+            ctx.broker.idle.committed(found.id)
             asked += [
                 OffsetToCommit(
                     found.name,

@@ -1,0 +1,62 @@
+"""DescribeIdleTopics (key 1005): a dry view of the topics that go because nobody uses them.
+
+Behaviour: the controller answers by what brokers have told it; brokers pass the question on. A
+           controller that has just begun has heard of none yet. UNSUPPORTED_VERSION where topics
+           cannot have a limit (`ottla.version` below 1).
+Versions:  v0. Ottla's own; ApiVersions tells of it to Ottla's clients only.
+Not done:  authorization.
+"""
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.controller.idle import Verdict, describe_idle
+from ottla.controller.step import Decision, Step
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
+from ottla.metadata.image import ClusterImage
+from ottla.wire.messages import describe_idle_topics as wire
+
+API = Api(
+    key=1005,
+    versions=range(1),
+    is_told=False,
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:describe",
+)
+
+
+def handle(ctx: Context, request: wire.DescribeIdleTopicsRequest) -> Answer:
+    """Read the controller's image and what it has heard; translate."""
+    context, now_ms = ctx.controller.context, ctx.monotonic_ms
+    config = context.config
+
+    def read(image: ClusterImage) -> Decision[tuple[Verdict, ...]]:
+        if config.zookeeper_connect is None and not ledger_enabled(image.features):
+            raise ApiError(
+                Error.UNSUPPORTED_VERSION,
+                "Topics of this cluster do not go by themselves: expected the feature "
+                f"{OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",
+            )
+        found = describe_idle(image, context.idle, config, request.topics, now_ms=now_ms)
+        return Decision(Step(), found)
+
+    return ctx.controller.run(read).map(_answer)
+
+
+def _answer(reply: tuple[Verdict, ...] | ApiError) -> wire.DescribeIdleTopicsResponse:
+    if isinstance(reply, ApiError):
+        return wire.DescribeIdleTopicsResponse(error_code=reply.error, error_message=reply.message)
+    return wire.DescribeIdleTopicsResponse(
+        error_code=Error.NONE,
+        topics=tuple(
+            wire.DescribedIdleTopic(
+                name=each.name,
+                topic_id=each.topic_id,
+                ttl_ms=each.ttl_ms,
+                idle_ms=each.idle_ms,
+                reason=each.why,
+                brokers=each.brokers,
+            )
+            for each in reply
+        ),
+    )

@@ -1,0 +1,236 @@
+"""For how long this broker has seen nobody use the topics that may go for that.
+
+A use is a produce, a consumer's fetch or a commit of offsets, whatever comes of it; what replicas
+fetch is none. Requests only leave a mark, on the counters of a topic or, for commits, here. A look
+every `ottla.topic.idle.check.interval.ms` takes the marks away, and where there was none adds the
+time since the last look. So it counts only time in which this process ran: at most one interval a
+look, since the time between two looks that lie further apart was spent asleep or stopped, when no
+use could have left its mark. No wall clock has a part in it.
+
+Counting begins anew when the topic, or its limit, is new here, and when other brokers become
+replicas of the topic or of the offsets topic, since one that went took along what it saw. What was
+counted is kept over a stop that was a clean one (`kept`), of a time in which the broker
+was down nothing is.
+
+After each look the controller is told, if there is anything to tell.
+Source: `ottla.controller.idle`, which says what follows from it.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base.errors import ApiError, Error, error_of
+from ottla.base.ids import INTERNAL_TOPICS, OFFSETS_TOPIC, Uuid
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.broker.metrics import TopicMetrics
+from ottla.controller.idle import NO_TOKEN, replicas_of
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.topic_config import ttl_of
+from ottla.metadata.topics import TopicImage
+from ottla.wire.messages import report_idle_topics as wire
+
+if TYPE_CHECKING:
+    from ottla.broker.api.base import Forwarder
+
+log = logging.getLogger(__name__)
+
+NOTHING_SEEN = 0
+
+
+class Kept(NamedTuple):
+    """What was counted of a topic, and who its witnesses were."""
+
+    replicas: tuple[int, ...]
+    coordinators: tuple[int, ...]
+    idle_ms: int
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A topic that has a limit; counted since `since_ms` (monotonic), or since the last look."""
+
+    name: str
+    replicas: tuple[int, ...]
+    since_ms: int
+    idle_ms: int = NOTHING_SEEN
+
+    def begin(self, now_ms: int) -> None:
+        """Count anew."""
+        self.since_ms, self.idle_ms = now_ms, NOTHING_SEEN
+
+
+class IdleTopics:
+    """The topics with a limit, as one broker sees them.
+
+    `metrics` returns the counters of the topics that it hosts; `forwarder` leads to the controller;
+    `kept`: what the process before this one counted, where it ended cleanly.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        metrics: Callable[[], Collection[TopicMetrics]],
+        forwarder: "Forwarder",
+        clock: Clock,
+        timers: Timers,
+        interval_ms: int,
+        kept: Mapping[Uuid, Kept] | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._metrics = metrics
+        self._forwarder = forwarder
+        self._clock = clock
+        self._timers = timers
+        self._interval_ms = interval_ms
+        self._kept = dict(kept or {})
+        self._image: ClusterImage = EMPTY
+        self._coordinators: tuple[int, ...] = ()
+        self._topics: dict[Uuid, _Counted] = {}
+        self._committed: set[Uuid] = set()
+        self._looked_ms = clock.monotonic_ms()
+        self._timer: Timer | None = None
+        self._is_telling = self._is_started = self._is_over = False
+        self._token = NO_TOKEN
+        self._failure = Error.NONE
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def committed(self, topic_id: Uuid) -> None:
+        """Hear that somebody commits, or tries to commit, an offset of a topic."""
+        if topic_id in self._topics or topic_id in self._kept:
+            self._committed.add(topic_id)
+
+    def apply(self, delta: ClusterDelta) -> None:
+        """Hear of a change of the metadata."""
+        self._image = delta.image
+        now_ms = self._clock.monotonic_ms()
+        coordinators = replicas_of(delta.image.topics.by_name(OFFSETS_TOPIC))
+        if coordinators != self._coordinators:
+            self._coordinators = coordinators
+            for each in self._topics.values():
+                each.begin(now_ms)
+        for topic_id in delta.deleted_topics:
+            self._topics.pop(topic_id, None)
+        for topic in delta.created_topics.values():
+            self._consider(topic, now_ms)
+        for topic_id, change in delta.changed_topics.items():
+            counted = self._topics.get(topic_id)
+            if counted is not None:
+                replicas = replicas_of(change.new)
+                if replicas != counted.replicas:
+                    counted.replicas = replicas
+                    counted.begin(now_ms)
+        for resource_type, name in delta.changed_configs:
+            changed = delta.image.topics.by_name(name)
+            if resource_type == ResourceType.TOPIC and changed is not None:
+                self._consider(changed, now_ms)
+        self._arm()
+
+    def _consider(self, topic: TopicImage, now_ms: int) -> None:
+        if ttl_of(self._image, topic.name) < 0 or topic.name in INTERNAL_TOPICS:
+            self._topics.pop(topic.id, None)
+            return
+        if topic.id in self._topics:
+            return
+        counted = self._topics[topic.id] = _Counted(topic.name, replicas_of(topic), now_ms)
+        kept = self._kept.pop(topic.id, None)
+        if kept is not None and kept[:2] == (counted.replicas, self._coordinators):
+            counted.idle_ms = kept.idle_ms
+
+    def kept(self) -> dict[Uuid, Kept]:
+        """Return what was counted, for the process after this one."""
+        return {
+            topic_id: Kept(each.replicas, self._coordinators, each.idle_ms)
+            for topic_id, each in self._topics.items()
+        }
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._is_started = True
+        self._arm()
+
+    def stop(self) -> None:
+        """Look for the last time; tell nobody any more."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._look()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        """Look again where there is something to look at."""
+        if self._timer is not None or not self._is_started or self._is_over:
+            return
+        if self._topics or self._kept:
+            due_ms = self._clock.monotonic_ms() + self._interval_ms
+            self._timer = self._timers.at(due_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._look()
+        self._tell()
+        self._arm()
+
+    def _look(self) -> None:
+        """Take the marks away, and count the time of those that bear none."""
+        now_ms, looked_ms = self._clock.monotonic_ms(), self._looked_ms
+        self._looked_ms = now_ms
+        self._kept.clear()  # Whoever is used from now on may leave no mark before it is looked for.
+        here = self._image.brokers.get(self._node_id)
+        limit_ms = self._interval_ms if here is not None and not here.fenced else 0
+        marks = {each.topic: each for each in self._metrics()}
+        for topic_id, counted in self._topics.items():
+            mark = marks.get(counted.name)
+            if topic_id in self._committed or (mark is not None and mark.is_used):
+                counted.begin(now_ms)
+            else:
+                elapsed_ms = now_ms - max(looked_ms, counted.since_ms)
+                counted.idle_ms += min(max(elapsed_ms, 0), limit_ms)
+        for mark in marks.values():
+            mark.is_used = False
+        self._committed.clear()
+
+    # -- the controller ------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Say what was seen of the topics that this broker is a witness of."""
+        rows = tuple(
+            wire.IdleTopic(topic_id=topic_id, replicas=each.replicas, idle_ms=each.idle_ms)
+            for topic_id, each in self._topics.items()
+            if self._node_id in each.replicas or self._node_id in self._coordinators
+        )
+        if self._is_telling or not rows:
+            return
+        self._is_telling = True
+        request = wire.ReportIdleTopicsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            token=self._token,
+            coordinators=self._coordinators,
+            topics=rows,
+        )
+        self._forwarder.call(request, timeout_ms=self._interval_ms).then(self._told)
+
+    def _told(self, response: object) -> None:
+        self._is_telling = False
+        if isinstance(response, ApiError):
+            failure = response.error
+        else:
+            assert isinstance(response, wire.ReportIdleTopicsResponse)
+            failure = error_of(response.error_code)
+            if failure is Error.NONE:
+                self._token = response.token
+        if failure is not Error.NONE and failure is not self._failure:
+            log.info("the controller did not take what is idle here: %s", failure.name)
+        self._failure = failure

@@ -1,0 +1,296 @@
+"""Topics that nobody uses go by themselves: `ottla.topic.ttl.ms`.
+
+A use is a produce, a consumer's fetch or a commit of offsets, and each of them meets a broker that
+is assigned to the topic or, for commits, to the offsets topic: its *witnesses*. Every broker says
+again and again for how long it has seen no use of each topic that has a limit; a topic has been
+idle for the least that a witness says. So nothing is inferred from what nobody saw: a witness that
+is down or silent holds a topic, and one that was killed begins to count anew.
+
+A broker that loses an assignment takes with it what it saw. Hence a row counts for the witnesses
+that it names only, and brokers begin to count anew when those change.
+
+The decision is made twice: a topic that is due becomes a candidate, and goes once every witness
+has looked again since. A look is known to be later because it names the answer that it follows
+(`token`), not by anybody's clock; a candidate that waits too long begins again. What remains is
+the time from a broker's look to the decision, at most `LOOKS_MAX` intervals.
+
+The board is soft state of one office: a new controller has heard nothing, and deletes nothing.
+`now_ms` is monotonic throughout; the wall clock is in the receipt only.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_EPOCH, OFFSETS_TOPIC, Uuid
+from ottla.controller.deletion_policy import is_reachable
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
+from ottla.metadata.image import ClusterImage, TopicImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.topic_config import TTL, ttl_of
+
+INTERVAL: Final = "ottla.topic.idle.check.interval.ms"
+"""The broker's property: how often it looks, and says what it saw."""
+LOOKS_MAX: Final = 4
+"""After so many intervals without a word a broker has not said, and a candidate begins again."""
+NO_TOKEN: Final = -1
+
+_EPOCH_SHIFT: Final = 32
+
+
+class Why(IntEnum):
+    """Why a topic does not go; the first that holds. The numbers travel."""
+
+    DUE = 0
+    """It goes once all witnesses have looked again."""
+    INTERNAL = 1
+    NO_TTL = 2
+    BEING_DELETED = 3
+    DISABLED = 4
+    """delete.topic.enable is false."""
+    TOO_YOUNG = 5
+    """A witness has seen a use, or begun to count, within the limit."""
+    NO_LEADER = 6
+    """A partition of it, or of the offsets topic, has none: who would use it cannot."""
+    BROKER_DOWN = 7
+    NOT_HEARD = 8
+    """A witness that is up has not said, or not since the witnesses changed."""
+
+
+class IdleRow(NamedTuple):
+    """What a broker says of a topic. `replicas`: sorted, as the broker knows them."""
+
+    topic_id: Uuid
+    replicas: tuple[int, ...]
+    idle_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleReport:
+    """What a broker says. `coordinators`: replicas of the offsets topic, sorted; `token`: of the
+    answer that its look followed."""
+
+    broker_id: int
+    broker_epoch: int
+    coordinators: tuple[int, ...]
+    rows: tuple[IdleRow, ...]
+    token: int = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is known of a topic. `idle_ms`: -1 = no witness has said; else the least that was said,
+    which is more than it is where some have not. `brokers`: the witnesses that hold it."""
+
+    topic_id: Uuid
+    name: str
+    ttl_ms: int
+    idle_ms: int
+    why: Why
+    brokers: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class _Heard:
+    """A broker's last report."""
+
+    report: IdleReport
+    at_ms: int
+    rows: Mapping[Uuid, IdleRow]
+
+
+@dataclass(slots=True)
+class IdleBoard:
+    """What the active controller has heard; see the module."""
+
+    _epoch: int = NO_EPOCH
+    _count: int = 0
+    _heard: dict[int, _Heard] = field(default_factory=dict)
+    _candidates: dict[Uuid, tuple[int, int]] = field(default_factory=dict)
+    """By topic: token, and when (monotonic)."""
+
+    def note(self, report: IdleReport, *, controller_epoch: int, now_ms: int) -> int:
+        """Remember a report; return the token of its answer. Another epoch forgets all others."""
+        if controller_epoch != self._epoch:
+            self._epoch, self._count = controller_epoch, 0
+            self._heard.clear()
+            self._candidates.clear()
+        self._count += 1
+        rows = {row.topic_id: row for row in report.rows}
+        self._heard[report.broker_id] = _Heard(report, now_ms, rows)
+        return (max(self._epoch, 0) << _EPOCH_SHIFT) + self._count
+
+    def heard(self, image: ClusterImage, broker_id: int, *, since_ms: int) -> _Heard | None:
+        """Return what a broker's process of now said at that time or later."""
+        heard, broker = self._heard.get(broker_id), image.brokers.get(broker_id)
+        if heard is None or broker is None or heard.at_ms < since_ms:
+            return None
+        return heard if heard.report.broker_epoch == broker.epoch else None
+
+    def candidate(self, topic_id: Uuid, token: int, *, now_ms: int, since_ms: int) -> int:
+        """Return the token since which a topic is one: `token` where it was not until now."""
+        known = self._candidates.get(topic_id)
+        if known is None or known[1] < since_ms:
+            known = self._candidates[topic_id] = (token, now_ms)
+        return known[0]
+
+    def acquit(self, topic_ids: Iterable[Uuid]) -> None:
+        """Let topics be no candidates any more."""
+        for topic_id in topic_ids:
+            self._candidates.pop(topic_id, None)
+
+    def forget_gone(self, image: ClusterImage) -> None:
+        """Forget the candidates that are gone."""
+        self.acquit([each for each in self._candidates if image.topics.by_id(each) is None])
+
+
+def due_topics(
+    image: ClusterImage, board: IdleBoard, report: IdleReport, config: NodeConfig, *, now_ms: int
+) -> tuple[list[Verdict], int]:
+    """Take a report; return the topics that go now, and the token for the answer.
+
+    Asked twice for one report it says the same or less, as where a decision is made again.
+    Raises: ApiError(STALE_BROKER_EPOCH) for a process that is not registered now.
+    """
+    broker = image.brokers.get(report.broker_id)
+    if broker is None or broker.epoch != report.broker_epoch:
+        raise ApiError(Error.STALE_BROKER_EPOCH)
+    token = board.note(report, controller_epoch=image.position[1], now_ms=now_ms)
+    board.forget_gone(image)
+    since_ms = now_ms - LOOKS_MAX * config[INTERVAL]
+    going: list[Verdict] = []
+    for row in report.rows:
+        topic = image.topics.by_id(row.topic_id)
+        if topic is None:
+            continue
+        verdict = judge(image, board, topic, config, now_ms=now_ms)
+        if verdict.why is not Why.DUE:
+            board.acquit([topic.id])
+            continue
+        asked = board.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
+        looks = [board.heard(image, each, since_ms=since_ms) for each in witnesses_of(image, topic)]
+        if all(each is not None and each.report.token >= asked for each in looks):
+            going.append(verdict)
+    return sorted(going, key=lambda each: each.name), token
+
+
+def judge(
+    image: ClusterImage, board: IdleBoard, topic: TopicImage, config: NodeConfig, *, now_ms: int
+) -> Verdict:
+    """Say of a topic how long it has been idle, and why it does not go."""
+    ttl_ms, witnesses = ttl_of(image, topic.name), witnesses_of(image, topic)
+    said = _said(image, board, topic, since_ms=now_ms - LOOKS_MAX * config[INTERVAL])
+    why, brokers = _reason(image, topic, config, ttl_ms, witnesses, said)
+    return Verdict(
+        topic_id=topic.id,
+        name=topic.name,
+        ttl_ms=ttl_ms,
+        idle_ms=min(said.values(), default=-1),
+        why=why,
+        brokers=brokers,
+    )
+
+
+def _said(
+    image: ClusterImage, board: IdleBoard, topic: TopicImage, *, since_ms: int
+) -> dict[int, int]:
+    """Return what witnesses say of a topic, where they speak of the witnesses of now."""
+    replicas, coordinators = replicas_of(topic), replicas_of(image.topics.by_name(OFFSETS_TOPIC))
+    said: dict[int, int] = {}
+    for each in witnesses_of(image, topic):
+        heard = board.heard(image, each, since_ms=since_ms)
+        row = None if heard is None else heard.rows.get(topic.id)
+        if heard is None or row is None:
+            continue
+        if row.replicas == replicas and heard.report.coordinators == coordinators:
+            said[each] = row.idle_ms
+    return said
+
+
+def _reason(
+    image: ClusterImage,
+    topic: TopicImage,
+    config: NodeConfig,
+    ttl_ms: int,
+    witnesses: Sequence[int],
+    said: Mapping[int, int],
+) -> tuple[Why, tuple[int, ...]]:
+    """Return why a topic stays, and the brokers because of which it does."""
+    if topic.name in INTERNAL_TOPICS or topic.name == METADATA_TOPIC:
+        return Why.INTERNAL, ()
+    if ttl_ms < 0:
+        return Why.NO_TTL, ()
+    if image.deletions.is_queued(topic.id):
+        return Why.BEING_DELETED, ()
+    if not config["delete.topic.enable"]:
+        return Why.DISABLED, ()
+    if young := tuple(each for each, idle_ms in said.items() if idle_ms < ttl_ms):
+        return Why.TOO_YOUNG, young
+    if _has_no_leader(topic) or _has_no_leader(image.topics.by_name(OFFSETS_TOPIC)):
+        return Why.NO_LEADER, ()
+    if down := tuple(each for each in witnesses if not is_reachable(image, each)):
+        return Why.BROKER_DOWN, down
+    if silent := tuple(each for each in witnesses if each not in said):
+        return Why.NOT_HEARD, silent
+    return Why.DUE, ()
+
+
+def describe_idle(
+    image: ClusterImage,
+    board: IdleBoard,
+    config: NodeConfig,
+    names: Collection[str] | None,
+    *,
+    now_ms: int,
+) -> tuple[Verdict, ...]:
+    """Return what is known of topics, by name: of those that have a limit where not named."""
+    if names is None:
+        names = limited_topics(image)
+    topics = [image.topics.by_name(each) for each in sorted(set(names))]
+    return tuple(
+        judge(image, board, topic, config, now_ms=now_ms) for topic in topics if topic is not None
+    )
+
+
+def limited_topics(image: ClusterImage) -> list[str]:
+    """Return the names of topics with a limit, sorted."""
+    return sorted(each.name for each in image.topics if ttl_of(image, each.name) >= 0)
+
+
+def witnesses_of(image: ClusterImage, topic: TopicImage) -> list[int]:
+    """Return the brokers one of which meets every use of a topic, sorted."""
+    coordinators = replicas_of(image.topics.by_name(OFFSETS_TOPIC))
+    return sorted({*replicas_of(topic), *coordinators})
+
+
+def replicas_of(topic: TopicImage | None) -> tuple[int, ...]:
+    """Return the brokers that any partition of a topic is assigned to, sorted."""
+    if topic is None:
+        return ()
+    return tuple(
+        sorted({each for partition in topic.partitions.values() for each in partition.replicas})
+    )
+
+
+def _has_no_leader(topic: TopicImage | None) -> bool:
+    return topic is not None and any(each.leader < 0 for each in topic.partitions.values())
+
+
+def check_ttl(
+    image: ClusterImage, config: NodeConfig, topic: str, overrides: Mapping[str, str]
+) -> None:
+    """Refuse a limit that would not be kept. Raises: ApiError(INVALID_CONFIG)."""
+    text = overrides.get(TTL)
+    if text is None or text.strip() == "-1":
+        return
+    if topic in INTERNAL_TOPICS:
+        raise ApiError(
+            Error.INVALID_CONFIG, f"{TTL}={text}: the internal topic {topic} never goes by itself."
+        )
+    if config.zookeeper_connect is None and not ledger_enabled(image.features):
+        raise ApiError(
+            Error.INVALID_CONFIG,
+            f"{TTL}={text} needs the feature {OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",
+        )

@@ -1,0 +1,311 @@
+"""A broker counts time without use, of topics with a limit only, and says so to the controller.
+
+Method: the broker of handlers' tests, with real requests; what it tells is looked at where it
+leaves. The look comes every second.
+"""
+
+from typing import Any
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.broker.idle import IdleTopics, Kept
+from ottla.metadata.delta import delta_between
+from ottla.metadata.image import EMPTY
+from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.wire.messages import fetch, produce
+from ottla.wire.messages.report_idle_topics import (
+    ReportIdleTopicsRequest,
+    ReportIdleTopicsResponse,
+)
+
+from .world import TOPIC_ID, World, batch, config_record
+
+SECOND = 1_000
+OTHER_ID = Uuid(b"u" * 16)
+OFFSETS_ID = Uuid(b"o" * 16)
+PROPERTIES = {"ottla.topic.idle.check.interval.ms": str(SECOND)}
+
+
+def world(**configs: str) -> World:
+    """Return a serving broker with a topic of these configs, a limit of an hour among them."""
+    made = World(PROPERTIES)
+    made.add_broker()
+    made.add_topic(**{"ottla_topic_ttl_ms": "3600000"} | configs)
+    made.broker.start_serving()
+    return made
+
+
+def answered(of: World) -> ReportIdleTopicsRequest | None:
+    """Answer what the controller is told; return the last of it."""
+    report = None
+    for request, pending in list(of.controller.calls):
+        if isinstance(request, ReportIdleTopicsRequest):
+            report = request
+            of.controller.calls.remove((request, pending))
+            pending.complete(ReportIdleTopicsResponse(error_code=0, token=1))
+    return report
+
+
+def told(of: World) -> dict[Uuid, int]:
+    """Let a second pass; return the idle time of each topic that the controller is told of."""
+    answered(of)
+    of.clock.advance(SECOND)
+    report = answered(of)
+    return {} if report is None else {row.topic_id: row.idle_ms for row in report.topics}
+
+
+def write(of: World, topic: str = "t", *, records: Any = None) -> None:
+    request = produce.ProduceRequest(
+        acks=1,
+        timeout_ms=1_000,
+        topic_data=(
+            produce.TopicProduceData(
+                name=topic,
+                partition_data=(
+                    produce.PartitionProduceData(
+                        index=0, records=batch("x") if records is None else records
+                    ),
+                ),
+            ),
+        ),
+    )
+    of.ask(request, 9)
+
+
+def read(of: World, *, replica: int = -1, topic: str = "t") -> None:
+    request = fetch.FetchRequest(
+        replica_id=replica,
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=(
+            fetch.FetchTopic(
+                topic=topic,
+                partitions=(
+                    fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000),
+                ),
+            ),
+        ),
+    )
+    of.ask(request, 11)
+
+
+def test_time_without_use_adds_up() -> None:
+    at = world()
+    assert [told(at) for _ in range(3)] == [{TOPIC_ID: n * SECOND} for n in (1, 2, 3)]
+
+
+def test_a_produce_begins_it_anew() -> None:
+    at = world()
+    told(at)
+    write(at)
+    assert told(at) == {TOPIC_ID: 0}
+    assert told(at) == {TOPIC_ID: SECOND}
+
+
+def test_a_produce_that_fails_is_a_use() -> None:
+    at = world(cleanup_policy="compact")
+    told(at)
+    write(at)  # Its record has no key.
+    assert told(at) == {TOPIC_ID: 0}
+
+
+def test_a_fetch_that_finds_nothing_is_a_use() -> None:
+    at = world()
+    told(at)
+    read(at)
+    assert told(at) == {TOPIC_ID: 0}
+
+
+def test_what_a_follower_fetches_is_no_use() -> None:
+    at = World(PROPERTIES)
+    at.add_broker()
+    at.add_broker(2)
+    at.add_topic(replicas=(1, 2), isr=(1, 2), ottla_topic_ttl_ms="3600000")
+    at.broker.start_serving()
+    told(at)
+    read(at, replica=2)
+    assert told(at) == {TOPIC_ID: 2 * SECOND}
+
+
+def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
+    at = World(PROPERTIES)
+    at.add_broker()
+    at.add_topic(OFFSETS_TOPIC, OFFSETS_ID)
+    at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
+    at.broker.start_serving()
+    assert told(at) == {TOPIC_ID: SECOND}
+    at.broker.idle.committed(TOPIC_ID)
+    at.broker.idle.committed(OTHER_ID)
+    assert told(at) == {TOPIC_ID: 0}
+    assert told(at) == {TOPIC_ID: SECOND}
+
+
+def test_a_topic_that_the_broker_is_no_witness_of_is_not_told_of() -> None:
+    at = World(PROPERTIES)
+    at.add_broker()
+    at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
+    at.broker.start_serving()
+    assert told(at) == {}
+
+
+def test_nobody_looks_while_no_topic_has_a_limit() -> None:
+    at = World(PROPERTIES)
+    at.add_broker()
+    at.add_topic()
+    at.broker.idle.start()
+    assert at.timers.next_ms() is None
+    at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
+    assert told(at) == {TOPIC_ID: SECOND}
+    at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
+    assert told(at) == {}
+    assert at.timers.next_ms() is None
+
+
+def test_what_was_used_before_it_had_a_limit_does_not_count_as_idle() -> None:
+    at = World(PROPERTIES)
+    at.add_broker()
+    at.add_topic()
+    at.broker.start_serving()
+    at.clock.advance(60 * SECOND)
+    at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
+    at.clock.advance(SECOND // 2)
+    assert told(at)[TOPIC_ID] <= SECOND
+
+
+def test_internal_topics_are_never_counted() -> None:
+    at = World(PROPERTIES)
+    at.add_broker()
+    at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, ottla_topic_ttl_ms="5000")
+    at.broker.start_serving()
+    assert told(at) == {}
+
+
+def test_other_replicas_begin_it_anew() -> None:
+    """The one that went took along what it saw. The time before the change is not counted."""
+    for topic_id in (TOPIC_ID, OFFSETS_ID):
+        at = World(PROPERTIES)
+        for each in (1, 2, 3):
+            at.add_broker(each)
+        at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, replicas=(1, 2), isr=(1,))
+        at.add_topic(replicas=(1, 2), isr=(1,), ottla_topic_ttl_ms="3600000")
+        at.broker.start_serving()
+        assert [told(at) for _ in range(2)][-1] == {TOPIC_ID: 2 * SECOND}
+        at.clock.advance(SECOND - 300)
+        at.commit(
+            PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(1, 2)),
+        )
+        at.clock.advance(300)
+        assert told(at) == {TOPIC_ID: 4 * SECOND}
+        at.clock.advance(SECOND - 300)
+        at.commit(
+            PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=(1, 3), isr=(1,)),
+        )
+        at.clock.advance(300)
+        report = answered(at)
+        assert report is not None
+        assert [row.idle_ms for row in report.topics] == [300]
+        assert report.coordinators == ((1, 3) if topic_id == OFFSETS_ID else (1, 2))
+        assert report.topics[0].replicas == ((1, 3) if topic_id == TOPIC_ID else (1, 2))
+
+
+def test_a_new_topic_of_the_name_begins_anew() -> None:
+    at = world()
+    told(at)
+    at.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    at.add_topic("t", OTHER_ID, ottla_topic_ttl_ms="3600000")
+    assert told(at) == {OTHER_ID: SECOND}
+
+
+def test_a_process_that_was_stopped_counts_one_interval_for_it() -> None:
+    at = world()
+    told(at)
+    at.clock.elapsed_ms += 3_600 * SECOND  # Nobody ran what was due meanwhile.
+    at.timers.run_due(at.clock.elapsed_ms)
+    assert told(at)[TOPIC_ID] == 3 * SECOND
+
+
+def test_a_broker_that_is_fenced_does_not_count() -> None:
+    at = World(PROPERTIES)
+    at.add_broker(fenced=True)
+    at.add_topic(ottla_topic_ttl_ms="3600000")
+    at.broker.start_serving()
+    assert told(at) == {TOPIC_ID: 0}
+
+
+def test_each_report_names_the_answer_that_came_before_its_look() -> None:
+    at = world()
+    at.clock.advance(SECOND)
+    first, pending = at.controller.calls.pop()
+    at.clock.advance(SECOND)
+    assert at.controller.calls == []  # One at a time.
+    pending.complete(ReportIdleTopicsResponse(error_code=0, token=17))
+    at.clock.advance(SECOND)
+    second, pending = at.controller.calls.pop()
+    pending.complete(ReportIdleTopicsResponse(error_code=Error.STALE_BROKER_EPOCH))
+    at.clock.advance(SECOND)
+    third, pending = at.controller.calls.pop()
+    pending.complete(ApiError(Error.REQUEST_TIMED_OUT))
+    at.clock.advance(SECOND)
+    assert (first.token, second.token, third.token) == (-1, 17, 17)
+    assert at.controller.calls.pop()[0].token == 17
+
+
+def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_count() -> None:
+    at = world()
+    told(at)
+    at.clock.advance(SECOND // 2)
+    at.broker.idle.stop()
+    kept = at.broker.idle.kept()
+    assert kept == {TOPIC_ID: Kept((1,), (), 1_500)}
+    after = restarted(at, kept)
+    at.clock.advance(SECOND)
+    assert after.kept()[TOPIC_ID].idle_ms == 2_500
+
+
+def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
+    """Return the counting of the next process, ten seconds later."""
+    at.broker.idle.stop()
+    at.clock.advance(10 * SECOND)
+    after = IdleTopics(
+        node_id=1,
+        broker_epoch=lambda: 2,
+        metrics=lambda: at.broker.replicas.topic_metrics,
+        forwarder=at.controller,
+        clock=at.clock,
+        timers=at.timers,
+        interval_ms=SECOND,
+        kept=kept,
+    )
+    after.apply(delta_between(EMPTY, at.broker.image))
+    after.start()
+    return after
+
+
+def test_what_was_kept_for_other_witnesses_or_another_topic_is_dropped() -> None:
+    at = world()
+    for kept in (
+        {TOPIC_ID: Kept((1, 2), (), 1_500)},
+        {TOPIC_ID: Kept((1,), (1,), 1_500)},
+        {OTHER_ID: Kept((1,), (), 1_500)},
+    ):
+        assert restarted(at, kept).kept() == {TOPIC_ID: Kept((1,), (), 0)}
+
+
+def test_what_was_kept_is_for_the_start_only() -> None:
+    """A topic that gets its limit back later was used meanwhile, for all that is known."""
+    at = world()
+    at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
+    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
+    before = at.broker.image
+    at.clock.advance(SECOND)
+    at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
+    after.apply(delta_between(before, at.broker.image))
+    assert after.kept() == {TOPIC_ID: Kept((1,), (), 0)}
+
+
+def test_a_use_right_after_the_start_counts() -> None:
+    at = world()
+    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
+    write(at)
+    at.clock.advance(SECOND)
+    assert after.kept()[TOPIC_ID].idle_ms == 0

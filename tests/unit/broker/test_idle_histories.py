@@ -1,0 +1,352 @@
+"""No topic goes that was used within its limit, whatever clocks, brokers and controllers do.
+
+Method: brokers that really count and a controller's board that really decides, joined by a network
+that loses and delays; time, uses, stops, crashes, moves of replicas and failovers are drawn. What
+the wall clocks say is drawn at each look at them. The law looks at true time: when a topic goes,
+no use lies within its limit but in the last looks, which may come too late. And left in peace it
+goes, or a broker that never says anything would keep the law.
+"""
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.base.pending import Pending
+from ottla.base.timers import Timers
+from ottla.broker.idle import IdleTopics, Kept
+from ottla.broker.metrics import TopicMetrics
+from ottla.controller.idle import (
+    LOOKS_MAX,
+    IdleBoard,
+    IdleReport,
+    IdleRow,
+    due_topics,
+    witnesses_of,
+)
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.delta import delta_between, replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    Record,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from ottla.metadata.topics import TopicImage
+from ottla.wire.messages.report_idle_topics import (
+    ReportIdleTopicsRequest,
+    ReportIdleTopicsResponse,
+)
+
+from .world import TOPIC_ID, node_config
+
+INTERVAL_MS = 1_000
+TTL_MS = 10_000
+BLIND_MS = LOOKS_MAX * INTERVAL_MS
+OFFSETS_ID = Uuid(b"o" * 16)
+BROKERS = (1, 2, 3)
+CONFIG = node_config({"ottla.topic.idle.check.interval.ms": str(INTERVAL_MS)})
+
+
+def registration(broker_id: int, epoch: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        incarnation_id=Uuid(epoch.to_bytes(16, "big")),
+        broker_epoch=epoch,
+        end_points=(),
+        features=(),
+        rack=None,
+        fenced=False,
+    )
+
+
+def partition(topic_id: Uuid, replicas: tuple[int, ...]) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=replicas,
+        leader=replicas[0],
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+
+
+@dataclass
+class Machine:
+    """A broker's process: a clock of its own, which runs on while it is stopped."""
+
+    town: "Town"
+    broker_id: int
+    epoch: int
+    offset_ms: int
+    mark: TopicMetrics = field(default_factory=lambda: TopicMetrics("t"))
+    timers: Timers = field(default_factory=Timers)
+    image: ClusterImage = EMPTY
+    is_stopped: bool = False
+    idle: IdleTopics = field(init=False)
+
+    def begin(self, kept: dict[Uuid, Kept]) -> None:
+        self.idle = IdleTopics(
+            node_id=self.broker_id,
+            broker_epoch=lambda: self.epoch,
+            metrics=lambda: [self.mark],
+            forwarder=self,  # type: ignore[arg-type]
+            clock=self,
+            timers=self.timers,
+            interval_ms=INTERVAL_MS,
+            kept=kept,
+        )
+        self.learn()
+        self.idle.start()
+
+    def learn(self) -> None:
+        before, self.image = self.image, self.town.image
+        self.idle.apply(delta_between(before, self.image))
+
+    def now_ms(self) -> int:
+        return self.town.wall_ms
+
+    def monotonic_ms(self) -> int:
+        return self.town.now_ms + self.offset_ms
+
+    def call(self, request: ReportIdleTopicsRequest, *, timeout_ms: int) -> Pending[object]:
+        return self.town.heard(request)
+
+
+@dataclass
+class Town:
+    """A cluster; `uses` are true times, `gone_ms` is when the topic went."""
+
+    image: ClusterImage = EMPTY
+    board: IdleBoard = field(default_factory=IdleBoard)
+    now_ms: int = 0
+    wall_ms: int = 0
+    epoch: int = 1
+    broker_epoch: int = 100
+    network: str = "works"
+    uses: list[int] = field(default_factory=list)
+    gone_ms: int | None = None
+    up: dict[int, Machine] = field(default_factory=dict)
+    kept: dict[int, dict[Uuid, Kept]] = field(default_factory=dict)
+    delayed: list[tuple[ReportIdleTopicsRequest, Pending[object]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.write(
+            *(registration(each, 100) for each in BROKERS),
+            TopicRecord(name=OFFSETS_TOPIC, topic_id=OFFSETS_ID),
+            partition(OFFSETS_ID, (2, 3)),
+            TopicRecord(name="t", topic_id=TOPIC_ID),
+            partition(TOPIC_ID, (1, 2)),
+            ConfigRecord(
+                resource_type=ResourceType.TOPIC,
+                resource_name="t",
+                name="ottla.topic.ttl.ms",
+                value=str(TTL_MS),
+            ),
+        )
+        for each in BROKERS:
+            self.start(each, epoch=100)
+        self.uses.append(0)
+
+    def write(self, *records: Record) -> None:
+        offset = self.image.position[0] + len(records)
+        self.image = replay(self.image, records, offset=offset, epoch=self.epoch).image
+
+    # -- the controller ------------------------------------------------------------------------
+
+    def heard(self, request: ReportIdleTopicsRequest) -> Pending[object]:
+        answer: Pending[object] = Pending()
+        if self.network == "works":
+            self.decide(request, answer)
+        elif self.network == "delays":
+            self.delayed.append((request, answer))
+        else:
+            answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
+        return answer
+
+    def decide(self, request: ReportIdleTopicsRequest, answer: Pending[object]) -> None:
+        report = IdleReport(
+            broker_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            coordinators=request.coordinators,
+            rows=tuple(
+                IdleRow(each.topic_id, each.replicas, each.idle_ms) for each in request.topics
+            ),
+            token=request.token,
+        )
+        now_ms = self.now_ms + 7_777  # The controller's own clock.
+        try:
+            going, token = due_topics(self.image, self.board, report, CONFIG, now_ms=now_ms)
+        except ApiError as refusal:
+            answer.complete(refusal)
+            return
+        if going and self.gone_ms is None:
+            self.gone_ms = self.now_ms
+        answer.complete(ReportIdleTopicsResponse(error_code=0, token=token))
+
+    # -- what is drawn -------------------------------------------------------------------------
+
+    def advance(self, ms: int) -> None:
+        end_ms = self.now_ms + ms
+        while True:
+            due = [
+                (at_ms - each.offset_ms, each)
+                for each in self.up.values()
+                if not each.is_stopped and (at_ms := each.timers.next_ms()) is not None
+            ]
+            if not due or (first := min(due, key=lambda item: item[0]))[0] > end_ms:
+                break
+            self.now_ms = max(self.now_ms, first[0])
+            first[1].timers.run_due(first[1].monotonic_ms())
+        self.now_ms = end_ms
+
+    def use(self, broker_id: int) -> None:
+        machine = self.up.get(broker_id)
+        topic = self.topic
+        if (
+            machine is None
+            or machine.is_stopped
+            or broker_id not in witnesses_of(self.image, topic)
+        ):
+            return
+        if broker_id in topic.partitions[0].replicas:
+            machine.mark.is_used = True
+        else:
+            machine.idle.committed(TOPIC_ID)
+        self.uses.append(self.now_ms)
+
+    def start(self, broker_id: int, *, epoch: int | None = None) -> None:
+        if broker_id in self.up:
+            return
+        if epoch is None:
+            self.broker_epoch = epoch = self.broker_epoch + 1
+            self.write(registration(broker_id, epoch))
+        machine = Machine(self, broker_id, epoch, offset_ms=1_000_000 * broker_id)
+        self.up[broker_id] = machine
+        machine.begin(self.kept.pop(broker_id, {}))
+
+    def end(self, broker_id: int, *, clean: bool) -> None:
+        machine = self.up.get(broker_id)
+        if machine is None or (clean and machine.is_stopped):
+            return
+        del self.up[broker_id]
+        if clean:
+            machine.idle.stop()
+            self.kept[broker_id] = machine.idle.kept()
+        self.write(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker_id, broker_epoch=machine.epoch, fenced=1
+            )
+        )
+
+    def move(self, replicas: tuple[int, ...]) -> None:
+        """Give the topic other replicas; those that get one must be there for that."""
+        before = witnesses_of(self.image, self.topic)
+        if all(each in self.up for each in replicas if each not in before):
+            change = PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, replicas=replicas, isr=replicas
+            )
+            self.write(replace(change, leader=replicas[0]))
+
+    @property
+    def topic(self) -> TopicImage:
+        found = self.image.topics.by_name("t")
+        assert found is not None
+        return found
+
+    def learn(self, broker_id: int) -> None:
+        if broker_id in self.up:
+            self.up[broker_id].learn()
+
+    def fail_over(self) -> None:
+        self.epoch += 1
+        self.write()
+        if self.epoch % 2:
+            self.board = IdleBoard()
+
+    def deliver(self) -> None:
+        for request, answer in self.delayed:
+            self.decide(request, answer)
+        self.delayed.clear()
+
+
+def act(town: Town, dice: Random) -> None:
+    """Let some time pass, then let something happen, or nothing."""
+    town.advance(dice.randrange(100, 1_500))
+    town.wall_ms = dice.randrange(-(10**12), 10**12)
+    broker_id = dice.choice(BROKERS)
+    machine = town.up.get(broker_id)
+    what = dice.choices(list(CHANCES), list(CHANCES.values()))[0]
+    match what:
+        case "use":
+            town.use(broker_id)
+        case "crash" | "leave":
+            town.end(broker_id, clean=what == "leave")
+        case "start":
+            town.start(broker_id)
+        case "stop" | "go on":
+            if machine is not None:
+                machine.is_stopped = what == "stop"
+        case "learn":
+            town.learn(broker_id)
+        case "move":
+            town.move(dice.choice([(1, 2), (1, 3), (2, 3), (3,)]))
+        case "delays" | "loses":
+            town.network = what
+        case "works":
+            town.network = what
+            town.deliver()
+        case "fail over":
+            town.fail_over()
+
+
+CHANCES = {
+    "nothing": 40,
+    "use": 10,
+    "learn": 15,
+    "start": 20,
+    "go on": 20,
+    "works": 20,
+    "delays": 8,
+    "loses": 2,
+    "leave": 3,
+    "crash": 3,
+    "stop": 3,
+    "move": 2,
+    "fail over": 2,
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_topic_that_was_used_within_its_limit_stays(seed: int) -> None:
+    town, dice = Town(), Random(seed)
+    for _ in range(dice.randrange(200)):
+        act(town, dice)
+        if town.gone_ms is not None:
+            break
+    if town.gone_ms is None:
+        left_in_peace(town)
+    assert town.gone_ms is not None
+    late = [at_ms for at_ms in town.uses if BLIND_MS < town.gone_ms - at_ms < TTL_MS]
+    assert late == []
+
+
+def left_in_peace(town: Town) -> None:
+    town.network = "works"
+    town.deliver()
+    for each in BROKERS:
+        if each in town.up:
+            town.up[each].is_stopped = False
+        town.start(each)
+    for each in BROKERS:
+        town.learn(each)
+    town.advance(TTL_MS + 12 * INTERVAL_MS)

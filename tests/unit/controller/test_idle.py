@@ -1,0 +1,357 @@
+"""Idle topics go by what all of their witnesses have said twice, and by nothing less.
+
+Method: an image of three brokers, a topic on 1 and 2, the offsets topic on 2 and 3; reports are
+made by hand. That nothing in use goes, whatever the clocks do, is in
+`tests/unit/broker/test_idle_histories.py`, with brokers that really count.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.controller.idle import (
+    LOOKS_MAX,
+    NO_TOKEN,
+    IdleBoard,
+    IdleReport,
+    IdleRow,
+    Verdict,
+    Why,
+    check_ttl,
+    describe_idle,
+    due_topics,
+)
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.deletions import DeletionImage, Policy, header_record
+from ottla.metadata.features import OTTLA_VERSION
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    Record,
+    TopicRecord,
+)
+from ottla.metadata.topic_config import TTL
+
+from .world import THREE, advance, broker, cluster, context, uuid
+
+TTL_MS = 60_000
+INTERVAL_MS = 1_000
+TOPIC = uuid("topic")
+OFFSETS = uuid("offsets")
+REPLICAS = (1, 2)
+COORDINATORS = (2, 3)
+
+
+def topic_records(
+    name: str, topic_id: Uuid, replicas: tuple[int, ...], ttl_ms: int | None = TTL_MS
+) -> list[Record]:
+    records: list[Record] = [TopicRecord(name=name, topic_id=topic_id)]
+    records.append(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=replicas,
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+    )
+    if ttl_ms is not None:
+        records.append(limit(name, ttl_ms))
+    return records
+
+
+def limit(name: str, ttl_ms: int) -> ConfigRecord:
+    return ConfigRecord(
+        resource_type=ResourceType.TOPIC, resource_name=name, name=TTL, value=str(ttl_ms)
+    )
+
+
+IMAGE_RECORDS = [
+    *topic_records("t", TOPIC, REPLICAS),
+    *topic_records(OFFSETS_TOPIC, OFFSETS, COORDINATORS, None),
+]
+IMAGE = advance(THREE, IMAGE_RECORDS)
+
+
+@dataclass
+class Town:
+    """A controller that hears reports. `tokens`: what brokers were answered last."""
+
+    image: ClusterImage = IMAGE
+    board: IdleBoard = field(default_factory=IdleBoard)
+    now_ms: int = 0
+    tokens: dict[int, int] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> NodeConfig:
+        usual = {"ottla.topic.idle.check.interval.ms": str(INTERVAL_MS)}
+        return context(usual | self.given).config
+
+    def say(
+        self,
+        broker_id: int,
+        idle_ms: int = TTL_MS,
+        *,
+        replicas: tuple[int, ...] = REPLICAS,
+        coordinators: tuple[int, ...] = COORDINATORS,
+        epoch: int | None = None,
+        token: int | None = None,
+    ) -> list[str]:
+        """Report as a broker; return the names of the topics that go."""
+        report = IdleReport(
+            broker_id=broker_id,
+            broker_epoch=100 + broker_id if epoch is None else epoch,
+            coordinators=coordinators,
+            rows=(IdleRow(TOPIC, replicas, idle_ms),),
+            token=self.tokens.get(broker_id, NO_TOKEN) if token is None else token,
+        )
+        going, answer = due_topics(self.image, self.board, report, self.config, now_ms=self.now_ms)
+        self.tokens[broker_id] = answer
+        return [each.name for each in going]
+
+    def round(self, idle_ms: int = TTL_MS, brokers: Iterable[int] = (1, 2, 3)) -> list[str]:
+        """Let brokers report one after the other, until a topic goes."""
+        self.now_ms += INTERVAL_MS
+        for each in brokers:
+            if going := self.say(each, idle_ms):
+                return going
+        return []
+
+    def told(self, name: str = "t") -> Verdict:
+        [verdict] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
+        return verdict
+
+
+def due() -> Town:
+    """Return a town whose topic goes with the first look of broker 1, the last that is missing.
+
+    Broker 3 made it a candidate; the others heard of nothing since, then of that.
+    """
+    town = Town()
+    assert town.round() == []
+    assert town.told().why is Why.DUE
+    assert town.round() == []
+    assert town.round(brokers=(2, 3)) == []
+    return town
+
+
+def test_a_topic_goes_once_all_its_witnesses_have_looked_again() -> None:
+    assert due().say(1) == ["t"]
+
+
+def test_a_look_from_before_the_topic_was_a_candidate_is_none_since() -> None:
+    """Such as one that lay in the network, or that was sent before its answer came."""
+    town = due()
+    first = 1 << 32
+    assert town.say(1, token=first + 1) == []
+    assert town.say(1, token=NO_TOKEN) == []
+    assert town.say(1) == ["t"]
+
+
+def test_a_use_that_any_witness_saw_since_acquits() -> None:
+    for witness in (1, 2, 3):
+        town = due()
+        assert town.say(witness, 0) == []
+        assert town.say(1, 0 if witness == 1 else TTL_MS) == []
+        assert (town.told().why, town.told().brokers) == (Why.TOO_YOUNG, (witness,))
+        # It begins from the first look again.
+        assert town.say(witness) == []
+        assert town.round() == []
+        assert town.round() == ["t"]
+
+
+def test_a_broker_that_is_no_witness_does_not_matter() -> None:
+    town = due()
+    town.image = advance(cluster(*map(broker, (1, 2, 3, 4))), IMAGE_RECORDS)
+    assert town.say(4, 0) == []
+    assert town.say(1) == ["t"]
+
+
+def test_without_offsets_the_replicas_alone_are_witnesses() -> None:
+    town = Town(advance(THREE, topic_records("t", TOPIC, REPLICAS)))
+    for each in (1, 2, 1, 2):
+        assert town.say(each, coordinators=()) == []
+    assert town.say(1, coordinators=()) == ["t"]
+
+
+def test_one_witness_that_is_silent_or_down_holds_a_topic() -> None:
+    town = Town()
+    for _ in range(5):
+        assert town.round(brokers=(1, 2)) == []
+    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    town.image = advance(cluster(broker(1), broker(2), broker(3, fenced=True)), IMAGE_RECORDS)
+    assert (town.told().why, town.told().brokers) == (Why.BROKER_DOWN, (3,))
+    town.image = advance(cluster(broker(1), broker(2)), IMAGE_RECORDS)
+    assert (town.told().why, town.told().brokers) == (Why.BROKER_DOWN, (3,))
+
+
+def test_what_was_said_long_ago_does_not_count() -> None:
+    town = Town()
+    town.round()
+    town.now_ms += LOOKS_MAX * INTERVAL_MS + 1
+    assert (town.told().why, town.told().idle_ms) == (Why.NOT_HEARD, -1)
+    # A candidate of long ago begins again.
+    assert [town.round() for _ in range(3)] == [[], [], ["t"]]
+
+
+def test_another_process_of_a_broker_has_said_nothing() -> None:
+    town = Town()
+    town.round()
+    records = IMAGE_RECORDS
+    town.image = advance(cluster(broker(1), broker(2), broker(3, epoch=200)), records)
+    town.image = replace(town.image, position=(2_000, 1))
+    assert town.told().why is Why.NOT_HEARD
+    with pytest.raises(ApiError) as refused:
+        town.say(3)
+    assert refused.value.error is Error.STALE_BROKER_EPOCH
+    with pytest.raises(ApiError):
+        town.say(7)
+
+
+def test_what_is_said_of_other_witnesses_does_not_count() -> None:
+    """It leaves out what a broker saw that has lost its replica since."""
+    town = Town()
+    town.round()
+    for _ in range(3):
+        town.now_ms += INTERVAL_MS
+        assert town.say(1) == town.say(2) == town.say(3, replicas=(1, 3)) == []
+    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert town.say(3, coordinators=(3,)) == []
+    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+
+
+def test_a_new_controller_has_heard_nothing() -> None:
+    """Not even itself, as the one that was before the last."""
+    town = Town()
+    town.round()
+    town.image = replace(town.image, position=(2_000, 2))
+    assert town.say(1) == []
+    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (2, 3))
+    # Their tokens are of the other one's.
+    assert town.say(2) == town.say(3) == []
+    assert town.round() == []
+    assert town.round() == ["t"]
+
+
+def test_tokens_of_a_later_controller_are_larger() -> None:
+    early, late = Town(), Town(replace(IMAGE, position=(2_000, 2)))
+    for _ in range(100):
+        early.say(1)
+    late.say(1)
+    assert late.tokens[1] > early.tokens[1] > 0
+
+
+def test_deciding_twice_on_one_report_is_deciding_once() -> None:
+    """As where the first decision met another writer's."""
+    town = due()
+    token = town.tokens[1]
+    assert town.say(1, token=token) == town.say(1, token=token) == ["t"]
+
+
+def without_leader(topic: str) -> ClusterImage:
+    records = [
+        replace(each, leader=-1)
+        if isinstance(each, PartitionRecord) and each.topic_id == topic_id_of(topic)
+        else each
+        for each in IMAGE_RECORDS
+    ]
+    return advance(THREE, records)
+
+
+def topic_id_of(name: str) -> Uuid:
+    return TOPIC if name == "t" else OFFSETS
+
+
+@pytest.mark.parametrize("topic", ["t", OFFSETS_TOPIC])
+def test_a_topic_that_nobody_can_use_is_not_idle(topic: str) -> None:
+    town = Town(without_leader(topic))
+    for _ in range(5):
+        assert town.round() == []
+    assert town.told().why is Why.NO_LEADER
+
+
+def test_why_others_stay() -> None:
+    town = Town()
+    assert town.round(TTL_MS - 1) == []
+    assert (town.told().why, town.told().idle_ms) == (Why.TOO_YOUNG, TTL_MS - 1)
+    assert town.told(OFFSETS_TOPIC).why is Why.INTERNAL
+    town.image = advance(IMAGE, [limit(OFFSETS_TOPIC, TTL_MS)])
+    assert town.told(OFFSETS_TOPIC).why is Why.INTERNAL
+    town.image = advance(IMAGE, [limit("t", -1)])
+    assert not any(town.round() for _ in range(5))
+    assert town.told().why is Why.NO_TTL
+    queued = DeletionImage(topic_id=TOPIC, name="t", policy=Policy.CLASSIC, asked_ms=0)
+    town.image = advance(IMAGE, [header_record(queued)])
+    assert not any(town.round() for _ in range(5))
+    assert town.told().why is Why.BEING_DELETED
+    town = Town(given={"delete.topic.enable": "false"})
+    assert not any(town.round() for _ in range(5))
+    assert town.told().why is Why.DISABLED
+
+
+def test_a_report_of_a_topic_that_is_gone_is_passed_over() -> None:
+    town = Town(advance(THREE, topic_records(OFFSETS_TOPIC, OFFSETS, COORDINATORS, None)))
+    assert not any(town.round() for _ in range(5))
+
+
+def test_a_new_topic_of_the_name_is_another_one() -> None:
+    town = Town()
+    town.round()
+    other = uuid("another")
+    town.image = advance(
+        THREE,
+        [
+            *topic_records("t", other, REPLICAS),
+            *topic_records(OFFSETS_TOPIC, OFFSETS, COORDINATORS, None),
+        ],
+    )
+    assert town.round() == []
+    assert (town.told().why, town.told().topic_id) == (Why.NOT_HEARD, other)
+
+
+def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
+    town = Town(advance(IMAGE, topic_records("a", uuid("a"), (1,), None)))
+    view = describe_idle(town.image, town.board, town.config, None, now_ms=0)
+    assert [each.name for each in view] == ["t"]
+    named = ["t", "a", "missing", "a"]
+    view = describe_idle(town.image, town.board, town.config, named, now_ms=0)
+    assert [(each.name, each.why) for each in view] == [
+        ("a", Why.NO_TTL),
+        ("t", Why.NOT_HEARD),
+    ]
+
+
+@given(
+    said=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
+)
+def test_a_topic_is_as_idle_as_the_witness_says_that_saw_it_last(said: dict[int, int]) -> None:
+    town = Town()
+    for broker_id, idle_ms in said.items():
+        town.say(broker_id, idle_ms)
+    verdict = town.told()
+    assert verdict.idle_ms == min(said.values(), default=-1)
+    assert (verdict.why is Why.DUE) == (len(said) == 3 and min(said.values()) >= TTL_MS)
+
+
+def test_a_limit_that_would_not_be_kept_is_refused() -> None:
+    config = context().config
+    led = advance(IMAGE, [FeatureLevelRecord(name=OTTLA_VERSION, feature_level=1)])
+    check_ttl(led, config, "t", {TTL: "5000"})
+    check_ttl(IMAGE, config, "t", {TTL: "-1"})
+    check_ttl(IMAGE, config, OFFSETS_TOPIC, {})
+    for image, topic in ((IMAGE, "t"), (led, OFFSETS_TOPIC)):
+        with pytest.raises(ApiError) as refused:
+            check_ttl(image, config, topic, {TTL: "5000"})
+        assert refused.value.error is Error.INVALID_CONFIG
+        assert TTL in (refused.value.message or "")

@@ -74,7 +74,7 @@ class ToldMetadata:
 
     Fields: `deleted`: topics that were here and went, by name, with their ids. `gone`: the ids of
             topics that a controller said are deleted, with its epoch. `unproven`: what went of
-            them while its log folder was offline, where it lies still. `unannounced`: new
+            them while its log folder was offline, where it may lie still. `unannounced`: new
             partitions of which LeaderAndIsr has spoken and UpdateMetadata not yet, by topic.
     """
 

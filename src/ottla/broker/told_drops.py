@@ -5,10 +5,12 @@ there still. Once the metadata has forgotten it nobody else knows of it, and an 
 would be answered as if it had never been here (KAFKA-9946).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from ottla.broker.core import Broker
 from ottla.broker.told import PartitionName, ToldPort
+from ottla.log.log_dirs import LogDirs
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
 
 
@@ -19,7 +21,12 @@ def drop_told(
     log_dirs = broker.log_dirs
     logs = {name: log_dirs.get(*name) for name in names}
     holders = {name: log_dirs.directory_of(log) for name, log in logs.items() if log is not None}
-    unproven = [name for name in names if broker.replicas.is_offline(*name)]
+    # The second: it is hosted no more since a start, which left out what goes.
+    unproven = [
+        name
+        for name in names
+        if broker.replicas.is_offline(*name) or log_dirs.may_be_offline(*name)
+    ]
     told.apply(records)
     unproven += [
         name
@@ -27,3 +34,20 @@ def drop_told(
         if directory is not None and not directory.is_online
     ]
     told.facts.unproven.update(unproven)
+
+
+def unproven_at_start(
+    stored: ClusterImage, begun: ClusterImage, node_id: int, log_dirs: LogDirs
+) -> Iterator[PartitionName]:
+    """Yield the replicas of topics that go which a start cannot look for.
+
+    `stored`: what ZooKeeper has; `begun`: the same without the topics that have begun to go, of
+    which this broker hosts nothing any more. Such a replica that was not loaded is gone, or lies
+    in a folder that is offline.
+    """
+    for topic in stored.topics if log_dirs.offline_dirs else ():
+        if begun.topics.by_id(topic.id) is not None:
+            continue
+        for number, state in topic.in_order():
+            if node_id in state.replicas and log_dirs.get(topic.name, number) is None:
+                yield topic.name, number

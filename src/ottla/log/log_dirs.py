@@ -187,6 +187,10 @@ class LogDirs:
                 return log
         return None
 
+    def may_be_offline(self, topic: str, partition: int) -> bool:
+        """Tell whether a log that is not here was in a directory when that failed."""
+        return any((topic, partition) in directory.lost for directory in self.offline_dirs)
+
     def directory_of(self, log: PartitionLog) -> LogDir | None:
         """Return the directory that holds `log` now."""
         for directory in self.dirs:

@@ -16,6 +16,7 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
 from ottla.broker.told import without_own_leadership
+from ottla.broker.told_drops import unproven_at_start
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
@@ -133,8 +134,11 @@ class ZooKeeperBrokerNode:
         except ZkError as error:
             raise StartError(f"the cluster's metadata cannot be read: {error}") from None
         yield from self._folders.load_logs(image, self._config)
-        image = without_deleted(image)
+        stored, image = image, without_deleted(image)
         self._told.begin(image)
+        self._told.facts.unproven.update(
+            unproven_at_start(stored, image, self._config.node_id, self._folders.log_dirs)
+        )
         self._told.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
         broker.told = self._told

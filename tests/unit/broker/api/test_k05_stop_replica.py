@@ -3,15 +3,20 @@
 Method: a broker with logs on a disk in memory; requests through the codec.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.broker.told_drops import unproven_at_start
 from ottla.log.config import LogConfig
 
 from ..world import TOPIC_ID
 from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+
+OTHER_ID = Uuid(b"z" * 16)
 
 
 def hosting(**how: Any) -> ToldWorld:
@@ -142,6 +147,32 @@ def test_kafka_9946_nor_is_one_whose_folder_fails_in_that_moment(is_told: bool) 
     for _ in range(2):
         answer = made.stop(0, 1) if is_told else made.stop(0, 1, epoch=4)
         assert answer == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
+
+
+def test_kafka_9946_nor_one_that_a_start_loaded_and_did_not_host_any_more() -> None:
+    """Its topic had begun to go before this process began; then its folder failed."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    log = made.broker.log_dirs.get_or_create("gone", OTHER_ID, 0, LogConfig())
+    made.broker.log_dirs.fail(log, OSError(5, "io"))
+    for _ in range(2):
+        assert made.stop(0, topic="gone") == {0: Error.KAFKA_STORAGE_ERROR}
+
+
+def test_kafka_9946_nor_one_that_a_start_could_not_look_for() -> None:
+    """The folder was offline already; which replicas it has nobody can tell."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    log_dirs = made.broker.log_dirs
+    stored = made.image
+    going = replace(stored, topics=stored.topics.without(TOPIC_ID))
+    assert list(unproven_at_start(stored, going, 1, log_dirs)) == []
+    lose_the_folder(made)
+    found = list(unproven_at_start(stored, going, 1, log_dirs))
+    assert found == [("t", 0)], "the other one is in the folder that works"
+    assert list(unproven_at_start(stored, stored, 1, log_dirs)) == []
+    assert list(unproven_at_start(stored, going, 7, log_dirs)) == []
+    made.facts.unproven.update(found)
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    assert made.stop(0, 1) == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
 
 
 def test_an_offline_folder_does_not_hold_up_what_it_never_had() -> None:

@@ -69,8 +69,8 @@ def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
     own = image.brokers.get(node_id)
     if own is not None:
         # The node of a former life, or of a broker of the same id; the registration finds out.
-        gone = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
-        image = replay(image, (gone,), offset=0, epoch=-1).image
+        former = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
+        image = replay(image, (former,), offset=0, epoch=-1).image
     return image
 
 

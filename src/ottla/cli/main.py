@@ -69,6 +69,7 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("log-dirs", "log_dirs", "Show how much disk each replica takes."),
             Command("reassign-partitions", "reassign_partitions", "Move partitions to brokers."),
             Command("leader-election", "leader_election", "Elect preferred or unclean leaders."),
+            Command("cluster", "cluster", "Show id and endpoints; unregister a broker for good."),
             Command("metadata-quorum", "metadata_quorum", "Show the controllers' quorum."),
         ),
     ),

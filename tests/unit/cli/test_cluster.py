@@ -1,0 +1,84 @@
+"""`ottla cluster` prints what kafka-cluster.sh prints.
+
+Method: the text is Kafka's, written out; a fake broker answers in the real protocol.
+"""
+
+from typing import Any
+
+from ottla.base.errors import Error
+from ottla.wire.messages import describe_cluster as wire
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+from .conftest import Run
+from .fake_broker import FakeBroker
+
+
+def serve(broker: FakeBroker) -> None:
+    """Three brokers, of which one is fenced."""
+
+    def describe(request: wire.DescribeClusterRequest) -> Any:
+        told = [
+            wire.DescribeClusterBroker(broker_id=2, host="localhost", port=9093, is_fenced=True),
+            wire.DescribeClusterBroker(broker_id=1, host="localhost", port=9092, rack="left"),
+            wire.DescribeClusterBroker(broker_id=30, host="far", port=19092),
+        ]
+        return wire.DescribeClusterResponse(
+            error_code=0,
+            cluster_id="some-cluster",
+            brokers=tuple(e for e in told if request.include_fenced_brokers or not e.is_fenced),
+        )
+
+    broker.answer(wire.DescribeClusterRequest, describe)
+
+
+def test_the_clusters_id(run: Run, broker: FakeBroker) -> None:
+    serve(broker)
+    ran = run("cluster", "cluster-id", "--bootstrap-server", broker.address)
+    assert (ran.code, ran.out) == (0, "Cluster ID: some-cluster\n")
+
+
+def test_the_endpoints_of_living_brokers(run: Run, broker: FakeBroker) -> None:
+    serve(broker)
+    ran = run("cluster", "list-endpoints", "--bootstrap-server", broker.address)
+    assert ran.out.splitlines() == [
+        "ID         HOST      PORT       RACK       STATE      ENDPOINT_TYPE  ",
+        "1          localhost 9092       left       unfenced   broker         ",
+        "30         far       19092      null       unfenced   broker         ",
+    ]
+
+
+def test_the_endpoints_of_fenced_brokers_too(run: Run, broker: FakeBroker) -> None:
+    serve(broker)
+    told = ("--bootstrap-server", broker.address, "--include-fenced-brokers")
+    lines = run("cluster", "list-endpoints", *told).out.splitlines()
+    assert [line.split()[0::4] for line in lines[1:]] == [
+        ["1", "unfenced"],
+        ["2", "fenced"],
+        ["30", "unfenced"],
+    ]
+
+
+def test_a_broker_is_unregistered(run: Run, broker: FakeBroker) -> None:
+    broker.answer(UnregisterBrokerRequest, lambda _: UnregisterBrokerResponse(error_code=0))
+    ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "3")
+    assert (ran.code, ran.out) == (0, "Broker 3 is no longer registered.\n")
+    assert [each.broker_id for each in broker.requests(UnregisterBrokerRequest)] == [3]
+
+
+def test_one_that_is_not_there_is_named(run: Run, broker: FakeBroker) -> None:
+    def refuse(_: UnregisterBrokerRequest) -> Any:
+        return UnregisterBrokerResponse(
+            error_code=Error.BROKER_ID_NOT_REGISTERED, error_message="Broker 9 is not registered."
+        )
+
+    broker.answer(UnregisterBrokerRequest, refuse)
+    ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "9")
+    assert ran.code == 1
+    assert "broker 9: Broker 9 is not registered. (BROKER_ID_NOT_REGISTERED)" in ran.err
+
+
+def test_over_zookeeper_nobody_unregisters(run: Run, broker: FakeBroker) -> None:
+    """Brokers there do not serve the request; it says so."""
+    ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "3")
+    assert ran.code == 1
+    assert "does not serve UnregisterBroker" in ran.err

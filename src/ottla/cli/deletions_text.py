@@ -190,7 +190,7 @@ def _cause(policy: Policy, standing: Standing, brokers: Sequence[int]) -> str:
     match standing.reason:
         case Reason.BROKER_DOWN:
             what = "is down: start it" if is_one else "are down: start them"
-            return f"{who} {what}, or where that will never be, {_way_out(policy)}"
+            return f"{who} {what}, or where that will never be, {_way_out(policy, brokers)}"
         case Reason.FOLDER_FAILED:
             return f"a log folder of {who} has failed: mend it and restart the broker"
         case Reason.REFUSED:
@@ -199,7 +199,8 @@ def _cause(policy: Policy, standing: Standing, brokers: Sequence[int]) -> str:
             return f"{who} {'has' if is_one else 'have'} not confirmed yet"
 
 
-def _way_out(policy: Policy) -> str:
+def _way_out(policy: Policy, brokers: Sequence[int]) -> str:
     if policy is Policy.CLASSIC:
         return "start one of that id with empty log folders"
-    return "unregister it (kafka-cluster.sh unregister --id)"
+    example = f"'ottla cluster unregister --id {brokers[0]}'"
+    return f"unregister {'it' if len(brokers) == 1 else 'each'} ({example})"

@@ -30,6 +30,12 @@ DescribeDeletions = Annotated[
         "--describe-deletions", help="Show how far deletions are; those that ended are receipts."
     ),
 ]
+DescribeIdle = Annotated[
+    bool,
+    typer.Option(
+        "--describe-idle", help="Show which topics go because nobody uses them, and when."
+    ),
+]
 Topic = Annotated[
     str | None,
     typer.Option("--topic", metavar="NAME", help="A name; except for --create, also a regex."),
@@ -168,7 +174,7 @@ TAKERS: dict[str, frozenset[str]] = {
     "under_min_isr_partitions": _DESCRIBE,
     "at_min_isr_partitions": _DESCRIBE,
     "topics_with_overrides": _DESCRIBE,
-    "json": _DELETIONS,
+    "json": _DELETIONS | {"describe_idle"},
     "wait": _DELETIONS,
 }
 """Which actions take an option; options not listed go with all."""

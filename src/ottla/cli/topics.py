@@ -1,9 +1,10 @@
 """`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh.
 
-Beyond that one, it tells of deletions (`ottla.cli.deletions`).
+Beyond that one, it tells of deletions (`ottla.cli.deletions`) and of topics that nobody uses
+(`ottla.cli.idle_topics`).
 """
 
-from ottla.cli import deletions, topic_admin, topics_zookeeper
+from ottla.cli import deletions, idle_topics, topic_admin, topics_zookeeper
 from ottla.cli import topic_options as opt
 from ottla.cli.deletions_client import Selection
 from ottla.cli.errors import CommandError, UsageError
@@ -44,6 +45,7 @@ def topics(
     list_: opt.List = False,
     alter: opt.Alter = False,
     describe_deletions: opt.DescribeDeletions = False,
+    describe_idle: opt.DescribeIdle = False,
     topic: opt.Topic = None,
     topic_id: opt.TopicId = None,
     partitions: opt.Partitions = None,
@@ -74,6 +76,7 @@ def topics(
         list=list_,
         alter=alter,
         describe_deletions=describe_deletions,
+        describe_idle=describe_idle,
     )
     if delete_config is not None:
         raise UsageError("--delete-config is gone since Kafka 4.0: use 'ottla configs --alter'")
@@ -153,6 +156,10 @@ def _describe_deletions(client: WireClient, wish: Wish) -> None:
         deletions.describe(client, selection, as_json=wish.json)
 
 
+def _describe_idle(client: WireClient, wish: Wish) -> None:
+    idle_topics.show(client, wish.topic, as_json=wish.json)
+
+
 def _matching(client: WireClient, wish: Wish) -> list[str]:
     found = [topic.name or "" for topic in client.topics()]
     names = choose(found, wish.topic, exclude_internal=False)
@@ -168,4 +175,5 @@ ACTIONS = {
     "list": _list,
     "alter": _alter,
     "describe_deletions": _describe_deletions,
+    "describe_idle": _describe_idle,
 }

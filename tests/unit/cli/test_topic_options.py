@@ -7,7 +7,7 @@ from ottla.cli.topic_options import Wish, check, parse_assignment, parse_configs
 
 from .conftest import Run
 
-ACTIONS = "--create, --delete, --describe, --list, --alter, --describe-deletions"
+ACTIONS = "--create, --delete, --describe, --list, --alter, --describe-deletions, --describe-idle"
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ BESIDE = frozenset(
         "test_deletion_cases",
         "test_deletion_crashes",
         "test_deletion_hazards",
+        "test_describe_deletions",
         "test_faults",
         "test_lost_disks",
         "test_quorum",

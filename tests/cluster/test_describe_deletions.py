@@ -6,7 +6,9 @@ broker. What the receipt says is looked for on the disks.
 """
 
 import json
+import subprocess
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from ottla.testing import Cluster
 
 from .clients import eventually
 from .conftest import Kind, new_name, new_replicated_topic
-from .ottla_command import Ran, ottla
+from .ottla_command import Ran, ottla, ottla_arguments
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -50,12 +52,20 @@ def described(cluster: Cluster, topic: str, broker: int | None = None) -> list[E
     return entries(ran)
 
 
-def rows(entry: Entry) -> set[tuple[int, str, str | None]]:
-    """Return broker, state and reason of all rows, each of which has all the partitions."""
-    for row in entry["replicas"]:
-        assert row["partitions"] == list(range(PARTITIONS))
-        assert row["error"] is None
-    return {(row["broker"], row["state"], row["reason"]) for row in entry["replicas"]}
+Row = tuple[int, str, str | None, tuple[int, ...]]
+
+
+def rows(entry: Entry) -> set[Row]:
+    """Return broker, state, reason and partitions of all rows."""
+    return {
+        (row["broker"], row["state"], row["reason"], tuple(row["partitions"]))
+        for row in entry["replicas"]
+    }
+
+
+def row(broker: int, state: str = "successful", reason: str | None = None) -> Row:
+    """Return the row of a broker whose replicas are all equally far."""
+    return broker, state, reason, tuple(range(PARTITIONS))
 
 
 def folders(cluster: Cluster, topic: str) -> list[Path]:
@@ -72,9 +82,7 @@ def test_a_deletion_that_waits_for_a_broker_is_seen_through_to_its_receipt(trio:
     trio.kill(down)
     delete(trio, topic)
 
-    waiting = {(down, "ineligible", "broker down")} | {
-        (each, "successful", None) for each in others
-    }
+    waiting = {row(down, "ineligible", "broker down"), *map(row, others)}
     [entry] = eventually(
         lambda: described(trio, topic),
         lambda found: rows(found[0]) == waiting,
@@ -89,7 +97,7 @@ def test_a_deletion_that_waits_for_a_broker_is_seen_through_to_its_receipt(trio:
         assert f"  ineligible: broker down  broker {down}" in shown.out
         assert "6 of 9" in shown.out
 
-    late = topics(trio, *by_id, "--wait", "--timeout", "1")
+    late = topics(trio, *by_id, "--wait", "--timeout", "10")
     assert late.code == 1
     assert "ineligible: broker down" in late.out
     assert f"broker {down} is down: start it" in late.err.splitlines()[-1]
@@ -98,7 +106,7 @@ def test_a_deletion_that_waits_for_a_broker_is_seen_through_to_its_receipt(trio:
     [receipt] = entries(topics(trio, *by_id, *FOR_LONG, "--json"))
     assert receipt["state"] == "finished"
     assert receipt["finished_ms"] >= receipt["asked_ms"] == entry["asked_ms"]
-    assert rows(receipt) == {(plan.id, "successful", None) for plan in trio.brokers}
+    assert rows(receipt) == {row(plan.id) for plan in trio.brokers}
     assert folders(trio, topic) == [], "the receipt is true"
 
 
@@ -120,8 +128,30 @@ def test_what_was_just_acknowledged_is_waited_for_and_not_an_older_receipt(trio:
         assert [each["state"] for each in found] == ["finished"] * generation
         assert len({each["topic_id"] for each in found}) == generation
         assert found == sorted(found, key=lambda each: each["asked_ms"]), "newest last"
-        assert rows(found[-1]) == {(each.id, "successful", None) for each in trio.brokers}
+        assert rows(found[-1]) == {row(each.id) for each in trio.brokers}
         assert folders(trio, topic) == []
+
+
+def test_a_wait_outlives_the_controller(trio: Cluster) -> None:
+    topic = new_replicated_topic(trio, "outlived", PARTITIONS)
+    controller = trio.wait_controller()
+    down = next(plan.id for plan in trio.brokers if plan.id != controller)
+    trio.kill(down)
+    delete(trio, topic)
+    asked = ("--describe-deletions", "--topic", topic, "--json", "--wait", "--timeout", "180")
+    command = ottla_arguments("topics", "--bootstrap-server", trio.bootstrap, *asked)
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        said = next(line for line in waiting.stderr if "waiting for the end of" in line)
+        trio.kill(controller)
+        trio.start(controller)
+        assert waiting.poll() is None, "it waits on"
+        trio.start(down)
+        out, err = waiting.communicate(timeout=200)
+    [receipt] = entries(Ran(waiting.returncode, out, said + err))
+    assert receipt["state"] == "finished"
+    assert rows(receipt) == {row(plan.id) for plan in trio.brokers}
+    assert folders(trio, topic) == []
 
 
 @pytest.mark.parametrize("trio_of_session", [Kind.ZOOKEEPER], ids=["zookeeper"], indirect=True)

@@ -60,10 +60,7 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
     try:
         waiting.ask(lambda: check_served(client))
         watch = _Watch(waiting.find(selection))
-        while watch.open and not waiting.is_over:
-            waiting.pause(f"the end of {watch.open_text()}")
-            some = watch.some_open()
-            watch.see(some, waiting.ask(partial(fetch_ids, client, some)), waiting.seconds)
+        _see_through(client, watch, waiting)
     finally:
         progress.done()
     for name in watch.forgotten:
@@ -71,6 +68,19 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
     _print(watch.listed(), as_json=as_json)
     if watch.open:
         raise CommandError(f"not finished after {timeout:g} s: {watch.open_text()}")
+
+
+def _see_through(client: WireClient, watch: "_Watch", waiting: "_Waiting") -> None:
+    while watch.open and not waiting.is_over:
+        waiting.pause(f"the end of {watch.open_text()}")
+        some = watch.some_open()
+        try:
+            told = waiting.ask(partial(fetch_ids, client, some))
+        except CommandError as error:
+            if _is_lasting(error):
+                raise
+            return  # There was no time for this answer; what is known is told.
+        watch.see(some, told, waiting.seconds)
 
 
 class _Watch:

@@ -291,6 +291,16 @@ def test_when_time_is_up_the_cause_and_the_table_are_shown(run: Run, broker: Fak
     assert "broker 2 is down: start it" in last
 
 
+def test_brokers_that_fall_silent_do_not_hide_what_was_seen(run: Run, broker: FakeBroker) -> None:
+    """The last question may have no time for its answer: what is open is still told."""
+    ledger = Ledger(broker, [DOWN], Error.NOT_CONTROLLER)
+    ran = ask(run, broker, "--topic", "stuck", "--wait", "--timeout", "2")
+    assert ran.code == 1
+    assert len(ledger.asked) > 2
+    assert "ineligible: broker down" in ran.out
+    assert "broker 2 is down" in ran.err.splitlines()[-1]
+
+
 def test_what_is_waited_for_is_said_once_while_it_stays(run: Run, broker: FakeBroker) -> None:
     Ledger(broker, *[[DOWN]] * 5, [done(DOWN)])
     ran = ask(run, broker, "--topic", "stuck", *PATIENT)

@@ -235,14 +235,16 @@ class LogDir:
         self._given_up += 1
         self.stale[key] = self._given_up
 
-    def mark_if_stale(self, key: TopicPartition, path: str) -> None:
+    def mark_if_stale(self, key: TopicPartition, path: str) -> bool:
         """Let a start not believe the checkpoints of the log that is about to be made in `path`.
 
-        Raises: OSError.
+        Return whether that was necessary: then they are to be written. Raises: OSError.
         """
-        if key in self.stale:
-            self._disk.mkdir(path)
-            self._disk.open(f"{path}/{names.UNTOLD}", create=True).close()
+        if key not in self.stale:
+            return False
+        self._disk.mkdir(path)
+        self._disk.open(f"{path}/{names.UNTOLD}", create=True).close()
+        return True
 
     def _told(self, stale: dict[TopicPartition, int]) -> None:
         """Follow that the checkpoints have nothing of these former logs any more."""

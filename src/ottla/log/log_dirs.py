@@ -95,7 +95,13 @@ class LogDirs:
             LogDir(disk, workers, path, self._dir_failed) for path in dict.fromkeys(paths)
         )
         self._departures = Departures(
-            disk, workers, clock, timers, delay_ms=delete_delay_ms, failed=self._dir_failed
+            disk,
+            workers,
+            clock,
+            timers,
+            delay_ms=delete_delay_ms,
+            failed=self._dir_failed,
+            left=self._left,
         )
         self._checkpoints_due: set[str] = set()
 
@@ -218,16 +224,20 @@ class LogDirs:
         Raises: OSError where its directory is offline, or the disk fails, which the directory
                 then goes offline for, too.
         """
+        self._departures.finish((topic, partition))
         found = self.get(topic, partition)
         if found is not None:
             if found.topic_id == topic_id:
                 return found
-            self._retire(found, FolderKind.STRAY)
+            holder = self.directory_of(found)
+            assert holder is not None
+            self._departures.retire(holder, found, FolderKind.STRAY)
         directory = self._choose(topic, topic_id, partition, directory_id, is_new)
         path = f"{directory.path}/{names.folder_name(topic, partition)}"
         try:
             self._clear_the_way(directory, path, topic, partition, topic_id)
-            directory.mark_if_stale((topic, partition), path)
+            if directory.mark_if_stale((topic, partition), path):
+                self._checkpoint_soon(directory)
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
@@ -253,7 +263,6 @@ class LogDirs:
         if found != topic_id:
             folder = FoundFolder(name, topic, partition, FolderKind.LIVE, found)
             self._departures.set_aside(directory, folder, FolderKind.STRAY)
-            self._checkpoint_soon(directory)
 
     def _choose(
         self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, is_new: bool
@@ -277,35 +286,29 @@ class LogDirs:
         """Delete a log: its name is free at once, its folder goes a little later.
 
         A log that is not here, or whose folder has vanished, counts as deleted; return whether
-        there was one. Raises: OSError.
+        there was one. One of very many is renamed a moment later: see `settled`. Raises: OSError.
         """
         log = self.get(topic, partition)
         if log is None:
             for directory in self.dirs:
                 directory.lost.pop((topic, partition), None)
             return False
-        self._retire(log, FolderKind.DELETE)
+        directory_of_it = self.directory_of(log)
+        assert directory_of_it is not None
+        self._departures.delete(directory_of_it, log)
         return True
 
     def discard(self, directory: LogDir, folder: FoundFolder) -> None:
         """Let a folder that no open log uses go, as a deleted log's does. Raises: OSError."""
         if folder.kind is not FolderKind.DELETE:  # Else it goes already.
             self._departures.set_aside(directory, folder, FolderKind.DELETE)
+            self._checkpoint_soon(directory)
 
-    def _retire(self, log: PartitionLog, kind: FolderKind) -> None:
-        directory = self.directory_of(log)
-        assert directory is not None
-        folder = FoundFolder(
-            log.directory.rpartition("/")[2],
-            log.topic,
-            log.partition,
-            FolderKind.LIVE,
-            log.topic_id,
-        )
-        name = self._departures.set_aside(directory, folder, kind)
-        del directory.logs[(log.topic, log.partition)]
-        log.moved(f"{directory.path}/{name}")
-        log.close()
+    def settled(self) -> Pending[None]:
+        """Return the promise that every log that was deleted has its folder's name no more."""
+        return self._departures.settled()
+
+    def _left(self, directory: LogDir, log: PartitionLog) -> None:
         self._checkpoint_soon(directory)
         if self.on_retired is not None:
             self.on_retired(log)
@@ -375,6 +378,7 @@ class LogDirs:
             directory.lost[key] = log.topic_id
             log.fail()
         directory.logs.clear()
+        self._departures.give_up(directory)
         return lost
 
     def _log_failed(self, log: PartitionLog, error: OSError) -> None:
@@ -395,6 +399,7 @@ class LogDirs:
     def shutdown(self, broker_epoch: int = -1) -> Pending[None]:
         """Flush everything, say on disk that it was done, give the locks back."""
         done: Pending[None] = Pending()
+        self._departures.finish_all()
         dirs = self.online_dirs
         left = [len(dirs)]
 

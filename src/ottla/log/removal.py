@@ -7,6 +7,7 @@ after a crash. Only the id in a folder's own metadata file counts. What cannot b
 since a folder of logs is offline, is not claimed.
 """
 
+import errno
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -64,7 +65,7 @@ class _Removal:
         self._left = 0
 
     def start(self) -> None:
-        """Delete the open logs, then look through the directories in workers."""
+        """Delete the open logs; once all names are changed look through the directories."""
         log_dirs = self._log_dirs
         for directory in log_dirs.online_dirs:
             for log in list(directory.logs.values()):
@@ -72,8 +73,17 @@ class _Removal:
                 if replica in self._wanted:
                     remove = partial(log_dirs.delete, log.topic, log.partition)
                     self._remove(directory, replica, remove)
+        log_dirs.settled().then(self._look)
+
+    def _look(self, _: None) -> None:
+        log_dirs = self._log_dirs
         for directory in log_dirs.offline_dirs:
             self._unknown = directory.error
+            for replica, holder in self._found.items():
+                if holder is directory:
+                    self._errors[replica] = OSError(
+                        errno.EIO, "it went offline while the replica was to go", directory.path
+                    )
         online = log_dirs.online_dirs
         self._left = len(online)
         if not online:

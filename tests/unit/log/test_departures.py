@@ -7,12 +7,14 @@ import errno
 
 import pytest
 
+from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.log import names
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
+from ottla.log.removal import remove_replicas
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
-from tests.unit.log.support import QueuedWorkers, append, batch
+from tests.unit.log.support import TOPIC_ID, QueuedWorkers, append, batch
 
 
 @pytest.fixture
@@ -103,6 +105,101 @@ def test_an_older_stray_goes_once_the_metadata_says_so(node: Node) -> None:
     assert found.strays == ()
     node.pass_ms(1_000)
     assert [name for name in node.disk.listdir("/d1") if name.startswith("t-")] == []
+
+
+# --- very many at once --------------------------------------------------------------------
+
+MANY = 3 * LOGS_PER_STEP_MAX
+
+
+def crowded(node: Node) -> LogDirs:
+    """Return directories of which very many logs were deleted this moment."""
+    dirs, _ = node.start()
+    for partition in range(MANY):
+        create(dirs, partition=partition)
+    for partition in range(MANY):
+        assert dirs.delete("t", partition)
+    return dirs
+
+
+def test_very_many_logs_go_a_step_at_a_time_and_are_not_found_from_the_first_moment(
+    node: Node,
+) -> None:
+    dirs = crowded(node)
+    assert list(dirs.logs()) == []
+    settled = dirs.settled()
+    for step in (1, 2, 3):
+        assert len(leaving(node)) == step * LOGS_PER_STEP_MAX
+        assert settled.done == (step == 3)
+        node.pass_ms(1)
+    node.pass_ms(1_000)
+    assert leaving(node) == []
+    for directory in dirs.dirs:
+        assert directory.stale == {}
+        assert node.disk.read_bytes(f"{directory.path}/{names.LOG_STARTS}") == b"0\n0\n"
+
+
+def test_who_needs_a_name_that_is_still_to_go_has_it_go_first(node: Node) -> None:
+    dirs = crowded(node)
+    last = MANY - 1
+    log = dirs.get_or_create("t", OTHER_ID, last, CONFIG)
+    append(log, batch(3))
+    node.pass_ms(10)
+    assert dirs.get("t", last) is log
+    assert not log.failed
+    node.disk.kill()
+    dirs, found = node.start(lambda _topic, _partition, found: _keep(found == OTHER_ID))
+    assert [each.log_end_offset for each in found.logs] == [3]
+
+
+def test_the_same_replica_that_comes_back_is_in_one_directory_only(node: Node) -> None:
+    """A start refuses a partition that is in two."""
+    dirs = crowded(node)
+    for partition in range(MANY - 1, 0, -2):
+        create(dirs, partition=partition)
+    node.disk.kill()
+    _, found = node.start()
+    assert found.problem is None
+
+
+def test_an_order_is_answered_once_all_names_are_changed(node: Node) -> None:
+    dirs = crowded(node)
+    replicas = [(TOPIC_ID, partition) for partition in range(MANY)]
+    ordered = remove_replicas(dirs, replicas)
+    node.run()
+    assert not ordered.done
+    node.pass_ms(1)
+    node.pass_ms(1)
+    assert ordered.value == dict.fromkeys(replicas)
+    node.disk.crash()
+    _, found = node.start()
+    assert found.logs == ()
+
+
+def test_a_disk_that_fails_in_a_later_step_is_told(node: Node) -> None:
+    dirs = crowded(node)
+    told: list[str] = []
+    dirs.on_offline = lambda directory, logs: told.append(directory.path)
+    ordered = remove_replicas(dirs, [(TOPIC_ID, partition) for partition in range(MANY)])
+    node.disk.fail("rename", path="/d1/", times=None)
+    for _ in range(3):
+        node.pass_ms(1)
+    assert told == ["/d1"]
+    for (_, partition), failure in ordered.value.items():
+        on_lost_disk = partition % 2 == 0 and partition >= LOGS_PER_STEP_MAX
+        assert dirs.may_be_offline("t", partition) == on_lost_disk
+        if on_lost_disk:
+            assert isinstance(failure, OSError)
+    assert ordered.value[TOPIC_ID, MANY - 1] is None
+
+
+def test_a_stop_waits_for_no_step(node: Node) -> None:
+    dirs = crowded(node)
+    node.stop(dirs)
+    assert len(leaving(node)) == MANY
+    assert node.disk.open_files == 0
+    _, found = node.start()
+    assert found.logs == ()
 
 
 # --- what the checkpoints say of former logs ---------------------------------------------

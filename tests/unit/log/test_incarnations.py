@@ -136,9 +136,17 @@ class Story:
             self.dead[topic.topic_id] = topic
             self.dirs.delete(name, 0)
 
+    def crowd(self, _name: str) -> None:
+        """So many others go in this very turn that deletions are put off."""
+        departures = self.dirs._departures
+        departures._step_left = 0
+        if departures._step is None:
+            departures._arm()
+
     def order(self, _name: str) -> None:
         """Have all that ever went proven gone, as the controller's orders do."""
         ended = remove_replicas(self.dirs, [(topic_id, 0) for topic_id in self.dead])
+        self.world.pass_ms(1)
         self.workers.run()
         assert set(ended.value.values()) <= {None}
 
@@ -226,6 +234,8 @@ STEPS = (
     Story.recreate,
     Story.recreate,
     Story.delete,
+    Story.crowd,
+    Story.crowd,
     Story.order,
     Story.append,
     Story.append,

@@ -85,7 +85,9 @@ def _delete(
     def answer(removed: Removed) -> wire.StopReplicaResponse:
         for name in doomed:
             failures = [removed[each, name[1]] for each in ids[name]]
-            if name in told.facts.unproven or any(_counts(broker, each) for each in failures):
+            # The second: the folder failed later than in the moment in which it was to go.
+            lies_there = name in told.facts.unproven or broker.log_dirs.may_be_offline(*name)
+            if lies_there or any(_counts(broker, each) for each in failures):
                 log.error("%s-%d cannot be deleted for certain: %s", *name, failures)
                 results[name] = Error.KAFKA_STORAGE_ERROR
         return _response(results)

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.broker.told_drops import unproven_at_start
 from ottla.log.config import LogConfig
 
@@ -147,6 +148,24 @@ def test_kafka_9946_nor_is_one_whose_folder_fails_in_that_moment(is_told: bool) 
     for _ in range(2):
         answer = made.stop(0, 1) if is_told else made.stop(0, 1, epoch=4)
         assert answer == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
+
+
+def test_kafka_9946_nor_one_of_very_many_whose_folder_fails_a_step_later() -> None:
+    """What goes in one turn of the loop is limited; the rest goes in the next ones."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    many = LOGS_PER_STEP_MAX * 2 + 2
+    states = [told(each, leader_epoch=4, partition_epoch=4) for each in range(2, many)]
+    made.lead(*states)
+    path = made.broker.replicas.partition("t", many - 2).leader_log().directory
+    made.learn_metadata(*(known(each, leader=DYING) for each in range(many)))
+    made.fail_disk("rename", path)
+    asked = made.begin_stop(*range(many))
+    assert not asked.done
+    made.clock.advance(10)
+    answers = {each.partition_index: each.error_code for each in asked.value.partition_errors}
+    assert answers[many - 2] == Error.KAFKA_STORAGE_ERROR
+    assert answers[0] == answers[many - 1] == Error.NONE
+    assert made.stop(many - 2) == {many - 2: Error.KAFKA_STORAGE_ERROR}
 
 
 def test_kafka_9946_nor_one_that_a_start_loaded_and_did_not_host_any_more() -> None:

@@ -85,6 +85,11 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
         len(broker.log_dirs.offline_dirs),
     )
     yield gauge(
+        "ottla_log_stray_folders",
+        "Folders of partitions that belong to no topic that is known: kept, not used.",
+        [((("directory", each.path),), len(each.strays)) for each in broker.log_dirs.dirs],
+    )
+    yield gauge(
         "kafka_server_delayed_operation_purgatory_size",
         "Requests that wait for replicas or for data.",
         [

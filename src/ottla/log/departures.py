@@ -165,6 +165,9 @@ class Departures:
             name = self._rename(directory, folder, kind)
             if folder.kind is FolderKind.LIVE:
                 directory.forget((folder.topic, folder.partition))
+        directory.strays.discard(folder.name)
+        if name and kind is FolderKind.STRAY:
+            directory.strays.add(name)
         if name and kind is FolderKind.DELETE:
             due_ms = self._clock.monotonic_ms() + self._delay_ms
             self._timers.at(due_ms, lambda: self._remove_soon(directory, name))

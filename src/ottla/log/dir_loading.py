@@ -107,7 +107,6 @@ class DirLoader:
         self._threads = threads
         self._mark = mark
         self._failed = failed
-        self._strays: list[str] = []
         self._waiting: list[FoundFolder] = []
         self._running = 0
         self._survey = _Survey([], frozenset(), {})
@@ -153,10 +152,10 @@ class DirLoader:
             self._mark(self.directory, folder, FolderKind.DELETE)
             return False
         if folder.kind is not FolderKind.LIVE:
-            self._strays.append(folder.name)
+            self.directory.strays.add(folder.name)
             return False
         if verdict is Verdict.STRAY:
-            self._strays.append(self._mark(self.directory, folder, FolderKind.STRAY))
+            self._mark(self.directory, folder, FolderKind.STRAY)
         return verdict is Verdict.KEEP
 
     def _go_on(self) -> None:
@@ -170,7 +169,7 @@ class DirLoader:
         if not self._waiting and self._running == 0 and not self.done.done:
             self.directory.loaded = True
             self._correct_checkpoints()
-            self.done.complete(self._strays)
+            self.done.complete(sorted(self.directory.strays))
 
     def _correct_checkpoints(self) -> None:
         """Write them anew where they speak of logs that are not here, or of former ones.

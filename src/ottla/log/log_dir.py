@@ -99,6 +99,8 @@ class LogDir:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.lost: dict[TopicPartition, Uuid] = {}
         """Partitions that it held when it went offline, with their topic ids."""
+        self.strays: set[str] = set()
+        """Names of the folders that were set aside as nobody's, and are kept for people."""
         self.stale: dict[TopicPartition, int] = {}
         """Partitions of which the checkpoints may have entries of a log that is no more here.
 

@@ -15,6 +15,7 @@ from ottla.base.metrics import render
 from ottla.broker.dispatch import Dispatcher, load_apis
 from ottla.broker.metric_families import broker_families, request_families
 from ottla.broker.metrics import ApiMetrics, error_finder
+from ottla.log.config import LogConfig
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.wire.messages import create_topics, metadata
 from ottla.wire.messages import fetch as fetch_wire
@@ -145,6 +146,14 @@ def test_replicas_out_of_sync(world: World) -> None:
     found = scrape(world)
     assert found.value("kafka_server_replica_manager_under_replicated_partitions") == 1
     assert found.value("kafka_server_replica_manager_under_min_isr_partition_count") == 1
+
+
+def test_strays_show(world: World) -> None:
+    [directory] = world.log_dirs.dirs
+    assert scrape(world).value("ottla_log_stray_folders", directory=directory.path) == 0
+    world.log_dirs.get_or_create("x", Uuid(b"1" * 16), 0, LogConfig())
+    world.log_dirs.get_or_create("x", Uuid(b"2" * 16), 0, LogConfig())
+    assert scrape(world).value("ottla_log_stray_folders", directory=directory.path) == 1
 
 
 def test_a_failed_folder_shows(world: World) -> None:

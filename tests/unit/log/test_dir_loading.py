@@ -7,8 +7,9 @@ workers that act at once and with workers that wait.
 import pytest
 
 from ottla.log.dir_loading import Verdict
+from ottla.log.removal import remove_replicas
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
-from tests.unit.log.support import InlineWorkers, QueuedWorkers, append, batch
+from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
 
 
 @pytest.fixture(params=[InlineWorkers, QueuedWorkers])
@@ -51,6 +52,20 @@ def test_a_folder_without_a_topic_id_is_a_stray(node: Node, damage: str) -> None
     assert found.strays == (f"t-0.{'0' * 32}-stray",)
     assert node.asked == []
     assert create(dirs).log_end_offset == 0
+
+
+def test_strays_are_known_until_they_are_deleted(node: Node) -> None:
+    dirs, _ = node.start()
+    append(create(dirs), batch())
+    dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
+    stray = f"t-0.{TOKEN}-stray"
+    assert [directory.strays for directory in dirs.dirs] == [{stray}, set()]
+    node.stop(dirs)
+    dirs, _ = node.start()
+    assert [directory.strays for directory in dirs.dirs] == [{stray}, set()]
+    remove_replicas(dirs, [(TOPIC_ID, 0)])
+    node.run()
+    assert [directory.strays for directory in dirs.dirs] == [set(), set()]
 
 
 def test_a_stale_log_of_the_name_gives_way_unharmed(node: Node) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
@@ -18,6 +18,7 @@ from ottla.broker.auto_create import AutoCreate
 from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.idle import IdleTopics
+from ottla.broker.idle_file import read_kept, write_kept
 from ottla.broker.isr import IsrChange, Surroundings
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
@@ -133,6 +134,7 @@ class Broker:
             clock=self.clock,
             timers=self.timers,
             interval_ms=self.config["ottla.topic.idle.check.interval.ms"],
+            kept=read_kept(self.log_dirs),
         )
 
     def _directory_assignments(self) -> DirectoryAssignments:
@@ -218,7 +220,12 @@ class Broker:
         self.directories.close()
         self.fetchers.close()
         self.groups.shutdown()
-        return self.log_dirs.shutdown(self.epoch)
+        stopped = self.log_dirs.shutdown(self.epoch)
+        kept = self.idle.kept()
+        if not kept:
+            return stopped
+        written = write_kept(self.log_dirs, kept, self.epoch)
+        return gather([stopped, written]).map(lambda _: None)
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
         values = effective_topic_config(image, self.config, topic)

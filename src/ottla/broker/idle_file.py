@@ -1,0 +1,86 @@
+"""What a broker has counted of idle topics, kept over a stop that was clean.
+
+The file names the registration in which it was written, as the marks of a clean shutdown do, and
+counts only where every log folder bears such a mark of that registration: then nobody has used
+this broker since. After a crash there is no mark, and one folder's may be old where that folder
+was away for a while. So no file needs to be removed, and none can speak of another life.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.base.ids import NO_EPOCH, Uuid, parse_uuid, uuid_text
+from ottla.base.pending import Pending
+from ottla.broker.idle import Kept
+from ottla.log.log_dirs import LogDirs
+
+log = logging.getLogger(__name__)
+
+NAME: Final = ".ottla_idle_topics"
+"""In the first of the log folders; Kafka ignores it."""
+VERSION: Final = 1
+
+
+def encode_kept(kept: Mapping[Uuid, Kept], broker_epoch: int) -> bytes:
+    """Return the file's content."""
+    said = {
+        "version": VERSION,
+        "broker_epoch": broker_epoch,
+        "topics": {
+            uuid_text(topic_id): {
+                "replicas": each.replicas,
+                "coordinators": each.coordinators,
+                "idle_ms": each.idle_ms,
+            }
+            for topic_id, each in kept.items()
+        },
+    }
+    return json.dumps(said).encode("utf-8")
+
+
+def decode_kept(data: bytes, broker_epoch: int) -> dict[Uuid, Kept]:
+    """Return what a file says, nothing where it is of another registration or damaged."""
+    try:
+        said = json.loads(data)
+        if (said["version"], said["broker_epoch"]) != (VERSION, broker_epoch):
+            return {}
+        return {parse_uuid(text): _kept(each) for text, each in said["topics"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        log.warning("%s cannot be read: all topics are counted anew", NAME)
+        return {}
+
+
+def _kept(said: Any) -> Kept:
+    return Kept(tuple(said["replicas"]), tuple(said["coordinators"]), int(said["idle_ms"]))
+
+
+def read_kept(log_dirs: LogDirs) -> dict[Uuid, Kept]:
+    """Return what was counted before this start; the folders are loaded by then. Blocks."""
+    epochs = {each.previous_epoch for each in log_dirs.dirs}
+    if len(epochs) > 1 or NO_EPOCH in epochs:
+        return {}
+    try:
+        data = log_dirs.ports.disk.read_bytes(_path(log_dirs))
+    except OSError:
+        return {}
+    return decode_kept(data, epochs.pop())
+
+
+def write_kept(log_dirs: LogDirs, kept: Mapping[Uuid, Kept], broker_epoch: int) -> Pending[None]:
+    """Write it, in a worker; a failure costs what was counted."""
+    done: Pending[None] = Pending()
+    disk, path, data = log_dirs.ports.disk, _path(log_dirs), encode_kept(kept, broker_epoch)
+
+    def written(result: BaseException | None) -> None:
+        if result is not None:
+            log.warning("%s is not written, all topics will be counted anew: %s", path, result)
+        done.complete(None)
+
+    log_dirs.ports.workers.submit(lambda: disk.write_atomic(path, data), written)
+    return done
+
+
+def _path(log_dirs: LogDirs) -> str:
+    return f"{log_dirs.dirs[0].path}/{NAME}"

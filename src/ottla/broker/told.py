@@ -76,6 +76,7 @@ class ToldMetadata:
             topics that a controller said are deleted, with its epoch. `unproven`: what went of
             them while its log folder was offline, where it may lie still. `unannounced`: new
             partitions of which LeaderAndIsr has spoken and UpdateMetadata not yet, by topic.
+            `ghosts`: topics with replicas here that the controller did not name among all.
     """
 
     node_id: int
@@ -87,6 +88,7 @@ class ToldMetadata:
     gone: dict[Uuid, int] = field(default_factory=dict)
     unproven: set[PartitionName] = field(default_factory=set)
     unannounced: dict[Uuid, set[int]] = field(default_factory=dict)
+    ghosts: frozenset[Uuid] = frozenset()
 
     def check_sender(
         self, *, broker_epoch: int, controller_id: int, controller_epoch: int
@@ -202,10 +204,14 @@ class ToldMetadata:
 
         They were deleted after this broker read them at its start, and before anybody told it.
         Those of which it holds a replica stay: that nobody names one is no reason to delete it.
+        Whether there is one is asked elsewhere: see `ToldPort.doubt`.
         """
         named = {told.topic_name for told in request.topic_states}
-        for topic in image.topics:
-            if topic.name not in named and not self._hosts(topic):
+        ids = {told.topic_id for told in request.topic_states}
+        unnamed = [topic for topic in image.topics if topic.id not in ids]
+        self.ghosts = frozenset(topic.id for topic in unnamed if self._hosts(topic))
+        for topic in unnamed:
+            if topic.name not in named and topic.id not in self.ghosts:
                 yield RemoveTopicRecord(topic_id=topic.id)
 
     def _deleted(self, image: ClusterImage, topic_id: Uuid) -> Iterator[RemoveTopicRecord]:
@@ -298,6 +304,11 @@ class ToldPort(Protocol):
     @property
     def learn(self) -> Callable[[Iterable[str]], Pending[None]]:
         """Return what brings the configurations of topics, new ones, into the image."""
+        ...
+
+    @property
+    def doubt(self) -> Callable[[], None]:
+        """Return what finds out which of the `ghosts` were deleted, and lets these go."""
         ...
 
 

@@ -5,13 +5,21 @@ there still. Once the metadata has forgotten it nobody else knows of it, and an 
 would be answered as if it had never been here (KAFKA-9946).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from ottla.base.ids import Uuid
 from ottla.broker.core import Broker
 from ottla.broker.told import PartitionName, ToldPort
 from ottla.log.log_dirs import LogDirs
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import Record
+from ottla.metadata.records import Record, RemoveTopicRecord
+
+
+def drop_topics(broker: Broker, told: ToldPort, topic_ids: Iterable[Uuid]) -> None:
+    """Let whole topics go, as far as they are known here."""
+    topics = [topic for each in topic_ids if (topic := told.image.topics.by_id(each)) is not None]
+    names = [(topic.name, number) for topic in topics for number in topic.partitions]
+    drop_told(broker, told, tuple(RemoveTopicRecord(topic_id=each.id) for each in topics), names)
 
 
 def drop_told(

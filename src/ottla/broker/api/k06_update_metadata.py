@@ -3,7 +3,8 @@
 Behaviour: the brokers named are all that live. Partitions that are not named stay as they are.
            A leader of -2 says that the topic goes (KAFKA-1355): it is gone here from then on,
            with the replicas that this broker has of it and the offsets that groups committed.
-           What a request of type FULL does not name, and nothing of which is here, is gone, too.
+           What a request of type FULL does not name, and nothing of which is here, is gone, too;
+           where a replica of it is here, that goes if the deletion ledger knows the topic.
 Epochs:    as LeaderAndIsr.
 Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which there are none of here. Older ones,
            without ids, are not served.
@@ -49,6 +50,8 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         if new:
             # Those without a replica here: whoever describes them is told how they are configured.
             told.learn(new)
+        if told.facts.ghosts:
+            told.doubt()
     return wire.UpdateMetadataResponse(error_code=error)
 
 

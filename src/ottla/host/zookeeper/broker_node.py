@@ -12,23 +12,24 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
 from ottla.broker.told import without_own_leadership
-from ottla.broker.told_drops import unproven_at_start
+from ottla.broker.told_drops import drop_topics, unproven_at_start
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.folders import StartError
 from ottla.host.node_ports import Address, NodePorts
-from ottla.host.steps import Steps
+from ottla.host.steps import Steps, follow
 from ottla.host.zookeeper.config_follower import ConfigFollower
 from ottla.host.zookeeper.controller_broker_links import ControllerBrokerLinks
 from ottla.host.zookeeper.departure import depart
 from ottla.host.zookeeper.folders import ZooKeeperFolders
 from ottla.host.zookeeper.registration import Registration
-from ottla.host.zookeeper.start_reading import read_image, without_deleted
+from ottla.host.zookeeper.start_reading import read_deleted, read_image, without_deleted
 from ottla.host.zookeeper.told_metadata import ToldImage
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -97,6 +98,7 @@ class ZooKeeperBrokerNode:
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._configs = ConfigFollower(self._told, ports.clock)
         self._told.learn = self._configs.learn
+        self._told.doubt = self._doubt
         self._cleaner = Cleaner(
             ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
@@ -213,8 +215,34 @@ class ZooKeeperBrokerNode:
         if self.broker is not None:
             self.broker.apply(delta)
 
+    def _doubt(self) -> None:
+        """Let go what was deleted while this broker was away and did not have to be asked.
+
+        A reassignment had taken its replica out, and nobody waited for it when the topic went.
+        That the ledger knows the topic is proof; that the controller does not is none.
+        """
+        session = self._keeper.session
+        if session is not None:
+            follow(read_deleted(session), self._undoubted)
+
+    def _undoubted(self, listed: frozenset[Uuid] | Exception) -> None:
+        if isinstance(listed, Exception):
+            # After a new session the controller tells all again, and this is asked again.
+            log.warning("which topics were deleted meanwhile is not known: %s", listed)
+            return
+        ghosts, self._told.facts.ghosts = self._told.facts.ghosts, frozenset()
+        gone = sorted(ghosts & listed)
+        if gone and self.broker is not None:
+            log.info("%d topics were deleted while this broker was away", len(gone))
+            drop_topics(self.broker, self._told, gone)
+            # What it was told meanwhile of new topics of these names, it refused.
+            self._ask_to_be_told()
+
     def _folder_lost(self) -> None:
         """Let the controller ask what is still here: it learns of each replica from the answer."""
+        self._ask_to_be_told()
+
+    def _ask_to_be_told(self) -> None:
         event = Create(LOG_DIR_EVENT, encode_log_dir_event(self._config.node_id), sequential=True)
         session = self._keeper.session
 
@@ -224,7 +252,7 @@ class ZooKeeperBrokerNode:
                 assert session is not None
                 session.multi((event,)).then(told)
             elif isinstance(outcome, ZkError):
-                log.warning("the controller is not told of the failed folder: %s", outcome)
+                log.warning("the controller is not asked to tell all again: %s", outcome)
 
         if session is not None:
             session.multi((event,)).then(told)

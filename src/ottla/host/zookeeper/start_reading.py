@@ -94,13 +94,19 @@ def _read_deletions(
 
     A topic that cannot be read may be any of these others: then none of them is taken for gone.
     """
-    names = yield from reading_or_none(session.children(paths.DELETIONS))
+    listed = yield from read_deleted(session)
     ids = [_id(name, got) for name, got in topics.items() if got is not None]
     there = {topic_id for topic_id in ids if topic_id is not None}
-    listed = {topic_id for name in names or () if (topic_id := _listed(name)) is not None}
     found = yield from read_once(session, Wanted(deletions=there & listed))
     is_sure = all(topic_id is not None for topic_id in ids)
     return found.deletions, frozenset(listed - there if is_sure else ())
+
+
+def read_deleted(session: Session) -> Steps[frozenset[Uuid]]:
+    """Return the topics that the deletion ledger has an entry of. Raises: ZkError."""
+    names = yield from reading_or_none(session.children(paths.DELETIONS))
+    listed = (_listed(name) for name in names or ())
+    return frozenset(topic_id for topic_id in listed if topic_id is not None)
 
 
 def _listed(name: str) -> Uuid | None:

@@ -27,6 +27,8 @@ class ToldImage(Publisher):
         self.spoken: Pending[None] = self.until(self._names_this_broker)
         self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
         """Reads the configurations of topics that are new here."""
+        self.doubt: Callable[[], None] = lambda: None
+        """Finds out which topics that the controller does not know were deleted."""
 
     def _names_this_broker(self, image: ClusterImage) -> bool:
         return self.facts.controller_epoch != NO_EPOCH and self.facts.node_id in image.brokers

@@ -5,8 +5,11 @@ Method: a broker with logs on a disk in memory; requests through the codec.
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.broker.told_drops import drop_topics
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, PartitionImage
+from ottla.wire.messages.update_metadata import FULL, INCREMENTAL
 
+from ..world import TOPIC_ID
 from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
 
 OTHER_ID = Uuid(b"o" * 16)
@@ -45,6 +48,26 @@ def test_partitions_that_are_not_named_stay() -> None:
     made.learn_metadata(known(1, leader=2, leader_epoch=1, zk_version=1))
     assert state(made, 0).leader == 1
     assert state(made, 1).leader == 2
+
+
+def test_of_all_partitions_one_that_is_not_named_is_a_ghost_where_a_replica_of_it_is() -> None:
+    """It was deleted, perhaps: the ledger is asked. Its name may have been used again."""
+    made = ToldWorld()
+    made.lead(told())
+    made.learn_metadata(known(), type=FULL)
+    made.learn_metadata(known(), topic_id=OTHER_ID, type=INCREMENTAL)
+    assert made.doubts == []
+    made.learn_metadata(known(), topic_id=OTHER_ID, type=FULL)
+    made.learn_metadata(type=FULL)
+    assert made.doubts == [{TOPIC_ID}] * 2
+    assert made.folders() == ["t-0"]
+    drop_topics(made.broker, made, [OTHER_ID])
+    assert made.folders() == ["t-0"]
+    drop_topics(made.broker, made, [TOPIC_ID])
+    assert made.folders() == []
+    assert "t" not in made.image.topics
+    made.learn_metadata(known(), topic_id=OTHER_ID, type=FULL)
+    assert made.image.topics.id_of("t") == OTHER_ID
 
 
 def test_what_is_older_than_known_is_passed_over() -> None:

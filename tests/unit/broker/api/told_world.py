@@ -29,6 +29,7 @@ class ToldWorld(World):
         self.facts = ToldMetadata(1, broker_epoch=BROKER_EPOCH)
         self.learned: list[list[str]] = []
         self.learning: Pending[None] = completed(None)
+        self.doubts: list[frozenset[Uuid]] = []
         self.log_dirs.acquire(node_id=1, cluster_id=None)
         self.load(self.broker.image)
         self.broker.epoch = BROKER_EPOCH
@@ -49,6 +50,9 @@ class ToldWorld(World):
     def learn(self, topics: Iterable[str]) -> Pending[None]:
         self.learned.append(list(topics))
         return self.learning
+
+    def doubt(self) -> None:
+        self.doubts.append(self.facts.ghosts)
 
     # -- the three requests --
 
@@ -89,9 +93,11 @@ class ToldWorld(World):
         topic_id: Uuid = TOPIC_ID,
         controller_epoch: int = CONTROLLER_EPOCH,
         broker_epoch: int = BROKER_EPOCH,
+        type: int = meta.UNKNOWN,
     ) -> Error:
         """Send UpdateMetadata; return its error."""
         request = meta.UpdateMetadataRequest(
+            type=type,
             controller_id=3,
             controller_epoch=controller_epoch,
             broker_epoch=broker_epoch,

@@ -31,7 +31,7 @@ from ottla.log.log_dir import LogDir
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
 
-TAKEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
+TAKEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """What a rename says where the new name is another's; asking first would cost as much again."""
 
 

@@ -78,6 +78,17 @@ def test_a_broken_directory_keeps_its_folders_until_it_works_again(node: Node) -
     assert leaving(node) == []
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOTDIR, errno.EACCES, errno.EROFS])
+def test_a_name_that_cannot_be_changed_is_tried_once(node: Node, number: int) -> None:
+    """Where a file stood in the directory's place the broker tried name after name for ever."""
+    dirs, _ = node.start()
+    create(dirs)
+    fault = node.disk.fail("rename", number, times=5)
+    with pytest.raises(OSError) as refusal:
+        dirs.delete("t", 0)
+    assert (refusal.value.errno, fault.hits) == (number, 1)
+
+
 def test_a_removal_that_a_crash_cut_short_is_taken_up(node: Node) -> None:
     dirs, _ = node.start()
     append(create(dirs), batch())

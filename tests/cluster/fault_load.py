@@ -1,28 +1,32 @@
 """Numbered records that an idempotent producer writes all the time, and a consumer reading along.
 
-The clients are librdkafka with its defaults, but for what idempotence needs. Each partition has
-its own numbers, 0, 1, 2 and so on, so that a lost record is a missing number, a duplicate one
-that comes twice, and a record out of order one that comes late.
+The clients are librdkafka with its defaults, but for what idempotence needs, and what tells of
+faults. Each partition has its own numbers, 0, 1, 2 and so on, so that a lost record is a missing
+number, a duplicate one that comes twice, and a record out of order one that comes late.
 """
 
+import threading
 import time
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from ottla.testing import Cluster
 
 from . import stored
 from .background import Background
 from .clients import eventually
+from .fault_reader import DRAIN_SECONDS, Reader
 
 PAUSE_SECONDS = 0.02
 """Between two records of one partition."""
 
-DELIVERY_SECONDS = 300
-"""delivery.timeout.ms of librdkafka: how long it tries before it tells its user of a failure."""
+FLUSH_SECONDS = 60.0
+"""How long the last records may take, with the cluster whole again. librdkafka would go on for
+300 s before it tells its user of a failure (delivery.timeout.ms): then a test's own time is over,
+and nobody hears which records were not delivered."""
 
 
 class Load(Background):
@@ -37,12 +41,17 @@ class Load(Background):
         self.topic = topic
         self._value_bytes = value_bytes
         self._cluster = cluster
-        super().__init__((self._write, self._read), patience=DELIVERY_SECONDS)
+        super().__init__((self._write, self._read), patience=FLUSH_SECONDS + DRAIN_SECONDS)
+        self._written = threading.Event()
         self.sent = [0] * partitions
         self.acknowledged: list[list[float]] = [[] for _ in range(partitions)]
         self.offsets: list[list[int]] = [[] for _ in range(partitions)]
-        self.seen: list[list[int]] = [[] for _ in range(partitions)]
+        self._reader: Reader | None = None
+
+    @property
+    def seen(self) -> list[list[int]]:
         """What the consumer read, by partition."""
+        return [[] for _ in range(self.partitions)] if self._reader is None else self._reader.seen
 
     def begun(self) -> None:
         """Wait until it goes."""
@@ -53,7 +62,7 @@ class Load(Background):
         sent = list(self.sent)
 
         def behind() -> list[int]:
-            assert self.errors == []
+            self.check_errors()
             each = range(self.partitions)
             return [p for p in each if len(self.acknowledged[p]) <= sent[p]]
 
@@ -69,7 +78,7 @@ class Load(Background):
 
     def check(self) -> None:
         """Check that all that was sent is there, once, in order, on every replica."""
-        assert self.errors == []
+        self.check_errors()
         self._cluster.wait_in_sync(self.topic)
         for partition in range(self.partitions):
             expected = list(range(self.sent[partition]))
@@ -89,6 +98,12 @@ class Load(Background):
         assert found == expected, f"partition {partition} on node {node}"
 
     def _write(self) -> None:
+        try:
+            self._produce()
+        finally:
+            self._written.set()
+
+    def _produce(self) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self._cluster.bootstrap,
@@ -109,9 +124,13 @@ class Load(Background):
                     )
                     self.sent[partition] += 1
             producer.poll(PAUSE_SECONDS)
-        left = producer.flush(DELIVERY_SECONDS)
+        left = producer.flush(FLUSH_SECONDS)
         if left:
-            self.errors.append(f"{left} records were never delivered")
+            acknowledged = [len(each) for each in self.acknowledged]
+            self.errors.append(
+                f"{left} records are not delivered {FLUSH_SECONDS:g} s after the last was sent;"
+                f" by partition {acknowledged} of {self.sent} are"
+            )
 
     def _noticed(self, error: Any) -> None:
         """Hear what librdkafka tells its user; that it cannot reach a broker is no failure."""
@@ -126,27 +145,13 @@ class Load(Background):
         self.offsets[message.partition()].append(message.offset())
 
     def _read(self) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._cluster.bootstrap,
-                "group.id": f"{self.topic}-reader",
-                "enable.auto.commit": False,
-                "log_level": 0,
-                "error_cb": self._noticed,
-            }
+        self._reader = Reader(
+            self._cluster.bootstrap,
+            self.topic,
+            self.partitions,
+            errors=self.errors,
+            on_error=self._noticed,
         )
-        consumer.assign([TopicPartition(self.topic, each, 0) for each in range(self.partitions)])
-        deadline = float("inf")
-        while time.monotonic() < deadline:
-            for message in consumer.consume(500, 0.1):
-                if message.error() is None:
-                    self.seen[message.partition()].append(int(message.value()))
-            if self._stop.is_set():
-                deadline = min(deadline, time.monotonic() + 60)
-                if all(map(self._has_seen_all, range(self.partitions))):
-                    break
-        consumer.close()
-
-    def _has_seen_all(self, partition: int) -> bool:
-        written = self.sent[partition]
-        return len(self.acknowledged[partition]) == written == len(self.seen[partition])
+        while not self._stop.is_set():
+            self._reader.poll()
+        self._reader.drain(self.acknowledged, self._written.is_set)

@@ -88,7 +88,7 @@ class LeaderWatch(Background):
         connect = cluster.zookeeper_connect
         if connect is not None:
             works.append(partial(self._watch_zookeeper, connect))
-        super().__init__(works, patience=10)
+        super().__init__(works, patience=30)
         self._lock = threading.Lock()
         self.sights: dict[int, list[Sight]] = {}
         self.faults: list[Fault] = []

@@ -219,6 +219,13 @@ def test_a_deletion_that_begins_later_is_not_waited_for(run: Run, broker: FakeBr
     assert ids(ran) == texts(NEW)
 
 
+def test_where_nothing_is_named_receipts_are_not_asked_for(run: Run, broker: FakeBroker) -> None:
+    ledger = Ledger(broker, [OLD, NEW], [OLD, done(NEW)])
+    ran = ask(run, broker, "--json", *PATIENT)
+    assert (ran.code, ids(ran)) == (0, texts(NEW))
+    assert not ledger.asked[0].include_receipts
+
+
 def test_all_generations_of_a_name_are_waited_for(run: Run, broker: FakeBroker) -> None:
     """An old receipt must not pass for that of the topic which has just been deleted."""
     ledger = Ledger(broker, [OLD, NEW], [OLD, NEW], [OLD, done(NEW)])
@@ -331,6 +338,16 @@ def test_an_entry_that_is_missing_once_is_not_taken_for_a_finished_one(
     ledger = Ledger(broker, [NEW], [], [NEW], [done(NEW)])
     ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
     assert (ran.code, ids(ran), len(ledger.asked)) == (0, texts(NEW), 4)
+
+
+def test_an_entry_that_is_missing_now_and_then_is_not_either(
+    run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is how long it is missing in one go."""
+    monkeypatch.setattr(deletions, "FIND_SECONDS", 0.3)
+    Ledger(broker, [NEW], [], [NEW], [], [NEW], [], [done(NEW)])
+    ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
+    assert (ran.code, ids(ran)) == (0, texts(NEW))
 
 
 def test_an_entry_that_stays_away_is_finished_and_forgotten(

@@ -9,7 +9,7 @@ Behaviour: KRaft: the name is free again with the answer; brokers drop the logs 
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
 Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 messages;
            v6 topic ids (KIP-516).
-Not done:  mutation quotas (KIP-599); authorization; the deletion ledger.
+Not done:  mutation quotas (KIP-599); authorization.
 """
 
 from dataclasses import replace

@@ -18,7 +18,7 @@ The board is soft state of one office: a new controller has heard nothing, and d
 `now_ms` is monotonic throughout; the wall clock is in the receipt only.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -36,6 +36,8 @@ INTERVAL: Final = "ottla.topic.idle.check.interval.ms"
 LOOKS_MAX: Final = 4
 """After so many intervals without a word a broker has not said, and a candidate begins again."""
 NO_TOKEN: Final = -1
+PARTITIONS_MAX: Final = 1_000
+"""Of topics that go with one report: a decision that brings down all at once may be too large."""
 
 _EPOCH_SHIFT: Final = 32
 
@@ -136,14 +138,45 @@ class IdleBoard:
             known = self._candidates[topic_id] = (token, now_ms)
         return known[0]
 
-    def acquit(self, topic_ids: Iterable[Uuid]) -> None:
-        """Let topics be no candidates any more."""
-        for topic_id in topic_ids:
-            self._candidates.pop(topic_id, None)
+    def acquit(self, topic_id: Uuid) -> None:
+        """Let a topic be no candidate any more."""
+        self._candidates.pop(topic_id, None)
 
     def forget_gone(self, image: ClusterImage) -> None:
         """Forget the candidates that are gone."""
-        self.acquit([each for each in self._candidates if image.topics.by_id(each) is None])
+        for each in [each for each in self._candidates if image.topics.by_id(each) is None]:
+            self.acquit(each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """What all topics are judged by at one moment.
+
+    Fields: `coordinators`: replicas of the offsets topic; `commits_led`: whether all its
+            partitions are led; `heard`: who has spoken lately, as the process that is registered;
+    """
+
+    image: ClusterImage
+    config: NodeConfig
+    coordinators: tuple[int, ...]
+    commits_led: bool
+    heard: Mapping[int, _Heard]
+
+    def witnesses(self, topic: TopicImage) -> list[int]:
+        """Return the brokers one of which meets every use of a topic, sorted."""
+        return sorted({*replicas_of(topic), *self.coordinators})
+
+
+def _scene(image: ClusterImage, board: IdleBoard, config: NodeConfig, since_ms: int) -> _Scene:
+    offsets = image.topics.by_name(OFFSETS_TOPIC)
+    spoken = {each: board.heard(image, each, since_ms=since_ms) for each in image.brokers}
+    return _Scene(
+        image=image,
+        config=config,
+        coordinators=replicas_of(offsets),
+        commits_led=not _has_no_leader(offsets),
+        heard={each: heard for each, heard in spoken.items() if heard is not None},
+    )
 
 
 def due_topics(
@@ -151,7 +184,8 @@ def due_topics(
 ) -> tuple[list[Verdict], int]:
     """Take a report; return the topics that go now, and the token for the answer.
 
-    Asked twice for one report it says the same or less, as where a decision is made again.
+    A report brings down so many partitions at most; the next one goes on. Asked twice for one
+    report it says the same or less, as where a decision is made again.
     Raises: ApiError(STALE_BROKER_EPOCH) for a process that is not registered now.
     """
     broker = image.brokers.get(report.broker_id)
@@ -160,29 +194,44 @@ def due_topics(
     token = board.note(report, controller_epoch=image.position[1], now_ms=now_ms)
     board.forget_gone(image)
     since_ms = now_ms - LOOKS_MAX * config[INTERVAL]
+    scene = _scene(image, board, config, since_ms)
     going: list[Verdict] = []
+    partitions = 0
     for row in report.rows:
         topic = image.topics.by_id(row.topic_id)
         if topic is None:
             continue
-        verdict = judge(image, board, topic, config, now_ms=now_ms)
-        if verdict.why is not Why.DUE:
-            board.acquit([topic.id])
+        verdict = _judge(scene, topic) if _may_be_due(scene, topic, row) else None
+        if verdict is None or verdict.why is not Why.DUE:
+            board.acquit(topic.id)
             continue
         asked = board.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
-        looks = [board.heard(image, each, since_ms=since_ms) for each in witnesses_of(image, topic)]
-        if all(each is not None and each.report.token >= asked for each in looks):
+        if all(scene.heard[each].report.token >= asked for each in scene.witnesses(topic)):
+            partitions += len(topic.partitions)
+            if going and partitions > PARTITIONS_MAX:
+                break
             going.append(verdict)
     return sorted(going, key=lambda each: each.name), token
 
 
-def judge(
-    image: ClusterImage, board: IdleBoard, topic: TopicImage, config: NodeConfig, *, now_ms: int
-) -> Verdict:
+def _may_be_due(scene: _Scene, topic: TopicImage, row: IdleRow) -> bool:
+    """Tell whether a topic is worth a judgement: most are in use, and reports have thousands."""
+    ttl_ms = ttl_of(scene.image, topic.name)
+    if ttl_ms < 0:
+        return False
+    for each in (*row.replicas, *scene.coordinators):
+        heard = scene.heard.get(each)
+        said = None if heard is None else heard.rows.get(row.topic_id)
+        if said is None or said.idle_ms < ttl_ms:
+            return False
+    return True
+
+
+def _judge(scene: _Scene, topic: TopicImage) -> Verdict:
     """Say of a topic how long it has been idle, and why it does not go."""
-    ttl_ms, witnesses = ttl_of(image, topic.name), witnesses_of(image, topic)
-    said = _said(image, board, topic, since_ms=now_ms - LOOKS_MAX * config[INTERVAL])
-    why, brokers = _reason(image, topic, config, ttl_ms, witnesses, said)
+    ttl_ms, witnesses = ttl_of(scene.image, topic.name), scene.witnesses(topic)
+    said = _said(scene, topic, witnesses)
+    why, brokers = _reason(scene, topic, ttl_ms, witnesses, said)
     return Verdict(
         topic_id=topic.id,
         name=topic.name,
@@ -193,26 +242,23 @@ def judge(
     )
 
 
-def _said(
-    image: ClusterImage, board: IdleBoard, topic: TopicImage, *, since_ms: int
-) -> dict[int, int]:
+def _said(scene: _Scene, topic: TopicImage, witnesses: Sequence[int]) -> dict[int, int]:
     """Return what witnesses say of a topic, where they speak of the witnesses of now."""
-    replicas, coordinators = replicas_of(topic), replicas_of(image.topics.by_name(OFFSETS_TOPIC))
+    replicas = replicas_of(topic)
     said: dict[int, int] = {}
-    for each in witnesses_of(image, topic):
-        heard = board.heard(image, each, since_ms=since_ms)
+    for each in witnesses:
+        heard = scene.heard.get(each)
         row = None if heard is None else heard.rows.get(topic.id)
         if heard is None or row is None:
             continue
-        if row.replicas == replicas and heard.report.coordinators == coordinators:
+        if row.replicas == replicas and heard.report.coordinators == scene.coordinators:
             said[each] = row.idle_ms
     return said
 
 
 def _reason(
-    image: ClusterImage,
+    scene: _Scene,
     topic: TopicImage,
-    config: NodeConfig,
     ttl_ms: int,
     witnesses: Sequence[int],
     said: Mapping[int, int],
@@ -222,15 +268,15 @@ def _reason(
         return Why.INTERNAL, ()
     if ttl_ms < 0:
         return Why.NO_TTL, ()
-    if image.deletions.is_queued(topic.id):
+    if scene.image.deletions.is_queued(topic.id):
         return Why.BEING_DELETED, ()
-    if not config["delete.topic.enable"]:
+    if not scene.config["delete.topic.enable"]:
         return Why.DISABLED, ()
     if young := tuple(each for each, idle_ms in said.items() if idle_ms < ttl_ms):
         return Why.TOO_YOUNG, young
-    if _has_no_leader(topic) or _has_no_leader(image.topics.by_name(OFFSETS_TOPIC)):
+    if _has_no_leader(topic) or not scene.commits_led:
         return Why.NO_LEADER, ()
-    if down := tuple(each for each in witnesses if not is_reachable(image, each)):
+    if down := tuple(each for each in witnesses if not is_reachable(scene.image, each)):
         return Why.BROKER_DOWN, down
     if silent := tuple(each for each in witnesses if each not in said):
         return Why.NOT_HEARD, silent
@@ -248,21 +294,14 @@ def describe_idle(
     """Return what is known of topics, by name: of those that have a limit where not named."""
     if names is None:
         names = limited_topics(image)
+    scene = _scene(image, board, config, now_ms - LOOKS_MAX * config[INTERVAL])
     topics = [image.topics.by_name(each) for each in sorted(set(names))]
-    return tuple(
-        judge(image, board, topic, config, now_ms=now_ms) for topic in topics if topic is not None
-    )
+    return tuple(_judge(scene, topic) for topic in topics if topic is not None)
 
 
 def limited_topics(image: ClusterImage) -> list[str]:
     """Return the names of topics with a limit, sorted."""
-    return sorted(each.name for each in image.topics if ttl_of(image, each.name) >= 0)
-
-
-def witnesses_of(image: ClusterImage, topic: TopicImage) -> list[int]:
-    """Return the brokers one of which meets every use of a topic, sorted."""
-    coordinators = replicas_of(image.topics.by_name(OFFSETS_TOPIC))
-    return sorted({*replicas_of(topic), *coordinators})
+    return [each for each in image.topics.names() if ttl_of(image, each) >= 0]
 
 
 def replicas_of(topic: TopicImage | None) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ Source: TopicConfig, LogConfig, ServerTopicConfigSynonyms, Kafka 4.0; KIP-1030.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.metadata.config_def import (
@@ -431,9 +432,13 @@ def ttl_of(image: "ClusterImage", topic: str) -> int:
     Only the topic itself says it: no default of a broker or a cluster makes topics go.
     """
     text = image.configs.of(ResourceType.TOPIC, topic).get(TTL)
-    if text is not None:
-        with suppress(ConfigError):
-            return int(parse_value(DEFINITIONS.keys[TTL], text))
+    return NO_TTL if text is None else _ttl(text)
+
+
+@lru_cache(maxsize=256)
+def _ttl(text: str) -> int:
+    with suppress(ConfigError):
+        return int(parse_value(DEFINITIONS.keys[TTL], text))
     return NO_TTL
 
 

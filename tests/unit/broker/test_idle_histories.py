@@ -25,7 +25,7 @@ from ottla.controller.idle import (
     IdleReport,
     IdleRow,
     due_topics,
-    witnesses_of,
+    replicas_of,
 )
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import delta_between, replay
@@ -211,11 +211,7 @@ class Town:
     def use(self, broker_id: int) -> None:
         machine = self.up.get(broker_id)
         topic = self.topic
-        if (
-            machine is None
-            or machine.is_stopped
-            or broker_id not in witnesses_of(self.image, topic)
-        ):
+        if machine is None or machine.is_stopped or broker_id not in self.witnesses:
             return
         if broker_id in topic.partitions[0].replicas:
             machine.mark.is_used = True
@@ -249,12 +245,17 @@ class Town:
 
     def move(self, replicas: tuple[int, ...]) -> None:
         """Give the topic other replicas; those that get one must be there for that."""
-        before = witnesses_of(self.image, self.topic)
+        before = self.witnesses
         if all(each in self.up for each in replicas if each not in before):
             change = PartitionChangeRecord(
                 partition_id=0, topic_id=TOPIC_ID, replicas=replicas, isr=replicas
             )
             self.write(replace(change, leader=replicas[0]))
+
+    @property
+    def witnesses(self) -> set[int]:
+        offsets = self.image.topics.by_name(OFFSETS_TOPIC)
+        return {*replicas_of(self.topic), *replicas_of(offsets)}
 
     @property
     def topic(self) -> TopicImage:

@@ -17,6 +17,7 @@ from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.controller.idle import (
     LOOKS_MAX,
     NO_TOKEN,
+    PARTITIONS_MAX,
     IdleBoard,
     IdleReport,
     IdleRow,
@@ -36,6 +37,7 @@ from ottla.metadata.records import (
     FeatureLevelRecord,
     PartitionRecord,
     Record,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from ottla.metadata.topic_config import TTL
@@ -355,3 +357,29 @@ def test_a_limit_that_would_not_be_kept_is_refused() -> None:
             check_ttl(image, config, topic, {TTL: "5000"})
         assert refused.value.error is Error.INVALID_CONFIG
         assert TTL in (refused.value.message or "")
+
+
+def test_many_topics_that_are_due_go_by_and_by() -> None:
+    """The first goes whatever its size, or a large one never would."""
+    size = PARTITIONS_MAX // 2
+    sizes = {uuid("a"): 3 * PARTITIONS_MAX, uuid("b"): size, uuid("c"): size, uuid("d"): 1}
+    records: list[Record] = []
+    for topic_id, count in sizes.items():
+        first, partition, ttl = topic_records(topic_id.decode().rstrip("."), topic_id, (1,))
+        assert isinstance(partition, PartitionRecord)
+        records += [first, ttl]
+        records += [replace(partition, partition_id=number) for number in range(count)]
+    image, board, config = advance(THREE, records), IdleBoard(), Town().config
+    gone, token = [], NO_TOKEN
+    for _ in range(6):
+        report = IdleReport(
+            broker_id=1,
+            broker_epoch=101,
+            coordinators=(),
+            rows=tuple(IdleRow(each, (1,), TTL_MS) for each in sizes if image.topics.by_id(each)),
+            token=token,
+        )
+        going, token = due_topics(image, board, report, config, now_ms=0)
+        gone.append([each.name for each in going])
+        image = advance(image, [RemoveTopicRecord(topic_id=each.topic_id) for each in going])
+    assert gone == [[], ["a"], ["b", "c"], ["d"], [], []]

@@ -129,6 +129,23 @@ def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> Non
     assert late(made, 0, topic_id=OTHER_ID) == {0: Error.OPERATION_NOT_ATTEMPTED}
 
 
+def test_a_topic_that_is_there_is_spared_whatever_the_ledger_says() -> None:
+    made = world()
+    made.commit(entry())
+    assert late(made, 0) == {0: Error.OPERATION_NOT_ATTEMPTED}
+    assert made.log_dirs.get("t", 0) is not None
+
+
+def test_nobody_waits_on_behalf_of_a_controller_that_has_hung_up() -> None:
+    made = world()
+    answer = order(made, 0)
+    assert made.broker.vanishing.count == 1
+    made.connection.closed.complete(None)
+    assert made.broker.vanishing.count == 0
+    made.clock.advance(METADATA_WAIT_MS)
+    assert not answer.done
+
+
 def test_of_several_topics_those_that_are_known_go_when_the_wait_is_over() -> None:
     made = world()
     made.commit(*deletion())

@@ -1,0 +1,175 @@
+"""The driver of deletions: one decision at a time, orders that rest on facts, a timer that stays.
+
+Method: the real manager, a controller that decides at once or when told, time by hand. What is
+decided is the policy's matter and tested there; the two modes' offices have tests of their own.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.controller.deletion_manager import LOOK_AGAIN_MS, DeletionManager
+from ottla.controller.deletion_orders import DeletionOrder
+from ottla.controller.deletion_policy import Replica
+from ottla.controller.step import Decision
+from ottla.host.deletions import AGAIN_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
+from ottla.metadata.brokers import BrokerImage, record_of
+from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import Record
+
+from .world import World
+
+TOPICS = tuple(Uuid(bytes([number]) * 16) for number in range(1, 4))
+RETENTION_MS = 1_000
+
+
+def entry(topic_id: Uuid) -> DeletionImage:
+    """Return a deletion whose one replica broker 1 is to delete."""
+    begun = DeletionImage(topic_id=topic_id, name="t", policy=Policy.AT_ONCE, asked_ms=1)
+    return begun.with_standing(1, STARTED, [0])
+
+
+class Controller:
+    """Decides on what is written; `waiting`: answers that `commit` gives, in order."""
+
+    def __init__(self, *topics: Uuid) -> None:
+        self.world = World()
+        broker = BrokerImage(
+            id=1, epoch=10, incarnation_id=Uuid(bytes(16)), endpoints=(), fenced=False
+        )
+        self.image = EMPTY
+        self.offset = 0
+        self.appended(
+            record_of(broker), *(r for each in topics for r in deletion_records(entry(each)))
+        )
+        self.waiting: deque[tuple[Pending[Any], Decision[Any]]] = deque()
+        self.refusal: ApiError | None = None
+        self.orders: list[tuple[ClusterImage, DeletionOrder]] = []
+        self.broken = False
+        self.driver = DeletionDriver(
+            DeletionManager(enabled=True, retention_ms=RETENTION_MS),
+            self,
+            self.send,
+            clock=self.world.clock,
+            timers=self.world.timers,
+        )
+        self.driver.start(self.image)
+        self.commit()
+
+    def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any]:
+        """Decide now; the answer waits for `commit`."""
+        answer: Pending[Any] = Pending()
+        if self.refusal is not None:
+            answer.complete(self.refusal)
+        else:
+            self.waiting.append((answer, decide(self.image)))
+        return answer
+
+    def appended(self, *records: Record) -> Any:
+        """Have records be facts; return the change."""
+        self.offset += len(records)
+        delta = replay(self.image, records, offset=self.offset, epoch=1)
+        self.image = delta.image
+        return delta
+
+    def commit(self) -> None:
+        """Let everything be a fact that was decided, and what follows from it."""
+        while self.waiting:
+            answer, decision = self.waiting.popleft()
+            if decision.step.records:
+                self.driver.changed(self.appended(*decision.step.records))
+            answer.complete(decision.reply)
+
+    def send(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+        """Take orders, unless broken."""
+        if self.broken:
+            raise RuntimeError("broken")
+        self.orders += ((image, each) for each in orders)
+
+    def answer(self, topic_id: Uuid) -> None:
+        """Have the broker confirm a replica."""
+        self.driver.answered(DeletionsAnswered(1, 10, {Replica(1, topic_id, 0): Error.NONE}))
+
+    def finished(self) -> set[Uuid]:
+        """Return the topics that have receipts."""
+        return {each.topic_id for each in self.image.deletions.receipts()}
+
+
+def test_what_is_heard_during_a_decision_is_decided_at_once_after_it() -> None:
+    controller = Controller(*TOPICS)
+    for topic_id in TOPICS:
+        controller.answer(topic_id)
+    assert len(controller.waiting) == 1
+    answer, decision = controller.waiting.popleft()
+    controller.driver.changed(controller.appended(*decision.step.records))
+    answer.complete(decision.reply)
+    assert controller.finished() == {TOPICS[0]}
+    assert len(controller.waiting) == 1, "both others in one decision"
+    controller.commit()
+    assert controller.finished() == set(TOPICS)
+
+
+def test_orders_are_given_with_the_change_that_they_rest_on() -> None:
+    controller = Controller()
+    delta = controller.appended(*deletion_records(entry(TOPICS[0])))
+    controller.driver.changed(delta)
+    [(image, order)] = controller.orders
+    assert image is delta.image
+    assert [each.topic_id for each in order.replicas()] == [TOPICS[0]]
+
+
+def test_a_refusal_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller(*TOPICS[:2])
+    controller.refusal = ApiError(Error.UNKNOWN_SERVER_ERROR, "no")
+    controller.answer(TOPICS[0])
+    assert "deletions of topics could not be decided" in caplog.text
+    controller.refusal = None
+    controller.answer(TOPICS[1])
+    controller.commit()
+    assert controller.finished() == {TOPICS[1]}
+    controller.world.advance(LOOK_AGAIN_MS)
+    controller.commit()
+    controller.answer(TOPICS[0])  # It was ordered again.
+    controller.commit()
+    assert TOPICS[0] in controller.finished()
+
+
+def test_that_another_one_rules_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller(TOPICS[0])
+    controller.refusal = ApiError(Error.NOT_CONTROLLER)
+    controller.answer(TOPICS[0])
+    assert caplog.text == ""
+
+
+def test_a_mistake_by_the_clock_is_logged_and_the_clock_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller = Controller(TOPICS[0])
+    controller.answer(TOPICS[0])
+    controller.commit()
+    controller.driver.changed(controller.appended(*deletion_records(entry(TOPICS[1]))))
+    put_off = {Replica(1, TOPICS[1], 0): Error.OPERATION_NOT_ATTEMPTED}
+    controller.driver.answered(DeletionsAnswered(1, 10, put_off))
+    controller.broken = True
+    controller.world.advance(1_000)
+    assert "what is due was not done" in caplog.text
+    controller.broken = False
+    controller.world.advance(AGAIN_AFTER_FAILURE_MS + LOOK_AGAIN_MS)
+    controller.commit()
+    assert TOPICS[0] not in controller.finished(), "its receipt was old enough to go"
+
+
+def test_after_the_end_nothing_is_decided_or_due() -> None:
+    controller = Controller(TOPICS[0])
+    controller.driver.stop()
+    controller.answer(TOPICS[0])
+    controller.world.advance(2 * LOOK_AGAIN_MS)
+    assert not controller.waiting
+    assert len(controller.world.timers) == 0

@@ -60,6 +60,8 @@ class Network:
         self.cut: set[tuple[int, int]] = set()
         self.marks: Callable[[str], None] = lambda name: None
         self.pipes: dict[int, Pipe] = {}
+        self.arrived: Callable[[str, int, int, bytes], None] | None = None
+        """Called with each frame that arrives, as `tell`, before anybody reads it."""
         self._told = told
         self._doors: dict[Address, Door] = {}
         self._numbers = 0
@@ -118,6 +120,8 @@ class Network:
     def tell(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Note a frame that arrives, for the digest of the history."""
         self._told(what, source, target, frame)
+        if self.arrived is not None:
+            self.arrived(what, source, target, frame)
 
 
 def client_host(place: int) -> str:

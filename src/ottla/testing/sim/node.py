@@ -21,10 +21,8 @@ from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_ports import Address, NodePorts
 from ottla.host.steps import follow
 from ottla.host.storage import format_storage
-from ottla.log.cleaner import Result
-from ottla.log.cleaner_job import CleanedSegment, CleaningJob
-from ottla.log.cleaner_rewrite import clean
 from ottla.metadata.node_config import NodeConfig
+from ottla.testing.sim.cleanings import SimCleanings
 from ottla.testing.sim.deletions import folder_watch
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.link import links_from
@@ -102,6 +100,8 @@ class SimNode:
         self._stopping = False
         self._back_after_ms: int | None = None
         self._doom: Doom | None = None
+        self.disk_written: Callable[[SimNode, str, str], None] | None = None
+        """Called with each operation that changes the disk, before it is done."""
         if sim.zookeeper is None:
             format_storage(
                 self.disk,
@@ -285,6 +285,11 @@ class SimNode:
         """Crash in the midst of the disk operation after so many more; `then` follows."""
         self._doom = Doom(operations, lose_unflushed, then)
 
+    def die(self, *, lose_unflushed: bool, then: Call) -> None:
+        """Crash at once, even from the midst of something; `then` follows."""
+        if self._process is not None and self._process.alive:
+            self._doomed(Doom(0, lose_unflushed, then))
+
     def forgive(self) -> None:
         """Let a crash that still waits not come."""
         if self._process is None or self._process.alive:
@@ -295,7 +300,6 @@ class SimNode:
         process = self._process
         assert process is not None
         process.alive = False
-        self._sim.mark("crashed-while-writing")
 
         def buried() -> None:
             self.crash(lose_unflushed=doom.lose_unflushed)
@@ -343,11 +347,14 @@ class SimNode:
     def _disk_used(self, operation: str, path: str) -> None:
         """A disk call of the loop itself holds up all that the process does."""
         self.folders.used(operation)
+        if self.disk_written is not None and operation in WRITES and self._process is not None:
+            self.disk_written(self, operation, path)
         pace, process = self.pace, self._process
         if self._doom is not None and process is not None and operation in WRITES:
             self._doom.operations -= 1
             if self._doom.operations <= 0:
                 if process.alive:
+                    self._sim.mark("crashed-while-writing")
                     self._doomed(self._doom)
                 raise ProcessDied
         if pace.slowest_us > 10 * MS and not pace.in_thread and process is not None:
@@ -460,36 +467,3 @@ class SimDoors:
         """Close."""
         self._node.close_doors()
         return completed(None)
-
-
-class SimCleanings:
-    """Cleanings in the node's threads. See `ottla.host.node_ports.CleaningRunner`."""
-
-    def __init__(self, disk: SimDisk, workers: SimWorkers) -> None:
-        self._disk = disk
-        self._workers = workers
-
-    def run(self, job: CleaningJob, on_result: Callable[[Result], None]) -> Callable[[], None]:
-        """Rewrite a segment at a time."""
-        results = clean(self._disk, job)
-        is_cancelled = False
-
-        def one() -> Result:
-            return next(results)
-
-        def took(result: Any) -> None:
-            if is_cancelled:
-                return
-            on_result(result)
-            if isinstance(result, CleanedSegment):
-                self._workers.submit(one, took)
-
-        def cancel() -> None:
-            nonlocal is_cancelled
-            is_cancelled = True
-
-        self._workers.submit(one, took)
-        return cancel
-
-    def close(self) -> None:
-        """Nothing to wait for: a thread's work is never half done."""

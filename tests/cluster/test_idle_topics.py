@@ -163,7 +163,8 @@ def counted(site: Site, made: Made, holds: Callable[[int], bool] = lambda _: Tru
 
     def ask() -> idle_wire.DescribedIdleTopic | None:
         request = idle_wire.DescribeIdleTopicsRequest(topics=(made.name,))
-        found = site.ask(request, idle_wire.DescribeIdleTopicsResponse).topics
+        # One that is no controller in KRaft passes the question on.
+        found = site.ask(request, idle_wire.DescribeIdleTopicsResponse, node=2).topics
         return found[0] if found else None
 
     said = eventually(

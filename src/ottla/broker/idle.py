@@ -92,6 +92,7 @@ class IdleTopics:
         self._interval_ms = interval_ms
         self._kept = dict(kept or {})
         self._image: ClusterImage = EMPTY
+        self._offsets: TopicImage | None = None
         self._coordinators: tuple[int, ...] = ()
         self._topics: dict[Uuid, _Counted] = {}
         self._committed: set[Uuid] = set()
@@ -112,11 +113,7 @@ class IdleTopics:
         """Hear of a change of the metadata."""
         self._image = delta.image
         now_ms = self._clock.monotonic_ms()
-        coordinators = replicas_of(delta.image.topics.by_name(OFFSETS_TOPIC))
-        if coordinators != self._coordinators:
-            self._coordinators = coordinators
-            for each in self._topics.values():
-                each.begin(now_ms)
+        self._follow_coordinators(delta.image.topics.by_name(OFFSETS_TOPIC), now_ms)
         for topic_id in delta.deleted_topics:
             self._topics.pop(topic_id, None)
         for topic in delta.created_topics.values():
@@ -133,6 +130,16 @@ class IdleTopics:
             if resource_type == ResourceType.TOPIC and changed is not None:
                 self._consider(changed, now_ms)
         self._arm()
+
+    def _follow_coordinators(self, offsets: TopicImage | None, now_ms: int) -> None:
+        if offsets is self._offsets:
+            return  # As with nearly all changes, of which there may be thousands.
+        self._offsets = offsets
+        coordinators = replicas_of(offsets)
+        if coordinators != self._coordinators:
+            self._coordinators = coordinators
+            for each in self._topics.values():
+                each.begin(now_ms)
 
     def _consider(self, topic: TopicImage, now_ms: int) -> None:
         if ttl_of(self._image, topic.name) < 0 or topic.name in INTERNAL_TOPICS:

@@ -14,7 +14,7 @@ from ottla.base.zookeeper import Create, Operation, SetData
 from ottla.cli.errors import CommandError
 from ottla.cli.zookeeper_client import Overtaken, Read, ZooKeeperClient
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
-from ottla.metadata.topic_config import validate_topic_configs
+from ottla.metadata.topic_config import check_may_go, validate_topic_configs
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import ConfigZnode, decode_config, encode_config
 from ottla.metadata.znodes.fields import ZnodeError
@@ -55,6 +55,7 @@ def alter(
         if kind == "topics":
             try:
                 validate_topic_configs(values)
+                check_may_go(resource[1], values)
             except ApiError as error:
                 raise CommandError(error.message or error.error.name) from None
         path, data = paths.config(resource), encode_config(values, znode.extra)

@@ -29,7 +29,7 @@ from ottla.controller.deletion_policy import is_reachable
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL, ledger_enabled
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.topic_config import TTL, ttl_of
+from ottla.metadata.topic_config import NO_TTL, TTL, check_may_go, ttl_of
 
 INTERVAL: Final = "ottla.topic.idle.check.interval.ms"
 """The broker's property: how often it looks, and says what it saw."""
@@ -321,14 +321,10 @@ def check_ttl(
     image: ClusterImage, config: NodeConfig, topic: str, overrides: Mapping[str, str]
 ) -> None:
     """Refuse a limit that would not be kept. Raises: ApiError(INVALID_CONFIG)."""
-    text = overrides.get(TTL)
-    if text is None or text.strip() == "-1":
-        return
-    if topic in INTERNAL_TOPICS:
-        raise ApiError(
-            Error.INVALID_CONFIG, f"{TTL}={text}: the internal topic {topic} never goes by itself."
-        )
-    if config.zookeeper_connect is None and not ledger_enabled(image.features):
+    check_may_go(topic, overrides)
+    text = overrides.get(TTL, str(NO_TTL)).strip()
+    in_kraft = config.zookeeper_connect is None
+    if text != str(NO_TTL) and in_kraft and not ledger_enabled(image.features):
         raise ApiError(
             Error.INVALID_CONFIG,
             f"{TTL}={text} needs the feature {OTTLA_VERSION} at level {OTTLA_VERSION_LEVEL}.",

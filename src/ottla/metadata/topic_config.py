@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.base.ids import INTERNAL_TOPICS
 from ottla.metadata.config_def import (
     INT_MAX,
     LONG_MAX,
@@ -433,6 +434,13 @@ def ttl_of(image: "ClusterImage", topic: str) -> int:
     """
     text = image.configs.of(ResourceType.TOPIC, topic).get(TTL)
     return NO_TTL if text is None else _ttl(text)
+
+
+def check_may_go(topic: str, overrides: Mapping[str, str]) -> None:
+    """Refuse a limit for a topic that never goes by itself. Raises: ApiError(INVALID_CONFIG)."""
+    text = overrides.get(TTL, str(NO_TTL))
+    if topic in INTERNAL_TOPICS and _ttl(text) != NO_TTL:
+        raise invalid_config(f"{TTL}={text}: the internal topic {topic} never goes by itself.")
 
 
 @lru_cache(maxsize=256)

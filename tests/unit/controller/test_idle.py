@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.idle import (
     LOOKS_MAX,
     NO_TOKEN,
@@ -27,6 +28,7 @@ from ottla.controller.idle import (
     describe_idle,
     due_topics,
 )
+from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.features import OTTLA_VERSION
@@ -383,3 +385,31 @@ def test_many_topics_that_are_due_go_by_and_by() -> None:
         gone.append([each.name for each in going])
         image = advance(image, [RemoveTopicRecord(topic_id=each.topic_id) for each in going])
     assert gone == [[], ["a"], ["b", "c"], ["d"], [], []]
+
+
+def test_limits_are_checked_where_topics_are_made_and_changed() -> None:
+    around = context()
+    for level, error in ((0, Error.INVALID_CONFIG), (1, Error.NONE)):
+        image = advance(IMAGE, [FeatureLevelRecord(name=OTTLA_VERSION, feature_level=level)])
+        made = create_topics(
+            image,
+            [
+                NewTopic(
+                    name="new",
+                    partition_count=1,
+                    replication_factor=1,
+                    configs=((TTL, "5000"),),
+                )
+            ],
+            validate_only=False,
+            context=around,
+        )
+        assert [each.error for each in made.reply] == [error]
+        altered = alter_configs(
+            image,
+            [Alteration((ResourceType.TOPIC, "t"), ((TTL, Operation.SET, "5000"),))],
+            incremental=True,
+            validate_only=False,
+            context=around,
+        )
+        assert [each.error for each in altered.reply] == [error]

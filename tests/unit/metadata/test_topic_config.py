@@ -6,6 +6,7 @@ Method: tables of values; the order of places is built up from the lowest to the
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC
 from ottla.metadata.config_def import format_value, parse_value
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import replay
@@ -17,6 +18,7 @@ from ottla.metadata.topic_config import (
     NO_TTL,
     SYNONYMS,
     TTL,
+    check_may_go,
     effective_topic_config,
     ttl_of,
     validate_topic_configs,
@@ -216,3 +218,13 @@ def test_a_topic_alone_says_its_limit() -> None:
         epoch=1,
     ).image
     assert (ttl_of(image, "t"), ttl_of(image, "newer"), ttl_of(image, "u")) == (5_000, -1, -1)
+
+
+def test_an_internal_topic_has_no_limit() -> None:
+    for overrides in ({}, {TTL: "-1"}):
+        check_may_go(OFFSETS_TOPIC, overrides)
+    check_may_go("t", {TTL: "5000"})
+    with pytest.raises(ApiError) as caught:
+        check_may_go(OFFSETS_TOPIC, {TTL: "5000"})
+    assert caught.value.error is Error.INVALID_CONFIG
+    assert OFFSETS_TOPIC in caught.value.message

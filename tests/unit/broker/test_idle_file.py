@@ -7,7 +7,7 @@ ended is the test's. An interval is a second, and all of them begin with the sam
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
@@ -112,6 +112,7 @@ ids = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)
 KEPT = st.dictionaries(uuids, st.builds(Kept, ids, ids, st.integers(0, 2**62)), max_size=4)
 
 
+@settings(deadline=None)
 @given(kept=KEPT, epoch=st.integers(0, 2**62))
 def test_a_file_is_read_as_it_was_written_and_of_its_epoch_only(
     kept: dict[Uuid, Kept], epoch: int

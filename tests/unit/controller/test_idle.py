@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
@@ -87,6 +87,15 @@ IMAGE_RECORDS = [
 IMAGE = advance(THREE, IMAGE_RECORDS)
 
 
+def configured(**given: str) -> NodeConfig:
+    """Return a controller's properties; names have _ for their dots."""
+    usual = {"ottla.topic.idle.check.interval.ms": str(INTERVAL_MS)}
+    return context(usual | {key.replace("_", "."): value for key, value in given.items()}).config
+
+
+CONFIG = configured()
+
+
 @dataclass
 class Town:
     """A controller that hears reports. `tokens`: what brokers were answered last."""
@@ -95,12 +104,7 @@ class Town:
     board: IdleBoard = field(default_factory=IdleBoard)
     now_ms: int = 0
     tokens: dict[int, int] = field(default_factory=dict)
-    given: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def config(self) -> NodeConfig:
-        usual = {"ottla.topic.idle.check.interval.ms": str(INTERVAL_MS)}
-        return context(usual | self.given).config
+    config: NodeConfig = field(default_factory=lambda: CONFIG)
 
     def say(
         self,
@@ -299,7 +303,7 @@ def test_why_others_stay() -> None:
     town.image = advance(IMAGE, [header_record(queued)])
     assert not any(town.round() for _ in range(5))
     assert town.told().why is Why.BEING_DELETED
-    town = Town(given={"delete.topic.enable": "false"})
+    town = Town(config=configured(delete_topic_enable="false"))
     assert not any(town.round() for _ in range(5))
     assert town.told().why is Why.DISABLED
 
@@ -336,6 +340,7 @@ def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(
     said=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
 )
@@ -371,7 +376,7 @@ def test_many_topics_that_are_due_go_by_and_by() -> None:
         assert isinstance(partition, PartitionRecord)
         records += [first, ttl]
         records += [replace(partition, partition_id=number) for number in range(count)]
-    image, board, config = advance(THREE, records), IdleBoard(), Town().config
+    image, board, config = advance(THREE, records), IdleBoard(), CONFIG
     gone, token = [], NO_TOKEN
     for _ in range(6):
         report = IdleReport(

@@ -62,7 +62,7 @@ OVER_ZOOKEEPER = {"zookeeper.session.timeout.ms": "4000"}
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """Metrics of all living nodes: summed by name, and requests by name."""
+    """Metrics of all living nodes: the largest by name, and requests summed by name."""
 
     values: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
@@ -110,7 +110,8 @@ class Bench:
                 if name.startswith(f"{REQUESTS}{{"):
                     found.requests[name.split('"')[1]] += int(float(value))
                 elif name == TO_DELETE:
-                    found.values[name] += int(float(value))
+                    # In KRaft mode every controller tells it, over ZooKeeper the elected one.
+                    found.values[name] = max(found.values[name], int(float(value)))
         return found
 
     def held(self) -> Held:
@@ -118,7 +119,7 @@ class Bench:
         folder = self.cluster.data_dir(self.cluster.brokers[0].id).parent.parent
         if self.cluster.zookeeper_connect is None:
             files = [
-                sum(each.stat().st_size for each in node.rglob("__cluster_metadata-0/*.log"))
+                sum(each.stat().st_size for each in node.glob("*/__cluster_metadata-0/*.log"))
                 for node in folder.glob("node-*")
             ]
         else:

@@ -7,8 +7,9 @@ the receipt is compared with what lies on the disks: no folder of the topic's id
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 
@@ -16,12 +17,14 @@ from ottla.base.errors import Error
 from ottla.metadata.deletions import BROKER_DOWN, Halt
 from ottla.metadata.znodes import paths
 
-from .clients import Closing, client_of, eventually
+from .clients import Closing, Refused, client_of, eventually
 from .conftest import NewCluster, revived
 from .deletion_requests import configure, elect, fetch, grow, move, moves, offset_of, produce_by_id
 from .deletions import MODES, PATIENCE_SECONDS, Made, Site, ineligible, repeated, site_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module", params=MODES, ids=["kraft", "zookeeper"])
@@ -131,11 +134,19 @@ def test_requests_during_the_deletion_get_the_documented_errors(site: Site) -> N
     assert configure(site, "asked", 1) is unknown
     assert move(site, "asked", (first, controller)) is unknown
     with Closing(client_of("confluent").admin(site.cluster.address(first))) as admin:
-        eventually(lambda: admin.group_offsets(group), {}.__eq__, what="the end of the offsets")
+        eventually(
+            lambda: patiently(lambda: admin.group_offsets(group)),
+            {}.__eq__,
+            within=PATIENCE_SECONDS,
+            what="the end of the offsets",
+        )
     site.start(follower)
     site.wait_receipt(made)
 
 
+ON_ITS_WAY = {
+    Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR
+}  # fmt: skip
 GONE = {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER}
 
 
@@ -143,14 +154,25 @@ def committed(site: Site, made: Made) -> str:
     """Commit an offset of a topic for a group."""
     group = f"of-{made.name}"
     with Closing(client_of("confluent").admin(site.cluster.bootstrap)) as admin:
-        eventually(lambda: group_is_set(admin, group, made), what="a coordinator")
-        assert admin.group_offsets(group) == {(made.name, 0): 1}
+        patiently(lambda: admin.set_group_offset(group, (made.name, 0), 1))
+        assert patiently(lambda: admin.group_offsets(group)) == {(made.name, 0): 1}
     return group
 
 
-def group_is_set(admin: object, group: str, made: Made) -> bool:
-    admin.set_group_offset(group, (made.name, 0), 1)  # type: ignore[attr-defined]
-    return True
+def patiently(act: Callable[[], T]) -> T:
+    """Ask again while the group's coordinator is on its way to another broker."""
+
+    def attempt() -> list[T] | None:
+        try:
+            return [act()]
+        except Refused as refusal:
+            if refusal.code not in ON_ITS_WAY:
+                raise
+            return None
+
+    found = eventually(attempt, within=PATIENCE_SECONDS, what="a coordinator")
+    assert found is not None
+    return found[0]
 
 
 # -- 5: reassignments --------------------------------------------------------------------------

@@ -351,3 +351,24 @@ def left_in_peace(town: Town) -> None:
     for each in BROKERS:
         town.learn(each)
     town.advance(TTL_MS + 12 * INTERVAL_MS)
+
+
+def restarted_in_turn(*, clean: bool) -> Town:
+    """Return a town nobody uses, whose brokers restart one after the other, again and again."""
+    town = Town()
+    for turn in range(4 * TTL_MS // (4 * INTERVAL_MS)):
+        broker_id = BROKERS[turn % len(BROKERS)]
+        town.advance(3 * INTERVAL_MS)
+        town.end(broker_id, clean=clean)
+        town.advance(INTERVAL_MS // 2)
+        town.start(broker_id)
+        town.advance(INTERVAL_MS // 2)
+    return town
+
+
+def test_restarts_in_turn_do_not_keep_a_topic_for_ever() -> None:
+    """Those of an upgrade, or of every night. A killed broker forgets what it saw, and does."""
+    gone_ms = restarted_in_turn(clean=True).gone_ms
+    assert gone_ms is not None
+    assert gone_ms >= TTL_MS
+    assert restarted_in_turn(clean=False).gone_ms is None

@@ -1,15 +1,12 @@
-"""A broker's report deletes what is due by it, and the dry view says what reports have said.
+"""A broker's report deletes what is due by it and by what the other brokers have said.
 
 Method: the controller of the handlers' tests with one broker, whose word is all there is.
 """
 
 from typing import Any
 
-import pytest
-
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.idle import Why
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import Policy
 from ottla.metadata.features import OTTLA_VERSION
@@ -18,11 +15,6 @@ from ottla.metadata.records import (
     FeatureLevelRecord,
     PartitionRecord,
     TopicRecord,
-)
-from ottla.wire.messages.describe_idle_topics import (
-    DescribedIdleTopic,
-    DescribeIdleTopicsRequest,
-    DescribeIdleTopicsResponse,
 )
 from ottla.wire.messages.report_idle_topics import (
     IdleTopic,
@@ -76,12 +68,6 @@ def report(
     return answer
 
 
-def view(controller: Controller, *names: str) -> DescribeIdleTopicsResponse:
-    answer = controller.ask(DescribeIdleTopicsRequest(topics=names or None), 0)
-    assert isinstance(answer, DescribeIdleTopicsResponse)
-    return answer
-
-
 def test_what_is_due_is_deleted_at_once_with_an_entry_in_the_ledger() -> None:
     controller = world()
     first = report(controller)
@@ -99,7 +85,6 @@ def test_over_zookeeper_what_is_due_is_queued() -> None:
     report(controller, token=report(controller).token)
     assert controller.image.topics.id_of("t") == TOPIC_ID
     assert controller.image.deletions.is_queued(TOPIC_ID)
-    assert view(controller).topics[0].reason == Why.BEING_DELETED
 
 
 def test_who_is_not_registered_or_meets_no_controller_is_refused() -> None:
@@ -107,27 +92,3 @@ def test_who_is_not_registered_or_meets_no_controller_is_refused() -> None:
     assert report(controller, epoch=7).error_code == Error.STALE_BROKER_EPOCH
     controller.refusal = Error.NOT_CONTROLLER
     assert report(controller).error_code == Error.NOT_CONTROLLER
-
-
-def test_the_view_says_how_long_and_why_not() -> None:
-    controller = world()
-    report(controller, 1_234)
-    assert view(controller).topics == (
-        DescribedIdleTopic(
-            name="t",
-            topic_id=TOPIC_ID,
-            ttl_ms=TTL_MS,
-            idle_ms=1_234,
-            reason=Why.TOO_YOUNG,
-            brokers=(1,),
-        ),
-    )
-    assert view(controller, "u").topics == ()
-    assert controller.image.topics.id_of("t") == TOPIC_ID
-
-
-@pytest.mark.parametrize(("level", "error"), [(0, Error.UNSUPPORTED_VERSION), (1, Error.NONE)])
-def test_there_is_no_view_where_no_topic_can_have_a_limit(level: int, error: Error) -> None:
-    answer = view(world(level=level))
-    assert answer.error_code == error
-    assert (OTTLA_VERSION in (answer.error_message or "")) == (error is not Error.NONE)

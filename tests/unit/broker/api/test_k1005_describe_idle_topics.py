@@ -1,0 +1,62 @@
+"""The dry view says what reports have said of topics, and deletes none.
+
+Method: the controller of the handlers' tests with one broker, whose reports pass their own handler.
+"""
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.controller.idle import Why
+from ottla.metadata.features import OTTLA_VERSION
+from ottla.wire.messages.describe_idle_topics import (
+    DescribedIdleTopic,
+    DescribeIdleTopicsRequest,
+    DescribeIdleTopicsResponse,
+)
+
+from ..controller_world import Controller
+from .test_k1003_describe_deletions import OVER_ZOOKEEPER
+from .test_k1004_report_idle_topics import TOPIC_ID, TTL_MS, report, world
+
+
+def view(controller: Controller, *names: str) -> DescribeIdleTopicsResponse:
+    answer = controller.ask(DescribeIdleTopicsRequest(topics=names or None), 0)
+    assert isinstance(answer, DescribeIdleTopicsResponse)
+    return answer
+
+
+def test_the_view_says_how_long_and_why_not() -> None:
+    controller = world()
+    report(controller, 1_234)
+    assert view(controller).topics == (
+        DescribedIdleTopic(
+            name="t",
+            topic_id=TOPIC_ID,
+            ttl_ms=TTL_MS,
+            idle_ms=1_234,
+            reason=Why.TOO_YOUNG,
+            brokers=(1,),
+        ),
+    )
+    assert view(controller, "u").topics == ()
+    assert controller.image.topics.id_of("t") == TOPIC_ID
+
+
+@pytest.mark.parametrize(("level", "error"), [(0, Error.UNSUPPORTED_VERSION), (1, Error.NONE)])
+def test_there_is_no_view_where_no_topic_can_have_a_limit(level: int, error: Error) -> None:
+    answer = view(world(level=level))
+    assert answer.error_code == error
+    assert (OTTLA_VERSION in (answer.error_message or "")) == (error is not Error.NONE)
+
+
+def test_over_zookeeper_there_is_one_and_it_says_what_is_queued() -> None:
+    controller = world(given=OVER_ZOOKEEPER, level=0)
+    assert view(controller).topics[0].reason == Why.NOT_HEARD
+    report(controller, token=report(controller).token)
+    assert view(controller).topics[0].reason == Why.BEING_DELETED
+
+
+def test_who_is_no_controller_says_so() -> None:
+    controller = world()
+    controller.refusal = Error.NOT_CONTROLLER
+    assert view(controller).error_code == Error.NOT_CONTROLLER

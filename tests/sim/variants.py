@@ -278,6 +278,25 @@ def deletes_by_name() -> Iterator[None]:
 
 
 @contextmanager
+def deletes_successors() -> Iterator[None]:
+    """A broker knows by their names which topics it is to delete replicas of."""
+    remove = k1002_delete_replicas._delete
+
+    def by_name(broker: Any, request: Any) -> Any:
+        image = broker.image
+        for topic in request.topics:
+            deletion = image.deletions.of(topic.topic_id)
+            named = None if deletion is None else image.topics.by_name(deletion.name)
+            if named is not None:
+                for number in topic.partitions:
+                    broker.log_dirs.delete(named.name, number)
+        return remove(broker, request)
+
+    with replaced(k1002_delete_replicas, "_delete", by_name):
+        yield
+
+
+@contextmanager
 def hears_of_the_dead_again() -> Iterator[None]:
     """A broker takes what arrives late about a topic for news, though it was told that it went."""
     with replaced(told, "_remember", lambda *_: None):
@@ -388,7 +407,6 @@ LATE = Faults(twice=0.5, slow=0.05)
 LOST = ("acknowledged write lost", "read lost", "two values at one offset")
 QUORUM = ("two leaders in one epoch", "metadata lost or reordered", "acknowledged topic lost")
 RULES = ("partition rules broken",)
-RECEIPTS = ("receipt untrue",)
 
 VARIANTS = (
     Variant(breaks=votes_twice, scenario=quorum("votes", VOTES), by=QUORUM),
@@ -421,15 +439,20 @@ VARIANTS = (
         scenario=scenario("silent", SILENT),
         by=("idempotent write twice", "producer reordered"),
     ),
+    # In KRaft a broker has deleted what it is asked for before it is: it proves nothing new.
     Variant(
         breaks=confirms_what_it_has_not_deleted,
         scenario=deletions("deletions", AWAY, zookeeper=True),
-        by=RECEIPTS,
+        by=("receipt untrue",),
     ),
-    Variant(
-        breaks=counts_orders_as_done,
-        scenario=deletions("deletions", AWAY, zookeeper=True),
-        by=RECEIPTS,
+    *(
+        Variant(
+            breaks=breaks,
+            scenario=deletions("deletions", AWAY, zookeeper=zookeeper),
+            by=("receipt untrue",),
+        )
+        for zookeeper in (False, True)
+        for breaks in (counts_orders_as_done, forgets_who_was_down)
     ),
     Variant(
         breaks=keeps_the_bytes,
@@ -437,13 +460,13 @@ VARIANTS = (
         by=("deletion not finished",),
     ),
     Variant(
-        breaks=forgets_who_was_down,
-        scenario=deletions("deletions", AWAY, zookeeper=True),
-        by=RECEIPTS,
-    ),
-    Variant(
         breaks=deletes_by_name,
         scenario=deletions("orders come late", LATE, zookeeper=True),
+        by=("living replica deleted",),
+    ),
+    Variant(
+        breaks=deletes_successors,
+        scenario=deletions("orders come late", LATE, zookeeper=False),
         by=("living replica deleted",),
     ),
     Variant(

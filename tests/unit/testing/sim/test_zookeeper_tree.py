@@ -7,7 +7,7 @@ each transaction and knows only names, data, versions and owners.
 import copy
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.zookeeper import (
@@ -111,6 +111,7 @@ def assert_same(tree: Tree, reference: Reference) -> None:
         }
 
 
+@settings(deadline=None)
 @given(history)
 def test_transactions_agree_with_a_reference(
     history: list[tuple[int, list[Operation] | None]],

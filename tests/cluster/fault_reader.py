@@ -6,9 +6,8 @@ stood. One that can be closed was at work and got nothing: that is a failure, an
 had to say about it is told with it.
 """
 
-import logging
+import json
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,18 +25,9 @@ RENEWALS_MAX = 1
 DRAIN_SECONDS = (RENEWALS_MAX + 1) * (STILL_SECONDS + CLOSE_SECONDS)
 """How long an end may take, of one kind or the other, besides what reading itself takes."""
 
-LOG_LINES_TOLD = 300
-
-
-class _Tail(logging.Handler):
-    """Keeps the newest lines of a log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: deque[str] = deque(maxlen=LOG_LINES_TOLD)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{time.strftime('%H:%M:%S')} {record.getMessage()}")
+STATISTICS_MS = 1_000
+"""How often a client says what it is at. Its debug log would say more, but writing it keeps the
+locks busy over which clients lock themselves up."""
 
 
 class Reader:
@@ -74,17 +64,17 @@ class Reader:
             # All that is committed stays: who is told otherwise has found a fault, and must not
             # begin anew somewhere else in silence.
             "auto.offset.reset": "error",
+            "log_level": 0,
             "error_cb": on_error,
-            "debug": "cgrp,topic,metadata,broker",
-            "log_level": 7,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": self._hear,
         }
         self._open()
 
     def _open(self) -> None:
-        self._tail = _Tail()
-        logger = logging.Logger("reader")
-        logger.addHandler(self._tail)
-        self._consumer = self._library({**self._config, "logger": logger})
+        self._statistics = "{}"
+        self._heard = time.monotonic()
+        self._consumer = self._library(self._config)
         self._consumer.assign(
             [TopicPartition(self.topic, each, offset) for each, offset in enumerate(self._next)]
         )
@@ -105,10 +95,19 @@ class Reader:
             self._next[partition] = offset + 1
             self._moved[partition] = time.monotonic()
 
+    def _hear(self, statistics: str) -> None:
+        self._statistics = statistics
+        self._heard = time.monotonic()
+
     def _tell(self, *facts: str) -> None:
         """Note an error, with what the client has said last; others follow from the first."""
         if not self.errors:
-            self.errors.append("\n".join([*facts, *self._tail.lines]))
+            self.errors.append("\n".join([*facts, *self._said()]))
+
+    def _said(self) -> list[str]:
+        """Return what the client said last of its brokers and partitions."""
+        age = time.monotonic() - self._heard
+        return [f"what the client said {age:.1f} s ago:", *said_by(self._statistics, self.topic)]
 
     def drain(
         self, acknowledged: Sequence[Sequence[float]], is_written: Callable[[], bool]
@@ -150,12 +149,13 @@ class Reader:
             f" {len(self.seen[each])} of {len(acknowledged[each])} records are"
             for each in still
         ]
+        said = self._said()
         if self._close():
             self._tell("the consumer stands still", *facts)
         elif self.locked_up > RENEWALS_MAX:
             self._tell("another consumer is locked up", *facts)
         else:
-            print("another consumer goes on", *facts, *self._tail.lines, sep="\n")
+            print("another consumer goes on", *facts, *said, sep="\n")
             self._open()
 
     def _close(self) -> bool:
@@ -166,3 +166,30 @@ class Reader:
         self.locked_up += 1
         print("a consumer is locked up, and left alone")
         return False
+
+
+BROKER = ("state", "stateage", "outbuf_cnt", "waitresp_cnt", "req_timeouts", "disconnects")
+PARTITION = (
+    "leader",
+    "broker",
+    "fetch_state",
+    "next_offset",
+    "app_offset",
+    "hi_offset",
+    "leader_epoch",
+    "fetchq_cnt",
+)
+
+
+def said_by(statistics: str, topic: str) -> list[str]:
+    """Return the part of librdkafka's statistics that says why a consumer gets nothing."""
+    known = json.loads(statistics)
+    partitions = known.get("topics", {}).get(topic, {}).get("partitions", {})
+    return [
+        f"  {kind} {name}: " + ", ".join(f"{each} {state[each]}" for each in told if each in state)
+        for kind, states, told in (
+            ("broker", known.get("brokers", {}), BROKER),
+            ("partition", partitions, PARTITION),
+        )
+        for name, state in sorted(states.items())
+    ]

@@ -4,6 +4,7 @@ Method: consumers that are made up, of which some bring nothing from somewhere o
 be closed. Nobody waits: standing still begins at once.
 """
 
+import json
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,13 +128,24 @@ def test_not_every_client_can_be_locked_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_a_user_is_told_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = drained(Library([1], failure="offset out of range"), monkeypatch)
-    assert reader.errors == ["partition 0: offset out of range"]
+    (error,) = reader.errors
+    assert error.startswith("partition 0: offset out of range\n")
 
 
 def test_a_record_that_comes_twice_is_told_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = drained(Library([5], again=2), monkeypatch)
-    assert reader.errors == [
-        "partition 0: offset 2 comes next, and offset 2 came with the number 1"
+    (error,) = reader.errors
+    assert "offset 2 comes next, and offset 2 came with the number 1" in error
+
+
+def test_statistics_tell_where_a_partition_is_asked_for() -> None:
+    statistics = {
+        "brokers": {"there:9092/2": {"state": "UP", "waitresp_cnt": 1, "tx": 7}},
+        "topics": {"t": {"partitions": {"0": {"leader": 2, "fetch_state": "active"}}}},
+    }
+    assert fault_reader.said_by(json.dumps(statistics), "t") == [
+        "  broker there:9092/2: state UP, waitresp_cnt 1",
+        "  partition 0: leader 2, fetch_state active",
     ]
 
 

@@ -18,6 +18,7 @@ from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsResponse,
 )
 
+from .group_world import GroupWorld, commit_request
 from .world import TOPIC_ID, World, batch, config_record
 
 SECOND = 1_000
@@ -138,6 +139,23 @@ def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
     at.broker.idle.committed(OTHER_ID)
     assert told(at) == {TOPIC_ID: 0}
     assert told(at) == {TOPIC_ID: SECOND}
+
+
+def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
+    interval_ms = 10_000
+    unknown: dict[str, Any] = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    for who, is_refused in (({}, False), (unknown, True)):
+        at = GroupWorld()
+        at.add_broker()
+        at.add_offsets_topic()
+        at.add_topic(ottla_topic_ttl_ms="3600000")
+        at.broker.idle.start()
+        at.clock.advance(interval_ms)
+        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == interval_ms
+        answer = at.later(commit_request({("t", 0): 5}, **who), 9)
+        assert bool(answer.topics[0].partitions[0].error_code) == is_refused
+        at.clock.advance(interval_ms)
+        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == 0
 
 
 def test_a_topic_that_the_broker_is_no_witness_of_is_not_told_of() -> None:

@@ -1,7 +1,9 @@
 """Topics that are created and deleted all the time, and what must be true of them afterwards.
 
 Each worker owns its names, so that what a name's last acknowledged change was is known. An answer
-that never came leaves both outcomes open, until a later one settles it.
+that never came leaves both outcomes open, until a later one settles it. What was asked of a node
+that is frozen then, it does when it wakes: a topic of a name that was deleted may come again, but
+never the same one, which its id tells.
 """
 
 import itertools
@@ -10,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.connection import Connection
 from ottla.testing import Cluster
 from ottla.testing.cluster_facts import UNREACHABLE
@@ -39,7 +41,8 @@ class Churn(Background):
         super().__init__([partial(self._work, index) for index in range(WORKERS)], patience=60)
         self.created: set[str] = set()
         """Acknowledged, and not deleted since."""
-        self.deleted: set[str] = set()
+        self.deleted: dict[str, Uuid] = {}
+        """Acknowledged: names, with the ids that their topics had."""
         self.changes = 0
 
     def begun(self) -> None:
@@ -59,6 +62,7 @@ class Churn(Background):
     def check(self) -> None:
         """Check that what was acknowledged is so, on every broker, with a leader for each."""
         assert self.errors == [], self.errors
+        assert self.deleted, "nothing was deleted whose id is known"
         for port in self._ports:
             eventually(partial(self._wrong, port), lambda found: not found, what="topics")
 
@@ -68,7 +72,11 @@ class Churn(Background):
             answer = broker.ask(MetadataRequest(topics=None), MetadataResponse, timeout=ASK_SECONDS)
         found = {topic.name: topic for topic in answer.topics if topic.name is not None}
         wrong = [f"{name} is lost" for name in sorted(self.created - set(found))]
-        wrong += [f"{name} is back" for name in sorted(self.deleted & set(found))]
+        wrong += [
+            f"{name} is back"
+            for name in sorted(self.deleted.keys() & set(found))
+            if found[name].topic_id == self.deleted[name]
+        ]
         for name in sorted(self.created & set(found)):
             partitions = found[name].partitions
             led = sum(each.leader_id >= 0 for each in partitions)
@@ -81,28 +89,32 @@ class Churn(Background):
             if self._stop.wait(PAUSE_SECONDS):
                 return
             name = f"churn-{index}-{number}"
-            if not self._until_done(self._create, name):
+            topic_id = self._until_done(self._create, name)
+            if topic_id is None:
                 return
             self.created.add(name)
             self.changes += 1
             if number % KEPT_EACH:
                 self.created.discard(name)
-                if not self._until_done(self._delete, name):
+                if self._until_done(self._delete, name) is None:
                     return
-                self.deleted.add(name)
+                if topic_id != NO_UUID:
+                    self.deleted[name] = topic_id
                 self.changes += 1
 
-    def _until_done(self, attempt: Callable[[int, str], bool], name: str) -> bool:
-        """Ask one broker after the other until one has done it; False = told to stop."""
+    def _until_done(self, attempt: Callable[[int, str], Uuid | None], name: str) -> Uuid | None:
+        """Ask one broker after the other until one has done it; None = told to stop."""
         for port in itertools.cycle(self._ports):
             with suppress(*UNREACHABLE):
-                if attempt(port, name):
-                    return True
+                done = attempt(port, name)
+                if done is not None:
+                    return done
             if self._stop.wait(PAUSE_SECONDS):
-                return False
+                return None
         raise AssertionError("a cycle ends never")
 
-    def _create(self, port: int, name: str) -> bool:
+    def _create(self, port: int, name: str) -> Uuid | None:
+        """Return the topic's id, NO_UUID where it is not told; None = ask again."""
         topic = create_wire.CreatableTopic(
             name=name,
             num_partitions=PARTITIONS,
@@ -113,12 +125,15 @@ class Churn(Background):
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=3_000)
         with Connection("127.0.0.1", port, client_id="churn", timeout=ASK_SECONDS) as broker:
             answer = broker.ask(request, create_wire.CreateTopicsResponse, timeout=ASK_SECONDS)
+        [made] = answer.topics
         # An earlier attempt, whose answer was lost, may have made it.
-        return answer.topics[0].error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+        is_there = made.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+        return made.topic_id if is_there else None
 
-    def _delete(self, port: int, name: str) -> bool:
+    def _delete(self, port: int, name: str) -> Uuid | None:
         topic = delete_wire.DeleteTopicState(name=name, topic_id=NO_UUID)
         request = delete_wire.DeleteTopicsRequest(topics=(topic,), timeout_ms=3_000)
         with Connection("127.0.0.1", port, client_id="churn", timeout=ASK_SECONDS) as broker:
             answer = broker.ask(request, delete_wire.DeleteTopicsResponse, timeout=ASK_SECONDS)
-        return answer.responses[0].error_code in (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        is_gone = answer.responses[0].error_code in (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return NO_UUID if is_gone else None

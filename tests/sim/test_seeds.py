@@ -25,6 +25,7 @@ SECONDS_PER_SEED = 8
 ZOOKEEPER_SEEDS = SEEDS // 15
 ZOOKEEPER_REACHED = (
     "controller-elected",
+    "deletion-finished",
     "isr-shrunk",
     "zookeeper-connection-broken",
     "zookeeper-cut",
@@ -39,6 +40,8 @@ REACHED = (
     "crashed",
     "cut-both-ways",
     "cut-one-way",
+    "deletion-finished",
+    "deletion-ineligible",
     "disk-full",
     "disk-slow",
     "isr-expanded",

@@ -102,7 +102,7 @@ def zookeeper_tuning(random: Random, faults: Faults) -> dict[str, str]:
         "replica.fetch.wait.max.ms": random.choice((200, 500)),
         "replica.fetch.backoff.ms": random.choice((100, 1_000)),
         "log.roll.ms": random.choice((5_000, 60_000, 7 * 86_400_000)),
-        "log.segment.delete.delay.ms": random.choice((1_000, 60_000)),
+        "log.segment.delete.delay.ms": random.choice((1_000, 10_000)),
         "log.dirs": random.choice(("/data", "/data", "/data,/more")),
     }
     return {name: str(value) for name, value in drawn.items()}
@@ -124,7 +124,7 @@ def tuning(random: Random, faults: Faults) -> dict[str, str]:
         "controller.quorum.election.timeout.ms": random.choice((300, 1_000)),
         "controller.quorum.fetch.timeout.ms": random.choice((700, 2_000)),
         "controller.quorum.election.backoff.max.ms": random.choice((100, 1_000)),
-        "log.segment.delete.delay.ms": random.choice((1_000, 60_000)),
+        "log.segment.delete.delay.ms": random.choice((1_000, 10_000)),
         "log.dirs": random.choice(("/data", "/data", "/data,/more")),
     }
     return {name: str(value) for name, value in drawn.items()}

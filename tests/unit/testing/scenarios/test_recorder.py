@@ -16,13 +16,24 @@ from ottla.metadata.records import (
 )
 from ottla.raft.batches import LogBatch
 from ottla.testing.checkers_metadata import images_that_differ, metadata_lost_or_reordered
-from ottla.testing.history import History
+from ottla.testing.history import (
+    FolderAppeared,
+    History,
+    ReplicaConfirmed,
+    ReplicaSetAside,
+    TopicSeen,
+)
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.sim.observations import (
     Acknowledged,
+    DeletionConfirmed,
+    FolderGone,
+    FolderSeen,
     ImagePublished,
     MetadataCommitted,
     QuorumLed,
+    TopicKnown,
+    TopicSet,
 )
 
 TOPIC = Uuid(bytes(15) + b"\x09")
@@ -108,3 +119,31 @@ def test_controllers_take_office() -> None:
     for node, epoch in ((1, 1), (2, 2), (2, 3), (1, 4)):
         recorder.observe(QuorumLed(7, node, 1, epoch))
     assert recorder.history.controller_changes() == 2
+
+
+def test_what_became_of_a_topic_is_kept_with_who_knows_it() -> None:
+    history = History()
+    recorder = Recorder(history)
+    recorder.observe(TopicSet(5, 9, TOPIC, False))
+    recorder.observe(TopicKnown(6, 2, 3, 8, TOPIC, True))
+    assert history.topics_seen == [
+        TopicSeen(TOPIC, False, offset=9, at_ms=5),
+        TopicSeen(TOPIC, True, node=2, life=3, offset=8, at_ms=6),
+    ]
+
+
+def test_over_zookeeper_nodes_count_by_positions_of_their_own() -> None:
+    history = History()
+    Recorder(history, zookeeper=True).observe(TopicKnown(6, 2, 3, 8, TOPIC, True))
+    assert [seen.offset for seen in history.topics_seen] == [-1]
+
+
+def test_what_disks_hold_of_a_deleted_replica_is_kept() -> None:
+    history = History()
+    recorder = Recorder(history)
+    recorder.observe(DeletionConfirmed(5, 2, TOPIC, 0, ("/data/t-0",)))
+    recorder.observe(FolderSeen(6, 2, TOPIC, 0, "/data/t-0"))
+    recorder.observe(FolderGone(7, 2, TOPIC, 0, True))
+    assert history.confirmed == [ReplicaConfirmed(2, (TOPIC, 0), ("/data/t-0",), 5)]
+    assert history.folders == [FolderAppeared(2, (TOPIC, 0), "/data/t-0", 6)]
+    assert history.set_aside == [ReplicaSetAside(2, (TOPIC, 0), True, 7)]

@@ -51,8 +51,15 @@ class GroupService:
     # --- for handlers -----------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
-        """Return the offsets partition that keeps a group."""
-        topic = self._broker.image.topics.by_name(OFFSETS_TOPIC)
+        """Return the offsets partition that keeps a group.
+
+        Raises: ApiError(COORDINATOR_NOT_AVAILABLE) while a controller has told of those alone
+        that this broker hosts: by their number a group would be looked for, and its offsets
+        written, where nobody finds them again.
+        """
+        topic, told = self._broker.image.topics.by_name(OFFSETS_TOPIC), self._broker.told
+        if topic is not None and told is not None and topic.id in told.facts.unannounced:
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
         count: int = self._broker.config["offsets.topic.num.partitions"]
         return positive_hash(group_id) % (count if topic is None else len(topic.partitions))
 

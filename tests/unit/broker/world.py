@@ -386,6 +386,8 @@ HANDLERS = {
     4: "k04_leader_and_isr",
     5: "k05_stop_replica",
     6: "k06_update_metadata",
+    9: "k09_offset_fetch",
+    10: "k10_find_coordinator",
     21: "k21_delete_records",
     22: "k22_init_producer_id",
     23: "k23_offset_for_leader_epoch",

@@ -51,7 +51,7 @@ SCENARIO = Scenario(
 def test_the_idle_one_goes_with_a_true_receipt(zookeeper: bool) -> None:
     report = play_scenario(1, replace(SCENARIO, zookeeper=zookeeper))
     assert report.is_proof, "\n".join(report.lines(full=True))
-    assert report.marks["deletion-finished"] == 1
+    assert report.marks.get("deletion-finished") == 1
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
@@ -59,4 +59,4 @@ def test_the_idle_one_goes_with_a_true_receipt(zookeeper: bool) -> None:
 def test_the_used_one_stays_whatever_goes_wrong(seed: int, zookeeper: bool) -> None:
     report = play_scenario(seed, replace(SCENARIO, zookeeper=zookeeper, faults=Faults.ROUGH))
     assert report.is_proof, "\n".join(report.lines(full=True))
-    assert report.marks["deletion-finished"] <= 1
+    assert report.marks.get("deletion-finished", 0) <= 1

@@ -240,6 +240,9 @@ class LogDir:
     def mark_if_stale(self, key: TopicPartition, path: str) -> bool:
         """Let a start not believe the checkpoints of the log that is about to be made in `path`.
 
+        The mark comes before all else in the folder, and is flushed with the log. A power loss
+        before that takes it only with the log's id, where the file system keeps the order of new
+        names; else the log, of which nothing is durable then, begins where its ancestor did.
         Return whether that was necessary: then they are to be written. Raises: OSError.
         """
         if key not in self.stale:

@@ -109,6 +109,9 @@ class Story:
         start, end = log.log_start_offset, log.log_end_offset
         kept = list(enumerate(topic.appended))[start:end]
         assert values(log) == kept, "the records of another topic"
+        if lost and topic.durable == 0:
+            # The mark of a new log is flushed with it, and this disk keeps no order of new names.
+            return
         assert start <= topic.start, "the start of another topic"
         assert end >= (topic.durable if lost else len(topic.appended)), "records are missing"
         assert log.high_watermark <= topic.high_watermark, "another topic's high watermark"
@@ -119,6 +122,10 @@ class Story:
         log = self.dirs.get(name, 0)
         assert log is not None
         del topic.appended[log.log_end_offset :]
+        topic.appended += [b""] * (log.log_end_offset - len(topic.appended))
+        topic.start = max(topic.start, log.log_start_offset)
+        topic.clean = max(topic.clean, log.clean_offset)
+        topic.high_watermark = max(log.high_watermark, topic.high_watermark)
         topic.high_watermark = min(topic.high_watermark, log.log_end_offset)
         topic.durable = min(topic.durable, log.log_end_offset)
 
@@ -175,6 +182,8 @@ class Story:
         if name in self.alive and self.alive[name].appended:
             topic = self.alive[name]
             log = self.open(name, topic)
+            log.advance_high_watermark(log.log_end_offset)
+            topic.high_watermark = log.log_end_offset
             topic.start = max(log.log_start_offset, log.log_end_offset - 1)
             topic.clean = log.clean_offset = log.log_end_offset
             log.delete_records(topic.start)
@@ -250,7 +259,7 @@ STEPS = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(
     random=st.randoms(use_true_random=False),
     ledger=st.booleans(),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.broker.told import ToldMetadata
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact, encode_fact
 from ottla.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.records.builder import encode_batch
@@ -139,7 +140,7 @@ def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
 
 def told(world: GroupWorld, *gone: Uuid) -> None:
     """Let the broker be one that is told of the metadata by requests."""
-    facts = SimpleNamespace(gone=dict.fromkeys(gone, 1))
+    facts = ToldMetadata(world.broker.node_id, gone=dict.fromkeys(gone, 1))
     world.broker.told = SimpleNamespace(facts=facts)  # type: ignore[assignment]
 
 

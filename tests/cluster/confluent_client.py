@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from .clients import TIMEOUT_SECONDS, Message, Record, Refused, TopicPartition
+from .closing import is_closed
 
 NAME = "confluent"
 POLLED_MAX = 1000
@@ -172,7 +173,9 @@ class Consumer:
         return int(found.offset) if found.offset >= 0 else None
 
     def close(self) -> None:
-        self._library.close()
+        assert is_closed(self._library, TIMEOUT_SECONDS), (
+            "the consumer cannot be closed: it waits for an answer, or is locked up"
+        )
 
 
 def _record(message: Any) -> Record:

@@ -112,6 +112,9 @@ class Consumer:
             _asked(self._library.commit)
         except library_errors.CommitFailedError as error:
             raise Refused(library_errors.IllegalGenerationError.errno, str(error)) from None
+        except library_errors.KafkaConnectionError as error:
+            # As with `poll`: its coordinator has just died.
+            raise Refused(library_errors.CoordinatorNotAvailableError.errno, str(error)) from None
 
     def commit_offset(self, partition: TopicPartition, offset: int) -> None:
         wanted = {LibraryPartition(*partition): OffsetAndMetadata(offset, "", -1)}

@@ -39,6 +39,8 @@ from .conftest import (
 from .ottla_command import ottla
 from .workload import Workload
 
+pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+
 PARTITIONS = 3
 NODES = (1, 2, 3, 4)
 Ids = tuple[int, ...]

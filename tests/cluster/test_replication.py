@@ -22,6 +22,8 @@ from .clients import Closing, Message, client_of, eventually, produce, read
 from .conftest import BROKERS, QUICK_FENCING, Kind, NewCluster, kinds, known, new_name, revived
 from .workload import Workload
 
+pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+
 PARTITIONS = 3
 
 

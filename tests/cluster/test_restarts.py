@@ -19,6 +19,8 @@ from .clients import Closing, client_of, eventually
 from .conftest import BROKERS, all_nodes, has_own_controller, known, new_name, new_topic
 from .workload import Workload
 
+pytestmark = pytest.mark.timeout(300)  # More than a workload's patience.
+
 PARTITIONS = 6
 
 

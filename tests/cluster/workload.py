@@ -27,6 +27,8 @@ PAUSE_SECONDS = 0.002
 
 LATEST = -1
 ASK_SECONDS = 5.0
+FLUSH_SECONDS = 60.0
+"""How long the last messages may take, with the cluster whole again."""
 
 
 class Workload(Background):
@@ -45,7 +47,7 @@ class Workload(Background):
         self._topic = topic
         self._partitions = partitions
         self._addresses = [cluster.address(node.id) for node in cluster.brokers]
-        super().__init__((self._write, self._watch), patience=150)
+        super().__init__((self._write, self._watch), patience=FLUSH_SECONDS + 30)
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         """Value by partition and offset."""
         self.marks: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
@@ -66,7 +68,7 @@ class Workload(Background):
         before = len(self.acknowledged)
 
         def missing() -> set[int]:
-            assert self.errors == [], self.errors
+            self.check_errors()
             fresh = list(self.acknowledged)[before:]
             return wanted - {partition for partition, _ in fresh}
 
@@ -74,7 +76,7 @@ class Workload(Background):
 
     def check(self) -> None:
         """Check that nothing acknowledged is lost or changed, and no watermark went back."""
-        assert self.errors == [], self.errors
+        self.check_errors()
         for partition in range(self._partitions):
             acknowledged = {
                 offset: value
@@ -141,9 +143,9 @@ class Workload(Background):
                 )
                 number += 1
             producer.poll(PAUSE_SECONDS)
-        left = producer.flush(120)
+        left = producer.flush(FLUSH_SECONDS)
         if left:
-            self.errors.append(f"{left} messages were never delivered")
+            self.errors.append(f"{left} messages are not delivered after {FLUSH_SECONDS:g} s")
 
     def _watch(self) -> None:
         while not self._stop.is_set():

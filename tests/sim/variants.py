@@ -273,7 +273,10 @@ def deletes_by_name() -> Iterator[None]:
     def may_stop(self: ToldMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
         return Error.NONE
 
-    with replaced(ToldMetadata, "may_stop", may_stop):
+    with (
+        replaced(ToldMetadata, "may_stop", may_stop),
+        replaced(k05_stop_replica, "_is_late", lambda image, told: False),
+    ):
         yield
 
 

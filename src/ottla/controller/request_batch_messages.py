@@ -216,7 +216,7 @@ def stop_replica(
     )
     if version >= 3:
         if ordered:
-            yield (request(topic_states=_stop_states(ordered)), version), deleted
+            yield (request(topic_states=_stop_states(context, ordered)), version), deleted
         return
     # One flag for all: deletions first, as Kafka sends them.
     kept = [key for key, wish in ordered if not wish.delete]
@@ -234,11 +234,13 @@ def stop_replica(
 
 
 def _stop_states(
+    context: ControllerView,
     ordered: Sequence[tuple[PartitionKey, StopWish]],
 ) -> tuple[stop.StopReplicaTopicState, ...]:
     return tuple(
         stop.StopReplicaTopicState(
             topic_name=topic,
+            topic_id=context.topic_id(topic),
             partition_states=tuple(
                 stop.StopReplicaPartitionState(
                     partition_index=key.number,

@@ -90,8 +90,15 @@ def _value(draw: st.DrawFn, type_: WireType, name: str, version: int, depth: int
     return _struct(draw, spec_of(type_), version, depth + 1)
 
 
+OWN_TAGS = 10_000
+"""Tags from here on are Ottla's own."""
+
+
 def filled(cls: type, version: int) -> Any:
-    """Return the one message of `cls` with every field of `version` said, values counting up."""
+    """Return the one message of `cls` with every field of `version` said, values counting up.
+
+    Fields that only Ottla has are not said: what others write is compared with it.
+    """
     return _filled(spec_of(cls), version, count(1))
 
 
@@ -99,7 +106,9 @@ def _filled(spec: StructSpec, version: int, numbers: "count[int]") -> Any:
     plain, tagged, absent = fields_in(spec, version)
     values = {each.name: each.default for each in absent}
     for each in (*plain, *tagged):
-        if isinstance(each.type, Array):
+        if each.tag is not None and each.tag >= OWN_TAGS:
+            values[each.name] = each.default
+        elif isinstance(each.type, Array):
             inner = each.type.element
             values[each.name] = tuple(_filler(inner, version, numbers) for _ in range(2))
         else:

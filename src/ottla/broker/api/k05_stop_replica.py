@@ -8,7 +8,8 @@ Behaviour: stopped replicas are followed again with the next LeaderAndIsr that n
 Epochs:    of broker and controller as LeaderAndIsr. A leader epoch that is older than the
            replica's is FENCED_LEADER_EPOCH; the same one counts, and so does -1, unknown (KIP-570,
            KAFKA-9539). -2, which a deletion of the whole topic carries, counts once the topic was
-           told to go: a late copy of it must not hit a new topic of that name.
+           told to go: a late copy of it must not hit a new topic of that name. Ottla's controllers
+           say which topic they mean (a tagged field); one that has that name since is left alone.
 Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which there are none of
            here. Older ones are not served.
 Not done:  authorization.
@@ -17,13 +18,14 @@ Not done:  authorization.
 import logging
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.broker.told import PartitionName, ToldPort
 from ottla.broker.told_drops import drop_told
-from ottla.log.removal import Removed, remove_replicas
+from ottla.log.removal import Removed, Replica, remove_replicas
+from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import stop_replica as wire
 
 API = Api(
@@ -53,9 +55,15 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
     results: dict[PartitionName, Error] = {}
     stopped: list[Partition] = []
     doomed: list[PartitionName] = []
+    late: list[Replica] = []
     for topic in request.topic_states:
         for state in topic.partition_states:
             name = (topic.topic_name, state.partition_index)
+            if _is_late(told.image, topic):
+                # Not a byte of its successor may go; what is left of the topic that is meant may.
+                results[name] = Error.NONE
+                late += [(topic.topic_id, name[1])] if state.delete_partition else []
+                continue
             results[name] = told.facts.may_stop(told.image, name, state.leader_epoch)
             if results[name] is not Error.NONE:
                 continue
@@ -70,17 +78,27 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
             if partition.log is None:
                 results[name] = Error.KAFKA_STORAGE_ERROR
     broker.fetchers.halt(stopped)
-    if not doomed:
+    if not doomed and not late:
         return _response(results)
-    return _delete(broker, told, doomed, results)
+    return _delete(broker, told, doomed, late, results)
+
+
+def _is_late(image: ClusterImage, told: wire.StopReplicaTopicState) -> bool:
+    """Tell whether another topic has the name by now; only Ottla's controllers tell the id."""
+    known = image.topics.id_of(told.topic_name)
+    return told.topic_id != NO_UUID and known is not None and known != told.topic_id
 
 
 def _delete(
-    broker: Broker, told: ToldPort, doomed: list[PartitionName], results: dict[PartitionName, Error]
+    broker: Broker,
+    told: ToldPort,
+    doomed: list[PartitionName],
+    late: list[Replica],
+    results: dict[PartitionName, Error],
 ) -> Answer:
     ids = {name: _ids(broker, told, name) for name in doomed}
     drop_told(broker, told, told.facts.dropped(told.image, doomed), doomed)
-    replicas = sorted({(each, name[1]) for name in doomed for each in ids[name]})
+    replicas = sorted({*late, *((each, name[1]) for name in doomed for each in ids[name])})
 
     def answer(removed: Removed) -> wire.StopReplicaResponse:
         for name in doomed:

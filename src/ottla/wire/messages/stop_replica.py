@@ -1,6 +1,20 @@
 """StopReplica (key 5). Source: StopReplica{Request,Response}.json; KIP-570, KIP-866."""
 
-from ottla.wire.schema import BOOL, INT16, INT32, INT64, STRING, array, field, message, struct_of
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.wire.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    array,
+    field,
+    message,
+    struct_of,
+)
+
+TOPIC_ID_TAG = 10003
 
 
 @struct_of
@@ -29,6 +43,8 @@ class StopReplicaTopicState:
     partition_states: tuple[StopReplicaPartitionState, ...] = field(
         array(StopReplicaPartitionState)
     )
+    topic_id: Uuid = field(UUID, versions="3+", tag=TOPIC_ID_TAG, default=NO_UUID)
+    """Ottla's own: which topic of that name is meant; zero where the sender does not say."""
 
 
 @message(key=5, versions="0-4", flexible="2+")

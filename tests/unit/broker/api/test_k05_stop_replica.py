@@ -194,6 +194,22 @@ def test_kafka_9946_nor_one_that_a_start_could_not_look_for() -> None:
     assert made.stop(0, 1) == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
 
 
+@pytest.mark.parametrize("epoch", [-2, -1, 9])
+def test_what_comes_late_hits_no_topic_that_has_the_name_since(epoch: int) -> None:
+    """Whatever its epoch: those of a new topic begin anew (the end of a move is a real epoch)."""
+    made = hosting()
+    log = made.broker.log_dirs.get_or_create("old", OTHER_ID, 0, LogConfig())
+    assert made.stop(0, topic_id=OTHER_ID, epoch=epoch) == {0: Error.NONE}
+    assert made.stop(1, topic_id=OTHER_ID, epoch=epoch, delete=False) == {1: Error.NONE}
+    assert made.folders() == ["t-0", "t-1"]
+    assert made.broker.replicas.partition("t", 0).log is not None
+    # What is left of the topic that is meant has gone, under whatever name it lies.
+    assert made.broker.log_dirs.get("old", 0) is None
+    assert log.topic_id == OTHER_ID
+    assert made.stop(0, topic_id=TOPIC_ID, epoch=9) == {0: Error.NONE}
+    assert made.folders() == ["t-1"]
+
+
 def test_an_offline_folder_does_not_hold_up_what_it_never_had() -> None:
     made = hosting(properties={"log.dirs": "/logs,/more"})
     lose_the_folder(made)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.told import ToldMetadata
 from ottla.metadata.delta import replay
@@ -129,6 +129,7 @@ class ToldWorld(World):
         delete: bool = True,
         epoch: int = -2,
         topic: str = "t",
+        topic_id: Uuid = NO_UUID,
         controller_epoch: int = CONTROLLER_EPOCH,
         broker_epoch: int = BROKER_EPOCH,
     ) -> Pending[stop.StopReplicaResponse]:
@@ -139,6 +140,7 @@ class ToldWorld(World):
             topic_states=(
                 stop.StopReplicaTopicState(
                     topic_name=topic,
+                    topic_id=topic_id,
                     partition_states=tuple(
                         stop.StopReplicaPartitionState(
                             partition_index=number, leader_epoch=epoch, delete_partition=delete

@@ -181,8 +181,8 @@ class TopicSeen(NamedTuple):
 
 
 class ReplicaConfirmed(NamedTuple):
-    """The ledger of deletions says that a replica is gone; `left`: folders of it that its broker's
-    disk held at that moment, or would hold after a loss of power."""
+    """The ledger of deletions says that a replica is gone; `left`: what its broker had of it at
+    that moment: folders, also those that a loss of power would bring back, or what it serves."""
 
     node: int
     partition: TopicPartition

@@ -40,8 +40,15 @@ def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
         known = set() if before is None else set(_confirmed(before))
         for broker_id, number in _confirmed(after):
             if (broker_id, number) not in known:
-                left = sim.nodes[broker_id].folders.of((topic_id, number))
+                left = _left(sim.nodes[broker_id], (topic_id, number))
                 sim.tell(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
+
+
+def _left(node: "SimNode", replica: Replica) -> tuple[str, ...]:
+    """Return what a node has of a replica: folders, and what it would serve without one."""
+    served = () if node.broker is None else node.broker.replicas.hosted()
+    is_served = any((each.topic_id, each.index) == replica for each in served)
+    return node.folders.of(replica) + (("a partition that it serves",) if is_served else ())
 
 
 def _confirmed(deletion: DeletionImage) -> Iterator[tuple[int, int]]:

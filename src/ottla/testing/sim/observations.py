@@ -113,7 +113,7 @@ class DeletionSet(NamedTuple):
 
 
 class DeletionConfirmed(NamedTuple):
-    """The ledger calls a replica deleted. `left`: its folders that say otherwise."""
+    """The ledger calls a replica deleted. `left`: what its broker has of it all the same."""
 
     at_ms: int
     node: int

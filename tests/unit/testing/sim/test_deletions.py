@@ -10,6 +10,8 @@ import pytest
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
+from ottla.broker.partition import Partition
+from ottla.broker.replica_manager import ReplicaManager
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import STEPS, Crash, CrashPlan, Step, Victim, controller_of
 from ottla.testing.sim.deletions import deletions_left, folders_left
@@ -77,6 +79,22 @@ def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> No
     assert gone == {1: False, 2: False, 3: False}
     assert [each.is_there for each in cluster.of(TopicSet)] == [True, False]
     assert sorted(each.node for each in cluster.of(TopicKnown) if not each.is_there) == [1, 2, 3]
+
+
+def test_a_broker_that_goes_on_serving_what_it_has_set_aside_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def only_rename(self: ReplicaManager, topic_id: Uuid, index: int, *_: Any) -> Partition:
+        partition = self.partition_by_id(topic_id, index)
+        self.log_dirs.delete(partition.topic, index)
+        return partition
+
+    monkeypatch.setattr(ReplicaManager, "_drop", only_rename)
+    cluster = Cluster(zookeeper=False)
+    cluster.delete()
+    cluster.until(lambda: not deletions_left(cluster.sim))
+    left = {each.left for each in cluster.of(DeletionConfirmed)}
+    assert left == {("a partition that it serves",)}
 
 
 @MODES

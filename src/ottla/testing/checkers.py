@@ -145,12 +145,21 @@ def watermarks_that_fell(history: History) -> list[Witness]:
 
     By ListOffsets it never may. A fetch is compared with what the same leader said in the same
     epoch: a new leader learns how far the old one had committed only from its followers, and
-    Kafka promises the end to ListOffsets alone.
+    Kafka promises the end to ListOffsets alone. That asks by name: once the topic is gone, the
+    answer may be about the next one of its name.
     """
     found = []
     last: dict[tuple[object, ...], int] = {}
+    gone = {
+        each.topic_id: each.at_ms
+        for each in history.topics_seen
+        if each.node < 0 and not each.is_there
+    }
     for seen in history.watermarks:
-        within = () if seen.asked == "list_offsets" else (seen.node, seen.epoch)
+        is_by_name = seen.asked == "list_offsets"
+        if is_by_name and seen.at_ms >= gone.get(seen.partition[0], seen.at_ms + 1):
+            continue
+        within = () if is_by_name else (seen.node, seen.epoch)
         key = (seen.client, seen.partition, seen.asked, *within)
         before = last.get(key, -1)
         if seen.offset < before:

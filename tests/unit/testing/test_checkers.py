@@ -15,6 +15,7 @@ from ottla.testing.history import (
     Outcome,
     Read,
     Skipped,
+    TopicSeen,
     Watermark,
     Write,
 )
@@ -184,6 +185,18 @@ def test_a_log_start_that_goes_back_is_found() -> None:
         Watermark("c", PARTITION, 8, "fetch", node=1, epoch=3, log_start=2),
     ]
     assert len(checkers.watermarks_that_fell(History(watermarks=seen))) == 1
+
+
+def test_list_offsets_speaks_of_the_next_topic_of_a_name_once_one_is_gone() -> None:
+    seen = [
+        Watermark("c", PARTITION, 23, "list_offsets", node=1, at_ms=10),
+        Watermark("c", PARTITION, 0, "list_offsets", node=1, at_ms=60),
+    ]
+    gone = TopicSeen(PARTITION[0], False, at_ms=50)
+    assert checkers.watermarks_that_fell(History(watermarks=seen, topics_seen=[gone])) == []
+    for other in (gone._replace(at_ms=61), gone._replace(node=1), gone._replace(is_there=True)):
+        history = History(watermarks=seen, topics_seen=[other])
+        assert len(checkers.watermarks_that_fell(history)) == 1
 
 
 # -- two leaders in one epoch ------------------------------------------------------------------

@@ -82,7 +82,10 @@ def test_a_topic_is_made_anew_while_a_replica_is_away(site: Site) -> None:
 
 
 def test_an_order_to_delete_comes_after_the_name_is_taken_again(site: Site) -> None:
-    """KRaft: it names the old id, which is nobody's. ZooKeeper: it is refused for its epoch."""
+    """KRaft: it names the old id, which is nobody's.
+
+    ZooKeeper: as well, or it is refused for its epoch.
+    """
     first, controller, last = site.trio()
     old = site.create("late", (first, last))
     assert site.delete("late") is Error.NONE
@@ -92,7 +95,7 @@ def test_an_order_to_delete_comes_after_the_name_is_taken_again(site: Site) -> N
     assert len(folders) == 2
     for node in (first, last):
         if site.is_classic:
-            check_late_stop(site, controller, node)
+            check_late_stop(site, old, controller, node)
         else:
             check_late_order(site, old, new, node)
     site.write(new, 0)
@@ -101,15 +104,17 @@ def test_an_order_to_delete_comes_after_the_name_is_taken_again(site: Site) -> N
         eventually(partial(site.words, "late", 0, node), [new.word, new.word].__eq__, what="both")
 
 
-def check_late_stop(site: Site, controller: int, node: int) -> None:
+def check_late_stop(site: Site, old: Made, controller: int, node: int) -> None:
     """Send StopReplica as it was sent for the topic that was there before."""
     epoch = int(site.zookeeper.get(paths.CONTROLLER_EPOCH)[0])
 
-    def stop(**more: int) -> Error:
+    def stop(topic_id: Uuid = NO_UUID, leader_epoch: int = -2, **more: int) -> Error:
         state = stop_wire.StopReplicaPartitionState(
-            partition_index=0, leader_epoch=-2, delete_partition=True
+            partition_index=0, leader_epoch=leader_epoch, delete_partition=True
         )
-        topic = stop_wire.StopReplicaTopicState(topic_name="late", partition_states=(state,))
+        topic = stop_wire.StopReplicaTopicState(
+            topic_name="late", partition_states=(state,), topic_id=topic_id
+        )
         request = stop_wire.StopReplicaRequest(
             controller_id=controller,
             controller_epoch=more.get("controller_epoch", epoch),
@@ -120,7 +125,9 @@ def check_late_stop(site: Site, controller: int, node: int) -> None:
         listed = [each.error_code for each in answer.partition_errors]
         return Error(answer.error_code or listed[0])
 
-    assert stop() is Error.FENCED_LEADER_EPOCH
+    assert stop() is Error.FENCED_LEADER_EPOCH  # As a controller sends it that tells no ids.
+    assert stop(old.id) is Error.NONE
+    assert stop(old.id, leader_epoch=9) is Error.NONE  # As where a reassignment had ended.
     assert stop(controller_epoch=epoch - 1) is Error.STALE_CONTROLLER_EPOCH
     assert stop(broker_epoch=1) is Error.STALE_BROKER_EPOCH
 

@@ -18,6 +18,7 @@ from ottla.broker.isr import IsrChange, Surroundings
 from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
+from ottla.broker.refused_batches import RefusedBatches
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
@@ -49,6 +50,7 @@ class Partition:
             replica, so that what it appends is committed. `metrics`: of the whole topic, shared
             by its partitions here. `surroundings`: shared by all partitions of the broker.
             `watchers`: the followers' sessions that must hear of what happens here.
+            `refused`: what producers are to repeat before anything that follows it.
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class Partition:
         "partition_epoch",
         "pending",
         "quiet_until_ms",
+        "refused",
         "removing",
         "replicas",
         "surroundings",
@@ -109,6 +112,7 @@ class Partition:
         """Why clients no longer find it here, once this broker hosts it no more."""
         self.min_insync_replicas = 1
         self.quiet_until_ms = NEVER_MS
+        self.refused: RefusedBatches | None = None
         self.watchers: tuple[tuple[FetchSession, FetchPartition], ...] = ()
 
     @property
@@ -271,13 +275,18 @@ class Partition:
     ) -> "AppendInfo":
         """Append produced batches; raise ApiError where they or the replicas are not fit."""
         log = self.log
-        if log is None or self.leader != self.node_id:
-            log = self.leader_log()
-        if acks == ACKS_ALL and not self.alone and len(self.isr) < self.min_isr:
-            raise ApiError(
-                Error.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync, min.insync.replicas is {self.min_isr}",
-            )
+        if self.refused is not None and origin == "client":
+            self._check_refused(data)
+        if (
+            log is None
+            or self.leader != self.node_id
+            or (acks == ACKS_ALL and not self.alone and len(self.isr) < self.min_isr)
+        ):
+            refusal = self._unfit()
+            if origin == "client":
+                self.refused = self.refused or RefusedBatches()
+                self.refused.note(data, refusal)
+            raise refusal
         info = log.append_as_leader(
             data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
@@ -286,6 +295,25 @@ class Partition:
         else:
             self.advance_high_watermark()
         return info
+
+    def _check_refused(self, data: "Buffer") -> None:
+        """Look whether a batch follows a refused one; raise ApiError where it does."""
+        assert self.refused is not None
+        try:
+            self.refused.check(data)
+        finally:
+            self.refused = self.refused or None
+
+    def _unfit(self) -> ApiError:
+        """Return why nothing can be appended now."""
+        try:
+            self.leader_log()
+        except ApiError as refusal:
+            return refusal
+        return ApiError(
+            Error.NOT_ENOUGH_REPLICAS,
+            f"{len(self.isr)} replicas are in sync, min.insync.replicas is {self.min_isr}",
+        )
 
     def lags(self, last_offset: int) -> bool:
         """Tell whether some in-sync replica does not have that offset yet."""

@@ -1,0 +1,136 @@
+"""What follows a refused batch of a producer hears what that one heard, until it is back.
+
+Method: a leader of three replicas whose in-sync replicas come and go; batches by their sequences.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.refused_batches import FOLLOWING_MAX, PRODUCERS_MAX, RefusedBatches
+
+from .test_partition import state
+from .world import START_MS, World, batch
+
+TOO_FEW, ENOUGH = (1,), (1, 2)
+LATER = ApiError(Error.NOT_ENOUGH_REPLICAS, "later")
+
+
+def producer_batch(producer: int, epoch: int, sequence: int, value: str) -> bytes:
+    return batch(value, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+
+
+@pytest.fixture
+def partition() -> Partition:
+    """Broker 1 leads; two replicas must be in sync, and are not."""
+    world = World()
+    world.add_topic(replicas=(1,), leader=-1)
+    log = world.broker.replicas.partition("t", 0).log
+    made = Partition("t", Uuid(b"t" * 16), 0, node_id=1, log=log)
+    made.min_insync_replicas = 2
+    in_sync(made, TOO_FEW)
+    return made
+
+
+def in_sync(partition: Partition, isr: tuple[int, ...]) -> None:
+    changes = partition.partition_epoch + 1
+    partition.follow(state(*isr, replicas=(1, 2, 3), changes=changes))
+
+
+def produce(partition: Partition, sequence: int, *, producer: int = 7, epoch: int = 0) -> str:
+    """Append a batch of one record; return what its producer hears."""
+    data = producer_batch(producer, epoch, sequence, "value")
+    try:
+        info = partition.append(data, ACKS_ALL, START_MS)
+    except ApiError as refusal:
+        return refusal.error.name
+    return f"duplicate of {info.first_offset}" if info.duplicate else f"at {info.first_offset}"
+
+
+def test_a_batch_behind_a_refused_one_is_not_out_of_order(partition: Partition) -> None:
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 0) == "at 0"
+    in_sync(partition, TOO_FEW)
+    assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 2) == "NOT_ENOUGH_REPLICAS"
+    assert [produce(partition, each) for each in (1, 2, 3)] == ["at 1", "at 2", "at 3"]
+
+
+def test_nor_is_it_taken_for_the_first_of_an_unknown_producer(partition: Partition) -> None:
+    assert produce(partition, 0) == "NOT_ENOUGH_REPLICAS"
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
+    assert [produce(partition, each) for each in (0, 1)] == ["at 0", "at 1"]
+
+
+def test_a_new_leader_says_so_to_the_end(partition: Partition) -> None:
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 0) == "at 0"
+    partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
+    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
+    assert produce(partition, 2) == "NOT_LEADER_OR_FOLLOWER"
+    assert [produce(partition, each) for each in (1, 2)] == ["at 1", "at 2"]
+
+
+def test_what_was_appended_before_is_found_again(partition: Partition) -> None:
+    in_sync(partition, ENOUGH)
+    assert [produce(partition, each) for each in (0, 1)] == ["at 0", "at 1"]
+    in_sync(partition, TOO_FEW)
+    assert produce(partition, 0) == "NOT_ENOUGH_REPLICAS"
+    in_sync(partition, ENOUGH)
+    assert [produce(partition, each) for each in (0, 1)] == ["duplicate of 0", "duplicate of 1"]
+
+
+def test_another_producer_and_another_epoch_do_not_follow_it(partition: Partition) -> None:
+    assert produce(partition, 0) == "NOT_ENOUGH_REPLICAS"
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 4, producer=8) == "at 0"
+    assert produce(partition, 3, epoch=1) == "at 1"
+    assert produce(partition, 4, epoch=1) == "at 2"
+
+
+def test_one_that_is_never_repeated_is_forgotten(partition: Partition) -> None:
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 0) == "at 0"
+    in_sync(partition, TOO_FEW)
+    assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
+    in_sync(partition, ENOUGH)
+    heard = [produce(partition, 2) for _ in range(FOLLOWING_MAX + 1)]
+    assert heard == ["NOT_ENOUGH_REPLICAS"] * FOLLOWING_MAX + ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    assert partition.refused is None
+
+
+def test_producers_without_ids_are_not_remembered() -> None:
+    refused = RefusedBatches()
+    refused.note(producer_batch(-1, -1, -1, "value"), LATER)
+    assert not refused
+
+
+def test_a_reason_that_does_not_pass_is_not_remembered() -> None:
+    refused = RefusedBatches()
+    refused.note(producer_batch(7, 0, 0, "value"), ApiError(Error.KAFKA_STORAGE_ERROR))
+    assert not refused
+
+
+def test_no_more_than_so_many_producers_are_remembered() -> None:
+    refused = RefusedBatches()
+    for producer in range(PRODUCERS_MAX + 1):
+        refused.note(producer_batch(producer, 0, 5, "value"), LATER)
+    refused.check(producer_batch(0, 0, 6, "value"))
+    with pytest.raises(ApiError, match="later"):
+        refused.check(producer_batch(1, 0, 6, "value"))
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(1, FOLLOWING_MAX))
+def test_sequences_begin_anew_after_the_largest(first: int, ahead: int) -> None:
+    refused = RefusedBatches()
+    refused.note(producer_batch(7, 0, first, "value"), LATER)
+    with pytest.raises(ApiError, match="later"):
+        refused.check(producer_batch(7, 0, (first + ahead) % 2**31, "value"))
+    refused.check(producer_batch(7, 0, first, "value"))
+    assert not refused

@@ -19,14 +19,11 @@ from kazoo.client import KazooClient
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid, uuid_text
+from ottla.cli.deletions_client import told_deletion
 from ottla.client.connection import Connection
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Halt,
-    Policy,
-    Reason,
-    Remote,
     Standing,
 )
 from ottla.metadata.properties import read_properties
@@ -241,7 +238,7 @@ class Site:
         request = ledger_wire.DescribeDeletionsRequest(topics=(named,))
         answer = self.ask(request, ledger_wire.DescribeDeletionsResponse)
         assert answer.error_code in (Error.NONE, Error.NOT_CONTROLLER), answer.error_message
-        return _read(answer.deletions[0]) if answer.deletions else None
+        return told_deletion(answer.deletions[0]) if answer.deletions else None
 
     def entry_with(
         self, made: Made, holds: Callable[[DeletionImage], bool], what: str
@@ -333,22 +330,6 @@ class Site:
                 assert list(iter_headers(data))
                 found += [record.value for record in iter_records(data)]
         return found
-
-
-def _read(said: ledger_wire.DescribedDeletion) -> DeletionImage:
-    entry = DeletionImage(
-        topic_id=said.topic_id,
-        name=said.name,
-        policy=Policy(said.policy),
-        asked_ms=said.asked_ms,
-        halted=Halt(said.halted),
-        remote=Remote(said.remote),
-        finished_ms=said.finished_ms,
-    )
-    for row in said.replicas:
-        standing = Standing(DeletionState(row.state), Reason(row.reason), row.error)
-        entry = entry.with_standing(row.broker_id, standing, row.partitions)
-    return entry
 
 
 def _text(path: Path) -> str:

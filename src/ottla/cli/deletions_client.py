@@ -99,13 +99,14 @@ def _ask(
         )
         answer = client.ask(request, wire.DescribeDeletionsResponse)
         check("deletions", answer.error_code, answer.error_message)
-        found += map(_deletion, answer.deletions)
+        found += map(told_deletion, answer.deletions)
         after = answer.next_after
         if after == NO_UUID:
             return sorted(found, key=lambda each: (each.name, each.asked_ms, each.topic_id))
 
 
-def _deletion(said: wire.DescribedDeletion) -> DeletionImage:
+def told_deletion(said: wire.DescribedDeletion) -> DeletionImage:
+    """Return an entry as the image has it. Raises: CannotTell."""
     try:
         deletion = DeletionImage(
             topic_id=said.topic_id,

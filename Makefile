@@ -10,7 +10,7 @@ STAMP := $(VENV)/.complete
 help:
 	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
 	@echo "make test    every test"
-	@echo "make soak    2,600 simulated clusters, one seed each, 300 of them over ZooKeeper"
+	@echo "make soak    2,600 simulated clusters, a crash at each write of a deletion, ensembles; hours"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
 	@echo "make clean   remove .venv and build output"

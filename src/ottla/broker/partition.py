@@ -275,18 +275,18 @@ class Partition:
     ) -> "AppendInfo":
         """Append produced batches; raise ApiError where they or the replicas are not fit."""
         log = self.log
-        if self.refused is not None and origin == "client":
-            self._check_refused(data)
         if (
             log is None
             or self.leader != self.node_id
             or (acks == ACKS_ALL and not self.alone and len(self.isr) < self.min_isr)
         ):
             refusal = self._unfit()
-            if origin == "client":
+            if origin == "client" and log is not None:
                 self.refused = self.refused or RefusedBatches()
-                self.refused.note(data, refusal)
+                self.refused.note(data, refusal, log.producers.entries)
             raise refusal
+        if self.refused is not None and origin == "client":
+            self._check_refused(data, log)
         info = log.append_as_leader(
             data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
@@ -296,11 +296,11 @@ class Partition:
             self.advance_high_watermark()
         return info
 
-    def _check_refused(self, data: "Buffer") -> None:
+    def _check_refused(self, data: "Buffer", log: "PartitionLog") -> None:
         """Look whether a batch follows a refused one; raise ApiError where it does."""
         assert self.refused is not None
         try:
-            self.refused.check(data)
+            self.refused.check(data, log.producers.entries)
         finally:
             self.refused = self.refused or None
 

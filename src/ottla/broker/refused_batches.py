@@ -18,10 +18,11 @@ Source: handle_idempotent_Produce_error of librdkafka; ProducerStateManager of K
 """
 
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.log.producer_state import BATCHES_KEPT
+from ottla.log.producer_state import BATCHES_KEPT, ProducerEntry
 from ottla.records.batch import HEADER_SIZE, INT32_MAX
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ PRODUCERS_MAX: Final = 1_000
 
 _producer_of = struct.Struct(">43xqhi").unpack_from
 """Producer id, epoch and first sequence of a record batch."""
+
+
+Producers = Mapping[int, ProducerEntry]
 
 
 class _Refused(NamedTuple):
@@ -59,15 +63,15 @@ class RefusedBatches:
     def __bool__(self) -> bool:
         return bool(self._by_producer)
 
-    def note(self, data: "Buffer", refusal: ApiError) -> None:
-        """Remember a client's batch that was refused, if that passes."""
+    def note(self, data: "Buffer", refusal: ApiError, producers: Producers) -> None:
+        """Remember a client's batch that was refused, if that passes. `producers`: of the log."""
         if refusal.error not in PASSING or len(data) < HEADER_SIZE:
             return
         producer_id, epoch, sequence = _producer_of(data)
         if producer_id < 0:
             return
-        known = self._by_producer.pop(producer_id, None)
-        if known is not None and known.epoch == epoch and _is_after(sequence, known.sequence):
+        known = self._take(producer_id, epoch, producers)
+        if known is not None and _is_after(sequence, known.sequence):
             sequence = known.sequence
         elif len(self._by_producer) >= PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
@@ -75,17 +79,30 @@ class RefusedBatches:
             epoch, sequence, refusal.error, refusal.message, FOLLOWING_MAX
         )
 
-    def check(self, data: "Buffer") -> None:
+    def check(self, data: "Buffer", producers: Producers) -> None:
         """Look at a client's next batch. Raises: ApiError where it follows a refused one."""
         if len(data) < HEADER_SIZE:
             return
         producer_id, epoch, sequence = _producer_of(data)
-        known = self._by_producer.pop(producer_id, None)
-        if known is None or known.epoch != epoch or not _is_after(sequence, known.sequence):
+        known = self._take(producer_id, epoch, producers)
+        if known is None or not _is_after(sequence, known.sequence):
             return  # It is back, or will never be.
         if known.left > 1:
             self._by_producer[producer_id] = known._replace(left=known.left - 1)
         raise ApiError(known.error, known.message)
+
+    def _take(self, producer_id: int, epoch: int, producers: Producers) -> _Refused | None:
+        """Take out what is remembered of a producer; None where that is past.
+
+        A batch that a follower refused went to the leader, and came here with what it copied.
+        """
+        known = self._by_producer.pop(producer_id, None)
+        if known is None or known.epoch != epoch:
+            return None
+        entry = producers.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            return known
+        return known if _is_after(known.sequence, entry.last_sequence) else None
 
 
 def _is_after(sequence: int, other: int) -> bool:

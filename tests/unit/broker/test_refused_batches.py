@@ -11,6 +11,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.refused_batches import FOLLOWING_MAX, PRODUCERS_MAX, RefusedBatches
+from ottla.records.builder import concatenate
 
 from .test_partition import state
 from .world import START_MS, World, batch
@@ -50,6 +51,17 @@ def produce(partition: Partition, sequence: int, *, producer: int = 7, epoch: in
     return f"duplicate of {info.first_offset}" if info.duplicate else f"at {info.first_offset}"
 
 
+def copy(partition: Partition, sequence: int) -> None:
+    """Append as a follower does what its leader took."""
+    assert partition.log is not None
+    data = concatenate(
+        [producer_batch(7, 0, sequence, "value")],
+        base_offset=partition.log.log_end_offset,
+        leader_epoch=1,
+    )
+    partition.log.append_as_follower(data, now_ms=START_MS)
+
+
 def test_a_batch_behind_a_refused_one_is_not_out_of_order(partition: Partition) -> None:
     in_sync(partition, ENOUGH)
     assert produce(partition, 0) == "at 0"
@@ -71,6 +83,29 @@ def test_a_new_leader_says_so_to_the_end(partition: Partition) -> None:
     in_sync(partition, ENOUGH)
     assert produce(partition, 0) == "at 0"
     partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
+    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
+    assert produce(partition, 2) == "NOT_LEADER_OR_FOLLOWER"
+    assert [produce(partition, each) for each in (1, 2)] == ["at 1", "at 2"]
+
+
+def test_what_came_by_another_leader_is_not_waited_for(partition: Partition) -> None:
+    """A follower refused it; the leader did not, and this broker copied that, and leads now."""
+    in_sync(partition, ENOUGH)
+    assert produce(partition, 0) == "at 0"
+    partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
+    copy(partition, 1)
+    copy(partition, 2)
+    assert produce(partition, 9) == "NOT_LEADER_OR_FOLLOWER"
+    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
+    assert [produce(partition, each) for each in (2, 3)] == ["duplicate of 2", "at 3"]
+
+
+def test_the_newest_refusal_counts_where_the_one_before_is_past(partition: Partition) -> None:
+    partition.follow(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
+    assert produce(partition, 0) == "NOT_LEADER_OR_FOLLOWER"
+    copy(partition, 0)
     assert produce(partition, 1) == "NOT_LEADER_OR_FOLLOWER"
     partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=2, changes=91))
     assert produce(partition, 2) == "NOT_LEADER_OR_FOLLOWER"
@@ -107,30 +142,30 @@ def test_one_that_is_never_repeated_is_forgotten(partition: Partition) -> None:
 
 def test_producers_without_ids_are_not_remembered() -> None:
     refused = RefusedBatches()
-    refused.note(producer_batch(-1, -1, -1, "value"), LATER)
+    refused.note(producer_batch(-1, -1, -1, "value"), LATER, {})
     assert not refused
 
 
 def test_a_reason_that_does_not_pass_is_not_remembered() -> None:
     refused = RefusedBatches()
-    refused.note(producer_batch(7, 0, 0, "value"), ApiError(Error.KAFKA_STORAGE_ERROR))
+    refused.note(producer_batch(7, 0, 0, "value"), ApiError(Error.KAFKA_STORAGE_ERROR), {})
     assert not refused
 
 
 def test_no_more_than_so_many_producers_are_remembered() -> None:
     refused = RefusedBatches()
     for producer in range(PRODUCERS_MAX + 1):
-        refused.note(producer_batch(producer, 0, 5, "value"), LATER)
-    refused.check(producer_batch(0, 0, 6, "value"))
+        refused.note(producer_batch(producer, 0, 5, "value"), LATER, {})
+    refused.check(producer_batch(0, 0, 6, "value"), {})
     with pytest.raises(ApiError, match="later"):
-        refused.check(producer_batch(1, 0, 6, "value"))
+        refused.check(producer_batch(1, 0, 6, "value"), {})
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(1, FOLLOWING_MAX))
 def test_sequences_begin_anew_after_the_largest(first: int, ahead: int) -> None:
     refused = RefusedBatches()
-    refused.note(producer_batch(7, 0, first, "value"), LATER)
+    refused.note(producer_batch(7, 0, first, "value"), LATER, {})
     with pytest.raises(ApiError, match="later"):
-        refused.check(producer_batch(7, 0, (first + ahead) % 2**31, "value"))
-    refused.check(producer_batch(7, 0, first, "value"))
+        refused.check(producer_batch(7, 0, (first + ahead) % 2**31, "value"), {})
+    refused.check(producer_batch(7, 0, first, "value"), {})
     assert not refused

@@ -53,11 +53,28 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """New partitions in one request: a decision is one atomic batch of records (Kafka's
 MAX_PARTITIONS_PER_BATCH), and must not keep the controller's loop from its heartbeats."""
 
+DELETIONS_PER_STEP_MAX = 500
+"""Topics that one step deletes, of a request of any length. Each is a removal, a header of the
+ledger and at most a row for each replica; a full step holds the loop for some 30 ms."""
+
+DELETED_REPLICAS_PER_STEP_MAX = 2_000
+"""Replicas of these, but for those of the last topic, which goes as a whole."""
+
+DELETIONS_QUEUED_PER_STEP_MAX = 300
+"""Topics that one step queues over ZooKeeper: one multi holds them, however long their names. Where
+it is refused, all that its request is answered an error for stays."""
+
+RECEIPTS_PER_STEP_MAX = 2_000
+"""Receipts of deletions that one step puts away; the next step follows at once."""
+
 DELETIONS_PER_ANSWER_MAX = 500
 """Entries of the deletion ledger in one answer; the next ones are asked for anew."""
 
 DELETED_REPLICAS_PER_ANSWER_MAX = 50_000
 """Replicas in one such answer, but for those of its last entry."""
+
+DELETIONS_LOOKED_AT_PER_ANSWER_MAX = 10_000
+"""Entries that one answer looks for names among; there may be few in it then, or none."""
 
 ELECTIONS_PER_STEP_MAX = 1_000
 """Leaders that one pass of the periodic elections changes (Kafka's MAX_ELECTIONS_PER_IMBALANCE);
@@ -77,3 +94,10 @@ ZOOKEEPER_MULTI_BYTES_MAX = 900_000
 
 ZOOKEEPER_MULTI_OPERATIONS_MAX = 1_000
 """Operations of one multi: ZooKeeper holds up every other write while it checks them."""
+
+# The check of the epoch; then a topic's check, its marker and its entry in the ledger.
+assert 1 + 3 * DELETIONS_QUEUED_PER_STEP_MAX <= ZOOKEEPER_MULTI_OPERATIONS_MAX
+
+ZNODE_NESTING_MAX = 32
+"""Levels of objects and lists in a znode's JSON: those that are known have three. What is read is
+shown in errors, compared and written again, which Python cannot do some 1,000 levels deep."""

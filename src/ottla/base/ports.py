@@ -97,7 +97,11 @@ class Disk(Protocol):
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether `path` is a folder."""
+        """Tell whether `path` is a folder, or a link to one."""
+        ...
+
+    def is_link(self, path: str) -> bool:
+        """Tell whether `path` is a symbolic link, wherever that leads."""
         ...
 
     def size(self, path: str) -> int:
@@ -125,7 +129,10 @@ class Disk(Protocol):
         ...
 
     def rmtree(self, path: str) -> None:
-        """Remove a folder and all in it; what is missing counts as done."""
+        """Remove a folder and all in it, of a link no more than the link itself.
+
+        What is missing counts as done.
+        """
         ...
 
     def sync_dir(self, path: str) -> None:

@@ -48,6 +48,19 @@ class Timers:
             self.on_earlier(at_ms)
         return timer
 
+    def move(
+        self, timer: Timer | None, at_ms: int | None, callback: Callable[[], None]
+    ) -> Timer | None:
+        """Return a timer in the place of `timer`: itself where it waits for that time already.
+
+        `at_ms`: monotonic milliseconds, None = nothing is due.
+        """
+        if timer is not None:
+            if timer.callback is not None and timer.at_ms == at_ms:
+                return timer
+            timer.cancel()
+        return None if at_ms is None else self.at(at_ms, callback)
+
     def next_ms(self) -> int | None:
         """Return the first live deadline, or None."""
         while self._heap and self._heap[0].callback is None:

@@ -16,6 +16,7 @@ Kafka 3.9, which keeps none of this beyond a controller's life.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from heapq import merge
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from ottla.metadata.records import (
     DeletionReplicasRecord,
     ForgetDeletionRecord,
 )
+from ottla.metadata.uuid_map import UuidMap
 
 NOT_FINISHED: Final = -1
 
@@ -170,12 +172,18 @@ class DeletionImage:
 _NO_ROWS: Final[Rows] = Map()
 
 
+_MINUTE_MS: Final = 60_000
+_NO_IDS: Final[UuidMap[Uuid]] = UuidMap()
+
+
 @dataclass(frozen=True, slots=True)
 class DeletionsImage:
     """All entries of the ledger."""
 
-    _pending: Map[Uuid, DeletionImage] = field(default_factory=Map)
-    _finished: Map[Uuid, DeletionImage] = field(default_factory=Map)
+    _pending: UuidMap[DeletionImage] = field(default_factory=UuidMap)
+    _finished: UuidMap[DeletionImage] = field(default_factory=UuidMap)
+    _ages: Map[int, UuidMap[Uuid]] = field(default_factory=Map)
+    """The ids of what is finished, by the minute of that; no minute is empty."""
 
     def of(self, topic_id: Uuid) -> DeletionImage | None:
         """Return the entry of a topic, finished or not, or None."""
@@ -188,19 +196,37 @@ class DeletionsImage:
 
     def is_being_deleted(self, topic_id: Uuid) -> bool:
         """Tell whether replicas of a topic that is still there are going: nobody serves it."""
-        return self.is_queued(topic_id) and self._pending[topic_id].has_begun
+        deletion = self._pending.get(topic_id)
+        return deletion is not None and self.is_queued(topic_id) and deletion.has_begun
 
     def pending(self) -> list[DeletionImage]:
         """Return what is not finished, by name and id."""
-        return sorted(self._pending.values(), key=_by_name)
+        return sorted(self._pending, key=_by_name)
 
     def receipts(self) -> list[DeletionImage]:
         """Return what is finished, by name and id."""
-        return sorted(self._finished.values(), key=_by_name)
+        return sorted(self._finished, key=_by_name)
 
-    def in_no_order(self) -> Iterator[DeletionImage]:
-        """Yield all entries; for who sorts a few of them by himself."""
-        return chain(self._pending.values(), self._finished.values())
+    def receipts_until(self, finished_ms: int) -> Iterator[DeletionImage]:
+        """Yield what was finished by then, in whole minutes, the oldest first.
+
+        So nothing that is too young is looked at, however much was finished at once.
+        """
+        end = (finished_ms + 1) // _MINUTE_MS
+        for minute in sorted(each for each in self._ages if each < end):
+            for topic_id in self._ages[minute].after():
+                receipt = self._finished.get(topic_id)
+                assert receipt is not None
+                yield receipt
+
+    def after(self, topic_id: Uuid, *, receipts: bool = True) -> Iterator[DeletionImage]:
+        """Yield the entries of larger ids, in the order of these; for who wants them in parts.
+
+        `receipts`: those that are finished, too.
+        """
+        if not receipts:
+            return self._pending.after(topic_id)
+        return merge(self._pending.after(topic_id), self._finished.after(topic_id), key=_by_id)
 
     def pending_count(self) -> int:
         """Return how many deletions are not finished."""
@@ -208,40 +234,58 @@ class DeletionsImage:
 
     def ids(self) -> frozenset[Uuid]:
         """Return the ids of all entries."""
-        return frozenset(chain(self._pending, self._finished))
+        return frozenset(chain(self._pending.keys(), self._finished.keys()))
 
     def __len__(self) -> int:
         return len(self._pending) + len(self._finished)
 
     def __iter__(self) -> Iterator[DeletionImage]:
-        return iter(sorted(chain(self._pending.values(), self._finished.values()), key=_by_name))
+        return iter(sorted(chain(self._pending, self._finished), key=_by_name))
 
     def with_deletion(self, deletion: DeletionImage) -> "DeletionsImage":
         """Return the ledger with an entry added, or replaced."""
-        rest = self.without(deletion.topic_id) if deletion.topic_id in self._finished else self
-        if deletion.is_finished:
-            rest = rest.without(deletion.topic_id)
-            return DeletionsImage(rest._pending, rest._finished.set(deletion.topic_id, deletion))
-        return DeletionsImage(rest._pending.set(deletion.topic_id, deletion), rest._finished)
+        topic_id, before = deletion.topic_id, self.of(deletion.topic_id)
+        moves = before is not None and before.finished_ms != deletion.finished_ms
+        rest = self.without(topic_id) if moves else self
+        if not deletion.is_finished:
+            return replace(rest, _pending=rest._pending.set(topic_id, deletion))
+        minute = deletion.finished_ms // _MINUTE_MS
+        ages = rest._ages
+        if topic_id not in rest._finished:
+            ages = ages.set(minute, ages.get(minute, _NO_IDS).set(topic_id, topic_id))
+        return replace(rest, _finished=rest._finished.set(topic_id, deletion), _ages=ages)
 
     def without(self, topic_id: Uuid) -> "DeletionsImage":
         """Return the ledger without an entry."""
         if topic_id in self._pending:
-            return DeletionsImage(self._pending.delete(topic_id), self._finished)
-        if topic_id in self._finished:
-            return DeletionsImage(self._pending, self._finished.delete(topic_id))
-        return self
+            return replace(self, _pending=self._pending.delete(topic_id))
+        receipt = self._finished.get(topic_id)
+        if receipt is None:
+            return self
+        minute = receipt.finished_ms // _MINUTE_MS
+        left = self._ages[minute].delete(topic_id)
+        ages = self._ages.set(minute, left) if left else self._ages.delete(minute)
+        return replace(self, _finished=self._finished.delete(topic_id), _ages=ages)
 
 
 def _by_name(deletion: DeletionImage) -> tuple[str, Uuid]:
     return deletion.name, deletion.topic_id
 
 
+def _by_id(deletion: DeletionImage) -> Uuid:
+    return deletion.topic_id
+
+
 # -- records -----------------------------------------------------------------------------------
 
 
 def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> DeletionImage:
-    """Return the deletion that a record describes; its replicas are as they were."""
+    """Return the deletion that a record describes; its replicas are as they were.
+
+    But for a deletion that begins where there is a receipt, since somebody put the topic back under
+    its old id: what that says of replicas is of those that are gone, and nothing of these.
+    """
+    is_another = before is not None and before.is_finished and record.finished_ms == NOT_FINISHED
     return DeletionImage(
         topic_id=record.topic_id,
         name=record.name,
@@ -250,7 +294,7 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
         halted=Halt(record.halted),
         remote=Remote(record.remote),
         finished_ms=record.finished_ms,
-        replicas=Map() if before is None else before.replicas,
+        replicas=Map() if before is None or is_another else before.replicas,
     )
 
 

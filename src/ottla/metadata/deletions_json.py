@@ -1,12 +1,17 @@
 """A deletion as one ZooKeeper node, `/ottla/deletions/<topic id>`. Ottla's own format.
 
-Partitions are written as ranges ("0-99,101"), so that the largest topic fits into a node; states
-and reasons by name, for whoever looks with a ZooKeeper client. Fields that are not known here are
-of a newer Ottla's and are lost when the entry is written again.
+Partitions are written as ranges ("0-99,101"), states and reasons by name, for whoever looks with a
+ZooKeeper client. Where a broker holds so many that lie apart that nobody would read them, it is the
+steps from one to the next that are written: the entry of a topic must fit into a node where the
+topic's own does, which names each partition once, and here each replica has its place. Fields that
+are not known here are of a newer Ottla's and are lost when the entry is written again.
+
+What is read is bounded to what can be told: an entry that no answer to DescribeDeletions could hold
+would spoil each answer that it is in.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
@@ -25,6 +30,17 @@ from ottla.metadata.deletions import (
 VERSION: Final = 1
 PARTITIONS_MAX: Final = 1_000_000
 """Above any topic's: a range of a spoiled node must not fill the memory."""
+
+REPLICAS_MAX: Final = 1_000_000
+"""Above any topic's, whose znode could not name so many: nor may many rows fill it."""
+
+RANGES_BYTES_MAX: Final = 1_000
+"""How long a row's ranges may be; above that it has steps."""
+
+NAME_BYTES_MAX: Final = 2**15 - 1
+INT16: Final = range(-(2**15), 2**15)
+INT32: Final = range(-(2**31), 2**31)
+INT64: Final = range(-(2**63), 2**63)
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -46,7 +62,7 @@ def encode_deletion(deletion: DeletionImage) -> bytes:
                 "state": _word(standing.state),
                 "reason": _word(standing.reason),
                 "error": standing.error,
-                "partitions": encode_ranges(partitions),
+                **_encode_partitions(partitions),
             }
             for broker_id, standing, partitions in deletion.rows()
         ],
@@ -64,44 +80,99 @@ def decode_deletion(data: bytes) -> DeletionImage:
             topic_id=parse_uuid(said["topic_id"]),
             name=_text(said["topic"]),
             policy=_named(Policy, said["policy"]),
-            asked_ms=int(said["asked_ms"]),
+            asked_ms=_number(said["asked_ms"], INT64),
             halted=_named(Halt, said.get("halted", "none")),
             remote=_named(Remote, said.get("remote", "none")),
-            finished_ms=int(said.get("finished_ms", NOT_FINISHED)),
+            finished_ms=_number(said.get("finished_ms", NOT_FINISHED), INT64),
         )
+        replicas = 0
         for row in said.get("replicas", ()):
             standing = Standing(
                 _named(DeletionState, row["state"]),
                 _named(Reason, row.get("reason", "none")),
-                int(row.get("error", 0)),
+                _number(row.get("error", 0), INT16),
             )
-            partitions = decode_ranges(row["partitions"])
-            deletion = deletion.with_standing(int(row["broker"]), standing, partitions)
-    except (KeyError, TypeError, AttributeError) as error:
+            partitions = _decode_partitions(row)
+            replicas += len(partitions)
+            if replicas > REPLICAS_MAX:
+                raise ValueError(f"more than {REPLICAS_MAX} replicas")
+            broker_id = _number(row["broker"], INT32)
+            deletion = deletion.with_standing(broker_id, standing, partitions)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a deletion: {type(error).__name__} {error}") from None
     return deletion
 
 
+def _encode_partitions(partitions: Collection[int]) -> dict[str, str]:
+    ranges = encode_ranges(partitions)
+    if len(ranges) <= RANGES_BYTES_MAX:
+        return {"partitions": ranges}
+    return {"steps": encode_steps(partitions)}
+
+
+def _decode_partitions(row: dict[str, str]) -> tuple[int, ...]:
+    return decode_steps(row["steps"]) if "steps" in row else decode_ranges(row["partitions"])
+
+
+# -- numbers -----------------------------------------------------------------------------------
+
+
 def encode_ranges(numbers: Collection[int]) -> str:
     """Return numbers as text: runs of neighbours by their ends."""
+    runs = _runs(numbers)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def decode_ranges(text: str) -> tuple[int, ...]:
+    """Return the numbers that a text names. Raises: ValueError."""
+    ends = (run.partition("-") for run in filter(None, text.split(",")))
+    return _numbers((int(first), int(last or first)) for first, _, last in ends)
+
+
+def encode_steps(numbers: Collection[int]) -> str:
+    """Return numbers as text: runs by how far after the one before, and how many follow.
+
+    5, 7, 8, 9 and 20 are "5,2+2,11".
+    """
+    said: list[str] = []
+    before = 0
+    for first, last in _runs(numbers):
+        said.append(f"{first - before}" if first == last else f"{first - before}+{last - first}")
+        before = last
+    return ",".join(said)
+
+
+def decode_steps(text: str) -> tuple[int, ...]:
+    """Return the numbers that a text names. Raises: ValueError."""
+
+    def runs() -> Iterator[tuple[int, int]]:
+        last = 0
+        for run in filter(None, text.split(",")):
+            step, _, more = run.partition("+")
+            first = last + int(step)
+            last = first + int(more or 0)
+            yield first, last
+
+    return _numbers(runs())
+
+
+def _runs(numbers: Collection[int]) -> list[list[int]]:
+    """Return the runs of neighbours, each by its first and its last number."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return runs
 
 
-def decode_ranges(text: str) -> tuple[int, ...]:
-    """Return the numbers that a text names. Raises: ValueError."""
+def _numbers(runs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
     numbers: list[int] = []
-    for run in filter(None, text.split(",")):
-        first, _, last = run.partition("-")
-        begin, end = int(first), int(last or first)
-        if end < begin or end > PARTITIONS_MAX or (numbers and begin <= numbers[-1]):
-            raise ValueError(f"{text!r} is not a list of rising ranges")
-        numbers.extend(range(begin, end + 1))
+    for first, last in runs:
+        if first < 0 or last < first or last > PARTITIONS_MAX or (numbers and first <= numbers[-1]):
+            raise ValueError(f"{first} to {last} is not a range above those before it")
+        numbers.extend(range(first, last + 1))
     return tuple(numbers)
 
 
@@ -116,4 +187,16 @@ def _named(kind: type[E], word: Any) -> E:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a name")
+    # JSON can write half a character ("\ud800"), which has no encoding: that is a ValueError, too.
+    if len(value.encode("utf-8")) > NAME_BYTES_MAX:
+        raise ValueError(f"a name of more than {NAME_BYTES_MAX} bytes")
+    return value
+
+
+def _number(value: Any, allowed: range) -> int:
+    # Not `int(value)`: JSON's numbers can be infinite, and true and false are none.
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not an integer")
+    if value not in allowed:
+        raise ValueError(f"{value} is not one of {allowed.start} to {allowed.stop - 1}")
     return value

@@ -92,6 +92,22 @@ def test_a_deadline_that_was_put_off_is_told_again() -> None:
     assert told[-1] == 5
 
 
+def test_a_timer_is_moved_only_where_it_waits_for_another_time() -> None:
+    ran: list[int] = []
+    timers = Timers()
+    first = timers.move(None, 5, lambda: ran.append(5))
+    assert timers.move(first, 5, lambda: ran.append(-1)) is first
+    later = timers.move(first, 7, lambda: ran.append(7))
+    timers.run_due(7)
+    assert ran == [7]
+    again = timers.move(later, 7, lambda: ran.append(70))  # The one before has run.
+    assert again is not later
+    assert timers.move(again, None, lambda: None) is None
+    timers.run_due(7)
+    assert ran == [7]
+    assert timers.move(None, None, lambda: None) is None
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=300))
 def test_exactly_the_living_run(plan: list[tuple[int, bool]]) -> None:
     ran: list[int] = []

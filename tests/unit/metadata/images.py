@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from immutables import Map
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.metadata.deletions import (
     NOT_FINISHED,
     DeletionImage,
@@ -123,7 +123,7 @@ standings = st.builds(
 def one_deletion(draw: st.DrawFn) -> DeletionImage:
     """Draw an entry of the ledger."""
     deletion = DeletionImage(
-        topic_id=draw(uuids),
+        topic_id=draw(uuids.filter(lambda each: each != NO_UUID)),
         name=draw(names),
         policy=draw(st.sampled_from(Policy)),
         asked_ms=draw(epochs),

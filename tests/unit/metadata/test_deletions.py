@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.base.ids import Uuid
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
     SUCCESSFUL,
     DeletionImage,
+    DeletionsImage,
     DeletionState,
     Policy,
     header_record,
@@ -21,7 +23,7 @@ from ottla.metadata.delta import delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import ForgetDeletionRecord, Record, RemoveTopicRecord, TopicRecord
 
-from .images import ID, OTHER, ids, standings
+from .images import ID, OTHER, epochs, ids, one_deletion, standings
 
 ENTRY = DeletionImage(topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
 BEGUN = ENTRY.with_standing(1, STARTED, [0, 1])
@@ -99,6 +101,19 @@ def test_a_receipt_replaces_what_was_pending_and_is_forgotten_by_its_id() -> Non
     assert after(ForgetDeletionRecord(topic_id=OTHER), image=image).deletions == image.deletions
 
 
+def test_what_a_receipt_says_of_replicas_is_not_said_of_the_next_deletion_of_its_id() -> None:
+    """A topic that somebody put back under its old id has replicas of its own."""
+    finished = after(header_record(ENTRY), replicas_record(ID, 1, SUCCESSFUL, [0]))
+    finished = after(header_record(DONE), image=finished)
+    assert finished.deletions.of(ID) == DONE
+    assert after(header_record(DONE), image=finished).deletions.of(ID) == DONE
+    again = after(TOPIC, header_record(ENTRY), image=finished)
+    assert again.deletions.of(ID) == ENTRY
+    assert again.deletions.receipts() == []
+    assert again.is_queued_for_deletion("t")
+    assert not again.is_being_deleted("t")
+
+
 def test_a_row_of_a_deletion_that_nobody_asked_for_is_a_broken_log() -> None:
     with pytest.raises(AssertionError):
         after(replicas_record(ID, 1, STARTED, [0]))
@@ -111,3 +126,29 @@ def test_a_delta_names_the_entries_that_changed() -> None:
     assert delta_between(before, delta.image).changed_deletions == {ID}
     assert delta_between(before, before).changed_deletions == frozenset()
     assert delta_between(EMPTY, before).changed_deletions == {ID}
+
+
+@given(st.lists(one_deletion()), st.lists(st.integers(0, 20)), epochs)
+def test_receipts_of_whole_minutes_are_found_whatever_came_and_went(
+    entries: list[DeletionImage], gone: list[int], until_ms: int
+) -> None:
+    ledger = DeletionsImage()
+    left: dict[Uuid, DeletionImage] = {}
+    for each in [*entries, *entries[::2]]:
+        ledger, left[each.topic_id] = ledger.with_deletion(each), each
+    for number in gone:
+        for each in entries[number : number + 1]:
+            ledger = ledger.without(each.topic_id)
+            left.pop(each.topic_id, None)
+    again = DeletionsImage()
+    for each in left.values():
+        again = again.with_deletion(each)
+    assert ledger == again
+    minutes = {key: each.finished_ms // 60_000 for key, each in left.items() if each.is_finished}
+    for end_ms in (until_ms, *(each * 60_000 + 59_999 for each in minutes.values())):
+        found = [each.topic_id for each in ledger.receipts_until(end_ms)]
+        assert [minutes[each] for each in found] == sorted(minutes[each] for each in found)
+        assert len(set(found)) == len(found)
+        assert set(found) == {
+            key for key, minute in minutes.items() if minute * 60_000 + 59_999 <= end_ms
+        }

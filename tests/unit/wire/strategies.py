@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import NO_UUID
-from ottla.wire.schema import Array, FieldSpec, Primitive, StructSpec, WireType, spec_of
+from ottla.wire.schema import Array, Primitive, StructSpec, WireType, spec_of
 from ottla.wire.source import fields_in
 
 EXAMPLES = int(os.environ.get("OTTLA_EXAMPLES", "4"))
@@ -45,6 +45,9 @@ _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "records": _BLOBS,
     "uuid": _UUIDS,
 }
+OWN_TAGS = 10_000
+"""Tags from here on are Ottla's own."""
+
 _ERROR_CODES = st.sampled_from((-1, 0, 1, 42, 87))
 _TIMES_MS = st.sampled_from((0, 1, 1_700_000_000_123))
 
@@ -59,39 +62,39 @@ def _primitive(type_: Primitive, name: str) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def messages(draw: st.DrawFn, cls: type, version: int) -> Any:
-    """Draw a message of `cls` that only says what `version` can say."""
-    return _struct(draw, spec_of(cls), version, 0)
+def messages(draw: st.DrawFn, cls: type, version: int, *, own: bool = True) -> Any:
+    """Draw a message of `cls` that only says what `version` can say.
+
+    `own`: also in the fields that only Ottla has.
+    """
+    return _struct(draw, spec_of(cls), version, 0, own)
 
 
-def _struct(draw: st.DrawFn, spec: StructSpec, version: int, depth: int) -> Any:
+def _struct(draw: st.DrawFn, spec: StructSpec, version: int, depth: int, own: bool) -> Any:
     plain, tagged, absent = fields_in(spec, version)
     values = {each.name: each.default for each in absent}
     for each in plain:
         null = version in each.nullable and draw(st.integers(0, 3)) == 0
-        values[each.name] = None if null else _value(draw, each.type, each.name, version, depth)
+        values[each.name] = (
+            None if null else _value(draw, each.type, each.name, version, depth, own)
+        )
     for each in tagged:
-        values[each.name] = _tagged(draw, each, version, depth)
+        is_own = each.tag is not None and each.tag >= OWN_TAGS
+        if (is_own and not own) or draw(st.booleans()):
+            values[each.name] = each.default
+        else:
+            values[each.name] = _value(draw, each.type, each.name, version, depth, own)
     return spec.cls(**values)
 
 
-def _tagged(draw: st.DrawFn, each: FieldSpec, version: int, depth: int) -> Any:
-    if draw(st.booleans()):
-        return each.default
-    return _value(draw, each.type, each.name, version, depth)
-
-
-def _value(draw: st.DrawFn, type_: WireType, name: str, version: int, depth: int) -> Any:
+def _value(draw: st.DrawFn, type_: WireType, name: str, version: int, depth: int, own: bool) -> Any:
     if isinstance(type_, Array):
         size = draw(st.integers(0, 2 if depth < 2 else 1))
-        return tuple(_value(draw, type_.element, name, version, depth + 1) for _ in range(size))
+        inner = type_.element
+        return tuple(_value(draw, inner, name, version, depth + 1, own) for _ in range(size))
     if isinstance(type_, Primitive):
         return draw(_primitive(type_, name))
-    return _struct(draw, spec_of(type_), version, depth + 1)
-
-
-OWN_TAGS = 10_000
-"""Tags from here on are Ottla's own."""
+    return _struct(draw, spec_of(type_), version, depth + 1, own)
 
 
 def filled(cls: type, version: int) -> Any:

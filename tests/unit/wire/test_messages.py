@@ -139,7 +139,9 @@ def test_messages_are_what_the_oracles_write(cls: type) -> None:
     @given(st.data())
     def check(data: st.DataObject) -> None:
         for version in versions_of(cls):
-            message = data.draw(messages(cls, version))
+            drawn = data.draw(messages(cls, version))
+            assert decode(cls, encode(drawn, version), version) == drawn
+            message = data.draw(messages(cls, version, own=False))
             encoded = encode(message, version)
             assert decode(cls, encoded, version) == message
             if kio_knows(cls, version):

@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 from immutables import Map
 
+from ottla.base.limits import ZNODE_NESTING_MAX
+
 Extra = Map[str, Any]
 """Fields that Ottla does not know, by name."""
 
@@ -103,6 +105,12 @@ def parse(path: str, data: bytes) -> Fields:
         values = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ZnodeError(path, f"expected JSON, found {shown(bytes(data))}: {error}") from None
+    except RecursionError:
+        raise _nested(path) from None
+    # A text with fewer brackets, as all but those of topics are, needs no look.
+    brackets = data.count(b"[") + data.count(b"{")
+    if brackets > ZNODE_NESTING_MAX and _is_nested_beyond(values, ZNODE_NESTING_MAX):
+        raise _nested(path)
     if not isinstance(values, dict):
         raise ZnodeError(path, f"expected a JSON object, found {shown(values)}")
     return Fields(path, values)
@@ -126,6 +134,23 @@ def decimal(path: str, text: str, what: str) -> int:
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > DIGITS_MAX:
         raise ZnodeError(path, f"{what} is {shown(text)}: expected a decimal number")
     return int(text)
+
+
+def _nested(path: str) -> ZnodeError:
+    return ZnodeError(path, f"expected JSON of {ZNODE_NESTING_MAX} levels at most, found more")
+
+
+def _is_nested_beyond(value: object, levels: int) -> bool:
+    """Tell whether there is a list or an object below so many of them, one in another."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
 
 
 def shown(value: object) -> str:

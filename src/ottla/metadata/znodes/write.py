@@ -5,14 +5,17 @@ and holds as much as ZooKeeper takes. A step that needs several is split where t
 the topic's znode with the whole assignment comes first, so that a topic exists, or has grown,
 from then on, and a partition whose state did not fit is a new one, without a leader, until the
 next multi. A change of a partition and of its assignment is never split. A topic's removal takes
-its partitions' states first, its own znode last, and what asked for it with that.
+its partitions' states first, its own znode last, and with that what asked for it and the receipt.
+What the ledger says of its replicas is written before that: a topic is never gone while the ledger
+still waits for replicas that have confirmed.
 
 Every change of a partition writes its state at the version that is the partition epoch before it:
 version and epoch stay one, and a write by somebody else is noticed.
 Source: KafkaZkClient, AdminZkClient, ZkPartitionStateMachine, Kafka 3.9.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from ottla.base.ids import Uuid
 from ottla.base.zookeeper import Result
@@ -54,22 +57,22 @@ def writes_of(
     Raises: ZnodeError where a fact cannot be written: a topic's name is taken by a znode that
             nobody understands, or a znode would be too large for ZooKeeper.
     """
-    listed = _ledger_last(normalised(records))
+    listed = list(normalised(records))
     multis = Multis(known, epoch_version)
     configs = ConfigWriter(multis, before)
     topics = TopicWriter(multis, before, configs, controller_epoch)
     topics.announce(listed)
     ledger = LedgerWriter(multis, before)
     singles = SinglesWriter(multis, before)
-    removing = False
-    for record in listed:
-        if isinstance(record, LedgerRecord):
+    removing: bool | None = None
+    for record in _entries_together(listed):
+        if isinstance(record, tuple):
             ledger.take(record)
             continue
-        if removing != isinstance(record, RemoveTopicRecord):
+        if removing is not None and removing != isinstance(record, RemoveTopicRecord):
             # What is removed and what is made under its name must not meet in one multi.
             multis.flush()
-            removing = not removing
+        removing = isinstance(record, RemoveTopicRecord)
         if isinstance(record, PartitionChangeRecord):
             topics.change(record)
         elif isinstance(record, PartitionRecord):
@@ -77,7 +80,7 @@ def writes_of(
         elif isinstance(record, TopicRecord):
             topics.create(record)
         elif isinstance(record, RemoveTopicRecord):
-            topics.remove(record)
+            topics.remove(record, ledger.need_of(record.topic_id))
         elif isinstance(record, ConfigRecord):
             configs.take(record)
         elif isinstance(record, ProducerIdsRecord):
@@ -110,18 +113,16 @@ def after_write(known: KnownZnodes, write: Write, results: Sequence[Result]) -> 
     return after_operations(known, write.operations, results)
 
 
-def _ledger_last(records: Iterable[Record]) -> list[Record]:
-    """Put what the ledger says of a topic behind the removal of that topic in the same step."""
-    listed = list(records)
-    removed = {each.topic_id for each in listed if isinstance(each, RemoveTopicRecord)}
-    held: dict[Uuid, list[Record]] = {}
-    ordered: list[Record] = []
-    for record in listed:
-        if isinstance(record, LedgerRecord) and record.topic_id in removed:
-            held.setdefault(record.topic_id, []).append(record)
-            continue
-        ordered.append(record)
-        if isinstance(record, RemoveTopicRecord):
-            removed.discard(record.topic_id)
-            ordered += held.pop(record.topic_id, [])
-    return ordered
+def _entries_together(
+    records: Iterable[Record],
+) -> Iterator[Record | tuple[LedgerRecord, ...]]:
+    """Yield the records; those in a row that speak of one entry of the ledger as one."""
+    for topic_id, listed in groupby(records, key=_entry_of):
+        if topic_id is None:
+            yield from listed
+        else:
+            yield tuple(each for each in listed if isinstance(each, LedgerRecord))
+
+
+def _entry_of(record: Record) -> Uuid | None:
+    return record.topic_id if isinstance(record, LedgerRecord) else None

@@ -1,12 +1,12 @@
 """The deletion ledger becomes znodes, one a topic id; and the marker that Kafka's tools know.
 
 A deletion under the classic policy gets its marker with its first entry, and loses it when the
-topic is gone or the deletion is called off. Who takes the marker away calls it off, too, so it is
-not put back.
+topic is gone or the deletion is called off. Who takes the marker away before it begins calls it
+off, too, so it is not put back.
 """
 
 from ottla.base.ids import Uuid
-from ottla.base.zookeeper import Create, Delete, SetData
+from ottla.base.zookeeper import ANY_VERSION, Check, Create, Delete, SetData
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionRecord,
@@ -24,6 +24,11 @@ from ottla.metadata.znodes.multis import Multis, Need
 
 LedgerRecord = DeletionRecord | DeletionReplicasRecord | ForgetDeletionRecord
 
+_PATH_BYTES_MAX = 100
+_MARKER_BYTES_MAX = 400
+_TIME_BYTES_MAX = 20
+"""By how much an entry grows when it becomes a receipt."""
+
 
 class LedgerWriter:
     """The entries that one step changes; each is written once a multi."""
@@ -32,26 +37,45 @@ class LedgerWriter:
         self._multis = multis
         self._before = before
         self._entries: dict[Uuid, DeletionImage | None] = {}
-        self._noted: dict[Uuid, None] = {}
+        self._noted: dict[Uuid, int] = {}
+        """What this multi is to write, and the bytes that are reserved for it."""
         multis.on_flush.append(self._write_noted)
 
-    def take(self, record: LedgerRecord) -> None:
-        """Plan what the ledger says of one topic."""
-        topic_id = record.topic_id
-        before = self._entries.get(topic_id, self._before.deletions.of(topic_id))
-        after: DeletionImage | None = None
-        if isinstance(record, DeletionRecord):
-            after = deletion_of(record, before)
-        elif isinstance(record, DeletionReplicasRecord):
-            assert before is not None, "replicas of a deletion that is not in the ledger"
-            after = before.with_standing(record.broker_id, standing_of(record), record.partitions)
-        size = 100 if after is None else len(encode_deletion(after)) + 100
-        self._multis.make_room(paths.deletion(topic_id), lambda: Need(2, size + 600))
-        self._multis.reserve(Need(int(topic_id not in self._noted), size))
-        self._noted[topic_id] = None
+    def take(self, records: tuple[LedgerRecord, ...]) -> None:
+        """Plan what a step says of one topic's entry, which is never written half."""
+        topic_id = records[0].topic_id
+        before = after = self._entry(topic_id)
+        for record in records:
+            assert record.topic_id == topic_id, "one entry at a time"
+            after = _changed(after, record)
+        size = _bytes_of(after)
+
+        def need() -> Need:
+            reserved = self._noted.get(topic_id)
+            return Need(int(reserved is None), max(size - (reserved or 0), 0))
+
+        def need_with_marker() -> Need:
+            return Need(need().operations + 2, need().data_bytes + 2 * _MARKER_BYTES_MAX)
+
+        self._multis.make_room(paths.deletion(topic_id), need_with_marker)
+        self._multis.reserve(need())
+        self._noted[topic_id] = max(size, self._noted.get(topic_id, 0))
         self._entries[topic_id] = after
         self._mark(before, after)
-        self._multis.record(record)
+        for record in records:
+            self._multis.record(record)
+
+    def need_of(self, topic_id: Uuid) -> Need:
+        """Return what the end of a deletion takes: its marker, and its entry as the receipt."""
+        entry = self._entry(topic_id)
+        if entry is None:
+            return Need(0, 0)
+        return Need(2, _bytes_of(entry) + _TIME_BYTES_MAX + _MARKER_BYTES_MAX)
+
+    def _entry(self, topic_id: Uuid) -> DeletionImage | None:
+        if topic_id in self._entries:
+            return self._entries[topic_id]
+        return self._before.deletions.of(topic_id)
 
     def _mark(self, before: DeletionImage | None, after: DeletionImage | None) -> None:
         entry = after or before
@@ -61,10 +85,17 @@ class LedgerWriter:
         is_marked = entry.name in self._multis.known.marked
         if after is not None and not after.is_finished:
             is_first = before is None or before.is_finished
-            if is_first and not is_marked and named == entry.topic_id:
-                self._multis.add(Create(paths.marker(entry.name), MARKER))
+            if is_first and named == entry.topic_id:
+                # Where the znode is another topic's by now, the marker would be for that one.
+                known = self._multis.known.topics[entry.name]
+                self._multis.add(Check(paths.topic(entry.name), known.version), is_fact=False)
+                if not is_marked:
+                    self._multis.add(Create(paths.marker(entry.name), MARKER))
+            elif is_marked and entry.has_begun and not (before is None or before.has_begun):
+                # Who takes it away before this is written has called the deletion off.
+                self._multis.add(Check(paths.marker(entry.name), ANY_VERSION), is_fact=False)
         elif is_marked and named in (None, entry.topic_id):
-            # A marker beside another topic of the name is for that one.
+            # One beside another topic of the name may be for that one: who looks at markers tells.
             self._multis.add(Delete(paths.marker(entry.name)))
 
     def _write_noted(self) -> None:
@@ -79,3 +110,18 @@ class LedgerWriter:
             elif known is not None:
                 self._multis.add_reserved(Delete(path, known.version))
         self._noted = {}
+
+
+def _changed(before: DeletionImage | None, record: LedgerRecord) -> DeletionImage | None:
+    """Return an entry as it is after a record."""
+    if isinstance(record, DeletionRecord):
+        return deletion_of(record, before)
+    if isinstance(record, DeletionReplicasRecord):
+        assert before is not None, "replicas of a deletion that is not in the ledger"
+        return before.with_standing(record.broker_id, standing_of(record), record.partitions)
+    return None
+
+
+def _bytes_of(entry: DeletionImage | None) -> int:
+    """Return what an entry takes, with its path; that alone where it goes."""
+    return _PATH_BYTES_MAX + (0 if entry is None else len(encode_deletion(entry)))

@@ -116,8 +116,11 @@ class TopicWriter:
         self._multis.make_room(path, lambda: self._need(topic_id, before, after))
         self._write(said, before, after)
 
-    def remove(self, record: RemoveTopicRecord) -> None:
-        """Plan a topic's removal, of what is there of it: another one may have begun it."""
+    def remove(self, record: RemoveTopicRecord, after: Need) -> None:
+        """Plan a topic's removal, of what is there of it: another one may have begun it.
+
+        `after`: what is to follow in the multi of its own znode.
+        """
         topic_id = record.topic_id
         name = self._name(topic_id)
         path = paths.topic(name)
@@ -129,12 +132,13 @@ class TopicWriter:
                 self._multis.add(Delete(paths.state(name, number)))
                 self._stateless.append((topic_id, number))
             self._multis.add(Delete(paths.partition(name, number)), is_fact=False)
-        # The last part, with room for what the ledger says of the end.
-        self._multis.make_room(path, lambda: Need(6, 4 * len(name) + 8_000))
+        last = Need(4 + after.operations, 4 * len(name) + 200 + after.data_bytes)
+        self._multis.make_room(path, lambda: last)
         if nodes is not None:
             self._multis.add(Delete(paths.partitions(name)), is_fact=False)
         if known is not None:
-            self._multis.add(Delete(paths.topic(name)))
+            # Not whatever bears the name by now: somebody may have made another topic of it.
+            self._multis.add(Delete(paths.topic(name), known.version))
         self._configs.remove(_resource(name))
         if name in self._multis.known.marked:
             self._multis.add(Delete(paths.marker(name)))

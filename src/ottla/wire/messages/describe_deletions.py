@@ -61,7 +61,7 @@ class DescribedDeletion:
     halted: int = field(INT8)
     remote: int = field(INT8)
     replicas: tuple[DeletedReplicas, ...] = field(array(DeletedReplicas), default=())
-    """None = it has not begun."""
+    """Empty = it has not begun."""
 
 
 @message(key=1003, versions="0", flexible="0+")

@@ -5,6 +5,7 @@ Method: a tree of znodes takes each multi; what is stored is loaded and compared
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,8 +14,10 @@ from ottla.base.limits import ZOOKEEPER_MULTI_BYTES_MAX, ZOOKEEPER_MULTI_OPERATI
 from ottla.base.zookeeper import Check, Create, Delete, SetData, ZkCode, ZkError
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.deletions import (
+    STARTED,
     SUCCESSFUL,
     DeletionImage,
+    DeletionState,
     Policy,
     deletion_records,
     header_record,
@@ -171,7 +174,7 @@ def test_a_large_topic_exists_from_its_first_multi() -> None:
     cluster.check()
     removal = cluster.plan([RemoveTopicRecord(topic_id=topic.id)])
     check_sizes(removal)
-    assert Delete(paths.topic("big")) in removal[-1].operations
+    assert Delete(paths.topic("big"), 0) in removal[-1].operations
     for write in removal[:-1]:
         cluster.done(write)
         assert "big" in cluster.image.topics
@@ -248,7 +251,7 @@ def test_a_topic_goes_and_comes_in_one_step() -> None:
     anew = [each.__class__(**{**_fields(each), "topic_id": uuid("anew")}) for each in made]
     removed, written = cluster.write([removal, *anew])
     cluster.check()
-    assert Delete(paths.topic("t")) in removed.operations
+    assert Delete(paths.topic("t"), 0) in removed.operations
     assert isinstance(written.operations[1], Create)
     assert topic_of(cluster, "t").id == uuid("anew")
     assert not cluster.image.configs.resources()
@@ -395,8 +398,8 @@ def test_a_deletion_from_its_marker_to_its_receipt() -> None:
     over = DeletionImage(
         topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5, finished_ms=9
     )
-    # The receipt is written with the last of the topic, wherever the step says it.
-    [write] = cluster.write([*gone[1:], header_record(over), RemoveTopicRecord(topic_id=topic_id)])
+    # The receipt is written with the last of the topic.
+    [write] = cluster.write([*gone[1:], RemoveTopicRecord(topic_id=topic_id), header_record(over)])
     cluster.check()
     assert {paths.topic("t"), paths.marker("t"), paths.deletion(topic_id)} <= set(write.keys)
     [receipt] = cluster.image.deletions.receipts()
@@ -405,6 +408,43 @@ def test_a_deletion_from_its_marker_to_its_receipt() -> None:
     cluster.write([ForgetDeletionRecord(topic_id=topic_id)])
     cluster.check()
     assert paths.deletion(topic_id) not in cluster.tree.nodes
+
+
+@pytest.mark.parametrize(
+    ("partition_count", "listed", "multis"),
+    [
+        pytest.param(600, range(600), 2, id="a topic of two multis"),
+        # No runs of neighbours: three such entries would be more than one multi.
+        pytest.param(1, range(0, 40_000, 2), 1, id="a large entry"),
+    ],
+)
+def test_a_topic_goes_with_its_receipt_and_after_its_replicas(
+    partition_count: int, listed: Sequence[int], multis: int
+) -> None:
+    """A controller may die after any multi: what brokers confirmed must be known to the next."""
+    cluster = with_topic("t", partition_count)
+    topic_id = topic_of(cluster, "t").id
+    deletion = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5)
+    for broker_id in (1, 2, 3):
+        deletion = deletion.with_standing(broker_id, STARTED, listed)
+    cluster.write(list(deletion_records(deletion)))
+    writes = cluster.plan(
+        [
+            *(replicas_record(topic_id, each, SUCCESSFUL, listed) for each in (1, 2, 3)),
+            RemoveTopicRecord(topic_id=topic_id),
+            header_record(replace(deletion, finished_ms=9)),
+        ]
+    )
+    check_sizes(writes)
+    assert len(writes) == multis
+    for write in writes:
+        cluster.done(write)
+        cluster.check()
+        entry = cluster.image.deletions.of(topic_id)
+        assert entry is not None
+        assert entry.count(DeletionState.SUCCESSFUL) == 3 * len(listed)
+        assert entry.is_finished == ("t" not in cluster.image.topics)
+    assert entry.is_finished
 
 
 def test_a_deletion_that_is_called_off_leaves_no_marker() -> None:

@@ -8,25 +8,31 @@ A change of the metadata may delete thousands of logs. Each costs a rename and t
 files on the loop; so many of one turn go at once, and the others a step later. Until then they
 are nobody's: no log of theirs is found, and who needs their names has them go first.
 
+What a start took for empty goes likewise, from among the strays: it is looked at once more before
+its removal, and stays where anything has come into it. Of a folder that people linked to another
+place the log's own files go, and the link; that place, and what else lies there, is theirs.
+
 A folder that is set aside leaves its entries in the directory's checkpoints behind until these
 are written anew: see `LogDir.stale`.
 
 Source: LogManager.{asyncDelete, deleteLogs}, LocalLog.renameDir.
 """
 
+import contextlib
 import errno
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from ottla.base.ids import NO_UUID
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.log import names
 from ottla.log.checkpoints import TopicPartition
-from ottla.log.dir_loading import FoundFolder
+from ottla.log.dir_loading import FoundFolder, is_empty, is_log_file
 from ottla.log.log_dir import LogDir
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
@@ -67,7 +73,7 @@ class Departures:
         self._step: Timer | None = None
         self._postponed: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
         self._settled: Pending[None] = completed(None)
-        self._due: dict[str, deque[str]] = {}
+        self._due: dict[str, deque[FoundFolder]] = {}
         """What is to be removed now, by directory; one that is listed has a removal under way."""
 
     # --- logs ------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ class Departures:
         for key, (holder, log) in list(self._postponed.items()):
             if holder is directory:
                 del self._postponed[key]
-                directory.lost[key] = log.topic_id
+                directory.lose(key, log.topic_id)
                 log.close()
         self._check_settled()
 
@@ -145,7 +151,7 @@ class Departures:
         try:
             self.retire(directory, log, FolderKind.DELETE)
         except OSError as error:
-            directory.lost[log.topic, log.partition] = log.topic_id
+            directory.lose((log.topic, log.partition), log.topic_id)
             log.close()
             self._failed(directory, error)
 
@@ -166,51 +172,102 @@ class Departures:
             if folder.kind is FolderKind.LIVE:
                 directory.forget((folder.topic, folder.partition))
         directory.strays.discard(folder.name)
-        if name and kind is FolderKind.STRAY:
+        directory.unread.pop(folder.name, None)  # Its disk was mounted since.
+        goes = kind is FolderKind.DELETE or folder.is_empty
+        if name and not goes:
             directory.strays.add(name)
-        if name and kind is FolderKind.DELETE:
+        if name and goes:
+            renamed = folder._replace(name=name, kind=kind)
+            directory.leaving.setdefault(_replica(folder), set()).add(name)
             due_ms = self._clock.monotonic_ms() + self._delay_ms
-            self._timers.at(due_ms, lambda: self._remove_soon(directory, name))
+            self._timers.at(due_ms, lambda: self._remove_soon(directory, renamed))
         return name
 
     def _rename(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
         """Rename a folder; return its new name, nothing where it has gone already."""
         # The topic id tells incarnations apart; a replica that came and went twice needs more.
         number = int.from_bytes(folder.topic_id or NO_UUID, "big")
+        leaving = directory.leaving.get(_replica(folder), ())
+        old = f"{directory.path}/{folder.name}"
+        is_link = self._disk.is_link(old)
         while True:
             token = f"{number % 2**128:032x}"
             name = names.marked_folder_name(folder.topic, folder.partition, token, kind)
+            number += 1
+            new = f"{directory.path}/{name}"
+            # One that a worker has emptied would be replaced, and by a link another link, whose
+            # log nobody would find again: that is no mistake to a rename.
+            if name in leaving or (is_link and self._is_there(new)):
+                continue
             try:
-                self._disk.rename(f"{directory.path}/{folder.name}", f"{directory.path}/{name}")
+                self._disk.rename(old, new)
                 return name
             except FileNotFoundError:
                 return ""  # KAFKA-15391, KAFKA-13403.
+            except NotADirectoryError:
+                if not self._is_there(new):  # Else it is a link, and this is a folder.
+                    raise
             except OSError as error:
                 if error.errno not in TAKEN:
                     raise
-            number += 1
 
-    def _remove_soon(self, directory: LogDir, name: str) -> None:
+    def _is_there(self, path: str) -> bool:
+        return self._disk.exists(path) or self._disk.is_link(path)
+
+    def _remove_soon(self, directory: LogDir, folder: FoundFolder) -> None:
         due = self._due.get(directory.path)
         if due is None:
-            self._due[directory.path] = deque((name,))
+            self._due[directory.path] = deque((folder,))
             self._remove_next(directory)
         else:
-            due.append(name)
+            due.append(folder)
 
     def _remove_next(self, directory: LogDir) -> None:
         due = self._due[directory.path]
         if not due or not directory.is_online:
             del self._due[directory.path]  # What a broken disk keeps goes with the next start.
             return
-        path = f"{directory.path}/{due.popleft()}"
+        folder = due.popleft()
+        path = f"{directory.path}/{folder.name}"
         self._workers.submit(
-            lambda: self._disk.rmtree(path), lambda result: self._removed(directory, result)
+            partial(_remove, self._disk, path, if_empty=folder.is_empty),
+            partial(self._removed, directory, folder),
         )
 
-    def _removed(self, directory: LogDir, result: BaseException | None) -> None:
+    def _removed(
+        self, directory: LogDir, folder: FoundFolder, result: bool | BaseException
+    ) -> None:
         if isinstance(result, OSError):
             self._failed(directory, result)
-        elif result is not None:
+        elif isinstance(result, BaseException):
             raise result
+        else:
+            if not result:
+                directory.strays.add(folder.name)
+            replica = _replica(folder)
+            directory.leaving[replica].remove(folder.name)
+            if not directory.leaving[replica]:
+                del directory.leaving[replica]
         self._remove_next(directory)
+
+
+def _replica(folder: FoundFolder) -> tuple[Uuid, int]:
+    return folder.topic_id or NO_UUID, folder.partition
+
+
+def _remove(disk: Disk, path: str, *, if_empty: bool) -> bool:
+    """Remove a folder, or one only if it is empty still; tell whether it is gone. Blocks.
+
+    Raises: OSError.
+    """
+    if if_empty and disk.exists(path) and not is_empty(disk, path):
+        return False
+    if disk.is_link(path):
+        # It may lead to a whole disk. What refuses there is no failure of the log directory.
+        with contextlib.suppress(OSError):
+            for name in filter(is_log_file, disk.listdir(path)):
+                with contextlib.suppress(OSError):
+                    disk.remove(f"{path}/{name}")
+            disk.sync_dir(path)  # Once the link has gone nobody would find what comes back.
+    disk.rmtree(path)
+    return True

@@ -2,18 +2,22 @@
 
 First a worker lists the folders and reads their topic ids. On the loop the broker then decides
 of each: keep, set aside as stray (nobody knows the id), or delete (a committed record says so).
-A folder without a readable topic id is never deleted: it is a stray (KAFKA-16814, KAFKA-13127).
+A folder without a readable topic id is a stray (KAFKA-16814, KAFKA-13127), unless it is certain
+that there is no record in it: a power loss right after a log was made leaves such, and they go.
+Of what may not be read, and of links to where nothing of a log is, as before a disk is mounted,
+nothing can be said: they stay as they are, and no log of such a name is made (`LogDir.unread`).
 Then the kept ones are loaded in workers, a few at a time.
 
 Source: LogManager.{loadLogs, loadLog}; KAFKA-14616 (classify while loading).
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from ottla.base.ids import METADATA_TOPIC, Uuid
+from ottla.base.ids import METADATA_TOPIC, NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
@@ -23,7 +27,7 @@ from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
-from ottla.log.partition_metadata import decode_partition_metadata
+from ottla.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from ottla.log.recovery import LoadedLog, load_log
 
 
@@ -36,14 +40,32 @@ class Verdict(Enum):
 
 
 class FoundFolder(NamedTuple):
-    """A partition's folder; `topic_id` None = its metadata file is missing or damaged."""
+    """A partition's folder; `topic_id` None = its metadata file is missing or damaged.
+
+    `is_empty`: a start has found that it has no id and, for certain, no record. It may go.
+    `unread`: why nothing can be said of it, None = it was read.
+    """
 
     name: str
     topic: str
     partition: int
     kind: FolderKind
     topic_id: Uuid | None
+    is_empty: bool = False
+    unread: OSError | None = None
 
+
+_WITHOUT_RECORDS: Final = frozenset(
+    {
+        names.PARTITION_METADATA + names.TEMPORARY,
+        names.LEADER_EPOCHS,
+        names.LEADER_EPOCHS + names.TEMPORARY,
+        names.UNTOLD,
+    }
+)
+_METADATA_BYTES: Final = len(encode_partition_metadata(NO_UUID))
+_FIRST_SEGMENT: Final = frozenset((0, suffix) for suffix in names.SEGMENT_SUFFIXES)
+_SUFFIXES: Final = frozenset((*names.SEGMENT_SUFFIXES, names.SNAPSHOT))
 
 Decide = Callable[[str, int, Uuid], Verdict]
 ConfigOf = Callable[[str], LogConfig]
@@ -64,11 +86,78 @@ def find_folders(disk: Disk, path: str) -> list[FoundFolder]:
     """Return the partitions' folders of a log directory. Blocks. Raises: OSError."""
     found: list[FoundFolder] = []
     for name in disk.listdir(path):
-        folder = names.parse_folder_name(name)
-        if folder is None or folder.topic == METADATA_TOPIC or not disk.is_dir(f"{path}/{name}"):
+        parsed = names.parse_folder_name(name)
+        if parsed is None or parsed.topic == METADATA_TOPIC:
             continue
-        found.append(FoundFolder(name, *folder, read_topic_id(disk, f"{path}/{name}")))
+        folder = look_into(disk, path, name)
+        if folder is None:
+            continue
+        may_be_empty = folder.topic_id is None and folder.unread is None
+        if may_be_empty and folder.kind in (FolderKind.LIVE, FolderKind.STRAY):
+            folder = folder._replace(is_empty=is_empty(disk, f"{path}/{name}"))
+        found.append(folder)
     return found
+
+
+def look_into(disk: Disk, path: str, name: str) -> FoundFolder | None:
+    """Return what a log directory has under a name; None = it is no partition's folder. Blocks.
+
+    People may have put it there, so that it cannot be read is no failure of the directory. Raises:
+    OSError.
+    """
+    folder = names.parse_folder_name(name)
+    if folder is None:
+        return None
+    below = f"{path}/{name}"
+    is_link = disk.is_link(below)
+    try:
+        topic_id = read_topic_id(disk, below)
+        if topic_id is None and is_link and not any(map(is_log_file, disk.listdir(below))):
+            raise FileNotFoundError(errno.ENOENT, "The link leads to no log", below)
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        if is_link or isinstance(error, PermissionError):
+            unread = OSError(error.errno, error.strerror, below)
+            return FoundFolder(name, *folder, None, unread=unread)
+        raise
+    return FoundFolder(name, *folder, topic_id)
+
+
+def is_log_file(name: str) -> bool:
+    """Tell whether a file of this name in a partition's folder is the log's, not people's."""
+    for suffix in (names.DELETED, names.SWAP, names.CLEANED, names.TEMPORARY):
+        name = name.removesuffix(suffix)
+    if name in _WITHOUT_RECORDS or name == names.PARTITION_METADATA:
+        return True
+    segment = names.parse_segment_name(name)
+    return segment is not None and segment[1] in _SUFFIXES
+
+
+def is_empty(disk: Disk, path: str) -> bool:
+    """Tell whether a folder without a readable id holds for certain only that a log was made.
+
+    A later first segment says that there were records once, a whole metadata file has an id that
+    others may be able to read, and what is not known may be people's. A link says nothing: where
+    it leads another disk may be mounted any moment. Blocks. Raises: OSError.
+    """
+    if disk.is_link(path):
+        return False
+    try:
+        return all(_is_without_records(disk, path, name) for name in disk.listdir(path))
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def _is_without_records(disk: Disk, path: str, name: str) -> bool:
+    file = f"{path}/{name}"
+    if disk.is_link(file) or disk.is_dir(file):
+        return False
+    if name == names.PARTITION_METADATA:
+        return len(disk.read_bytes(file).strip(b"\0")) < _METADATA_BYTES
+    if name in _WITHOUT_RECORDS:
+        return True
+    return names.parse_segment_name(name) in _FIRST_SEGMENT and disk.size(file) == 0
 
 
 def read_topic_id(disk: Disk, path: str) -> Uuid | None:
@@ -78,7 +167,7 @@ def read_topic_id(disk: Disk, path: str) -> Uuid | None:
     """
     try:
         return decode_partition_metadata(disk.read_bytes(f"{path}/{names.PARTITION_METADATA}"))
-    except (FileNotFoundError, MalformedFile):
+    except (FileNotFoundError, IsADirectoryError, MalformedFile):
         return None
 
 
@@ -142,6 +231,13 @@ class DirLoader:
         self._go_on()
 
     def _keep(self, folder: FoundFolder) -> bool:
+        if folder.unread is not None:
+            self.directory.unread[folder.name] = folder.unread
+            return False
+        if folder.is_empty:
+            # Not as one that is to be deleted: were something in it by then, it would be lost.
+            self._mark(self.directory, folder, FolderKind.STRAY)
+            return False
         verdict = Verdict.STRAY
         if folder.kind is FolderKind.DELETE:
             verdict = Verdict.DELETE
@@ -177,8 +273,10 @@ class DirLoader:
         A later log of the same name must not be taken for what this one was.
         """
         survey = self._survey
+        self.directory.keep_entries(survey.checkpoints)
         told = {key for entries in survey.checkpoints.values() for key in entries}
-        for key in sorted(survey.untold | (told - self.directory.logs.keys())):
+        gone = {key for key in told - self.directory.logs.keys() if not self.directory.hides(key)}
+        for key in sorted(survey.untold | gone):
             self.directory.forget(key)
         cleaned = survey.checkpoints[names.CLEANER_OFFSETS]
         if self.directory.stale or self.directory.offsets(names.CLEANER_OFFSETS) != cleaned:
@@ -233,8 +331,7 @@ class DirLoader:
         # What could not be loaded is lost, not absent: no second copy may begin elsewhere.
         for folder in self._survey.folders:
             if folder.kind is FolderKind.LIVE and folder.topic_id is not None:
-                key = (folder.topic, folder.partition)
-                self.directory.lost[key] = folder.topic_id
+                self.directory.lose((folder.topic, folder.partition), folder.topic_id)
         self._failed(self.directory, error)
         self.done.complete(None)
 

@@ -97,10 +97,21 @@ class LogDir:
         self.was_clean = False
         self.previous_epoch = -1
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.lost: dict[TopicPartition, Uuid] = {}
-        """Partitions that it held when it went offline, with their topic ids."""
+        self.lost: dict[TopicPartition, set[Uuid]] = {}
+        """Partitions that it held when it went offline, or may have held, with their topic ids.
+
+        They lie there still, whatever the metadata says since: no copy may begin elsewhere.
+        """
         self.strays: set[str] = set()
         """Names of the folders that were set aside as nobody's, and are kept for people."""
+        self.unread: dict[str, OSError] = {}
+        """Folders that may be a partition's, but could not be read when this was started, and why.
+
+        They stay as they are until the next start, and what the checkpoints say of them, too. No
+        log of such a name is made: it may be there, on a disk that was not mounted.
+        """
+        self.leaving: dict[tuple[Uuid, int], set[str]] = {}
+        """The names of the folders that wait for their removal, by topic id and partition."""
         self.stale: dict[TopicPartition, int] = {}
         """Partitions of which the checkpoints may have entries of a log that is no more here.
 
@@ -114,6 +125,7 @@ class LogDir:
         self._workers = workers
         self._on_failure = on_failure
         self._given_up = 0
+        self._kept: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
         self._release: Callable[[], None] | None = None
         self._writes = {
             name: CoalescedWrite(
@@ -128,6 +140,14 @@ class LogDir:
     @property
     def is_online(self) -> bool:
         return self.error is None
+
+    @property
+    def may_be_clean(self) -> bool:
+        """Whether a shutdown that goes well leaves no log that has not been checked since a crash.
+
+        One of which the checkpoints speak may be on a disk that is not mounted.
+        """
+        return self.loaded and (self.was_clean or not any(self._kept.values()))
 
     def acquire(self, *, node_id: int, cluster_id: str | None) -> None:
         """Make, lock and identify the directory.
@@ -163,6 +183,10 @@ class LogDir:
         release, self._release = self._release, None
         if release is not None:
             release()
+
+    def lose(self, key: TopicPartition, topic_id: Uuid) -> None:
+        """Remember for as long as it is offline that a replica is in it, or may be."""
+        self.lost.setdefault(key, set()).add(topic_id)
 
     def take_clean_marker(self) -> None:
         """Learn how the directory was left; from now on a crash is a crash. Blocks.
@@ -230,6 +254,15 @@ class LogDir:
             self.checkpoint(name).then(written)
         return done
 
+    def hides(self, key: TopicPartition) -> OSError | None:
+        """Return why a partition may be here though it was not found; None = it is not."""
+        return self.unread.get(names.folder_name(*key))
+
+    def keep_entries(self, checkpoints: dict[str, dict[TopicPartition, int]]) -> None:
+        """Write the entries of folders that could not be read again with each checkpoint."""
+        for name, entries in checkpoints.items():
+            self._kept[name] = {key: entries[key] for key in entries if self.hides(key)}
+
     # --- entries of former logs ----------------------------------------------------------
 
     def forget(self, key: TopicPartition) -> None:
@@ -272,8 +305,9 @@ class LogDir:
         found = {key: value(log) for key, log in self.logs.items()}
         if name == names.CLEANER_OFFSETS:
             # Only logs that were ever cleaned have an entry, as in Kafka.
-            return {key: offset for key, offset in found.items() if offset > 0}
-        return found
+            found = {key: offset for key, offset in found.items() if offset > 0}
+        kept = {key: offset for key, offset in self._kept[name].items() if self.hides(key)}
+        return kept | found
 
 
 _CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {

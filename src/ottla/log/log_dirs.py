@@ -7,6 +7,7 @@ the others go on. Nothing here decides what a folder is worth: `load` asks.
 Source: LogManager; KIP-112, KIP-858.
 """
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
+from ottla.log.checkpoints import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.departures import Departures
 from ottla.log.dir_loading import (
@@ -23,7 +25,7 @@ from ottla.log.dir_loading import (
     DirLoader,
     FoundFolder,
     duplicates,
-    read_topic_id,
+    look_into,
 )
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
@@ -42,14 +44,23 @@ RECOVERY_THREADS_DEFAULT = 2
 """num.recovery.threads.per.data.dir."""
 
 
+class NameTaken(OSError):
+    """A log cannot be made: something of its name is there that is none, or cannot be read.
+
+    Its directory is well.
+    """
+
+
 class LoadResult(NamedTuple):
     """What a start found: the logs, the names of folders set aside as strays, and what forbids
-    to go on (None = nothing): a partition that is in two directories.
+    to go on (None = nothing): a partition that is in two directories. `unread`: why folders that
+    are called like a partition's were left alone.
     """
 
     logs: tuple[PartitionLog, ...]
     strays: tuple[str, ...]
     problem: str | None = None
+    unread: tuple[OSError, ...] = ()
 
 
 class LogDirs:
@@ -148,8 +159,11 @@ class LogDirs:
             left[0] -= 1
             strays.extend(found or ())
             if left[0] == 0:
+                unread = (error for each in self.dirs for error in each.unread.values())
                 result.complete(
-                    LoadResult(tuple(self.logs()), tuple(sorted(strays)), self._duplicate())
+                    LoadResult(
+                        tuple(self.logs()), tuple(sorted(strays)), self._duplicate(), tuple(unread)
+                    )
                 )
 
         for loader in loaders:
@@ -193,9 +207,10 @@ class LogDirs:
                 return log
         return None
 
-    def may_be_offline(self, topic: str, partition: int) -> bool:
-        """Tell whether a log that is not here was in a directory when that failed."""
-        return any((topic, partition) in directory.lost for directory in self.offline_dirs)
+    def lost_ids(self, topic: str, partition: int) -> set[Uuid]:
+        """Return the topics whose log of that name is, or may be, in an offline directory."""
+        key = (topic, partition)
+        return {lost for each in self.offline_dirs for lost in each.lost.get(key, ())}
 
     def directory_of(self, log: PartitionLog) -> LogDir | None:
         """Return the directory that holds `log` now."""
@@ -221,14 +236,15 @@ class LogDirs:
         Fields: `directory_id`: where the metadata wants it, zero = wherever there are fewest;
                 `is_new`: no data can exist elsewhere. Otherwise an offline directory may hold
                 it, and a second copy must not begin from nothing (KAFKA-16234).
-        Raises: OSError where its directory is offline, or the disk fails, which the directory
-                then goes offline for, too.
+        Raises: NameTaken; OSError where its directory is offline, or the disk fails, which the
+                directory then goes offline for, too.
         """
         self._departures.finish((topic, partition))
         found = self.get(topic, partition)
+        if found is not None and found.topic_id == topic_id:
+            return found
+        self._refuse_hidden((topic, partition))
         if found is not None:
-            if found.topic_id == topic_id:
-                return found
             holder = self.directory_of(found)
             assert holder is not None
             self._departures.retire(holder, found, FolderKind.STRAY)
@@ -241,6 +257,8 @@ class LogDirs:
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
+        except NameTaken:
+            raise
         except OSError as error:
             self._fail_soon(directory, error)
             raise
@@ -256,23 +274,34 @@ class LogDirs:
         self, directory: LogDir, path: str, topic: str, partition: int, topic_id: Uuid
     ) -> None:
         """Set aside a folder that has the name already but is another incarnation's."""
-        if not self._disk.exists(path):
+        if not self._disk.exists(path) and not self._disk.is_link(path):
             return
-        name = path.rpartition("/")[2]
-        found = read_topic_id(self._disk, path)
-        if found != topic_id:
-            folder = FoundFolder(name, topic, partition, FolderKind.LIVE, found)
+        folder = look_into(self._disk, directory.path, path.rpartition("/")[2])
+        if folder is None:
+            raise NameTaken(errno.ENOTDIR, "Not a directory", path)
+        if folder.unread is not None:
+            raise NameTaken(folder.unread.errno, folder.unread.strerror, path)
+        if folder.topic_id != topic_id:
             self._departures.set_aside(directory, folder, FolderKind.STRAY)
+
+    def _refuse_hidden(self, key: TopicPartition) -> None:
+        for directory in self.online_dirs:
+            error = directory.hides(key)
+            if error is not None:
+                raise NameTaken(error.errno, error.strerror, error.filename)
 
     def _choose(
         self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, is_new: bool
     ) -> LogDir:
+        key = (topic, partition)
         for directory in self.offline_dirs:
-            if directory.lost.get((topic, partition)) == topic_id or (
-                directory_id != NO_UUID and directory.directory_id == directory_id
-            ):
+            wanted = directory_id != NO_UUID and directory.directory_id == directory_id
+            if wanted or topic_id in directory.lost.get(key, ()):
+                directory.lose(key, topic_id)
                 raise OSError(5, f"the log of {topic}-{partition} is offline", directory.path)
         if not is_new and self.offline_dirs:
+            for directory in self.offline_dirs:
+                directory.lose(key, topic_id)
             offline = ", ".join(directory.path for directory in self.offline_dirs)
             raise OSError(5, f"{topic}-{partition} may be on an offline directory", offline)
         for directory in self.online_dirs:
@@ -286,12 +315,12 @@ class LogDirs:
         """Delete a log: its name is free at once, its folder goes a little later.
 
         A log that is not here, or whose folder has vanished, counts as deleted; return whether
-        there was one. One of very many is renamed a moment later: see `settled`. Raises: OSError.
+        there was one. What an offline directory holds stays there, and is remembered: a replica
+        that comes back would begin a second time, and the start after the mending refuse both.
+        One of very many is renamed a moment later: see `settled`. Raises: OSError.
         """
         log = self.get(topic, partition)
         if log is None:
-            for directory in self.dirs:
-                directory.lost.pop((topic, partition), None)
             return False
         directory_of_it = self.directory_of(log)
         assert directory_of_it is not None
@@ -375,7 +404,7 @@ class LogDirs:
             directory.distrust()
         lost = list(directory.logs.values())
         for key, log in directory.logs.items():
-            directory.lost[key] = log.topic_id
+            directory.lose(key, log.topic_id)
             log.fail()
         directory.logs.clear()
         self._departures.give_up(directory)
@@ -426,7 +455,7 @@ class LogDirs:
         ended: Callable[[LogDir, BaseException | None], None],
     ) -> None:
         jobs: list[tuple[PartitionLog, FlushJob]] = []
-        clean = directory.loaded
+        clean = directory.may_be_clean
         for log in directory.logs.values():
             try:
                 jobs.append((log, log.prepare_close()))

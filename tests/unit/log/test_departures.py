@@ -89,6 +89,29 @@ def test_a_name_that_cannot_be_changed_is_tried_once(node: Node, number: int) ->
     assert (refusal.value.errno, fault.hits) == (number, 1)
 
 
+def test_a_replica_that_goes_again_takes_no_name_of_a_folder_that_is_being_removed(
+    node: Node,
+) -> None:
+    """A worker had emptied it and was about to remove it: a rename replaces an empty folder."""
+    dirs, _ = node.start()
+    create(dirs)
+    dirs.delete("t", 0)
+    node.world.pass_ms(1_000)
+    append(create(dirs), batch())
+    (emptied,) = leaving(node)
+    for name in node.disk.listdir(f"/d1/{emptied}"):
+        node.disk.remove(f"/d1/{emptied}/{name}")
+    dirs.delete("t", 0)
+    assert len(leaving(node)) == 2
+    assert node.disk.listdir(f"/d1/{emptied}") == []
+    node.run()
+    (left,) = leaving(node)
+    assert dirs.dirs[0].leaving == {(TOPIC_ID, 0): {left}}
+    node.pass_ms(1_000)
+    assert leaving(node) == []
+    assert [(each.is_online, each.leaving) for each in dirs.dirs] == [(True, {}), (True, {})]
+
+
 def test_a_removal_that_a_crash_cut_short_is_taken_up(node: Node) -> None:
     dirs, _ = node.start()
     append(create(dirs), batch())
@@ -198,7 +221,7 @@ def test_a_disk_that_fails_in_a_later_step_is_told(node: Node) -> None:
     assert told == ["/d1"]
     for (_, partition), failure in ordered.value.items():
         on_lost_disk = partition % 2 == 0 and partition >= LOGS_PER_STEP_MAX
-        assert dirs.may_be_offline("t", partition) == on_lost_disk
+        assert dirs.lost_ids("t", partition) == ({TOPIC_ID} if on_lost_disk else set())
         if on_lost_disk:
             assert isinstance(failure, OSError)
     assert ordered.value[TOPIC_ID, MANY - 1] is None

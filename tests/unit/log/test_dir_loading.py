@@ -54,6 +54,74 @@ def test_a_folder_without_a_topic_id_is_a_stray(node: Node, damage: str) -> None
     assert create(dirs).log_end_offset == 0
 
 
+FIRST, LATER = "00000000000000000000", "00000000000000000007"
+MADE = {f"{FIRST}.log": b"", f"{FIRST}.index": b"", f"{FIRST}.timeindex": b""}
+
+
+@pytest.mark.parametrize("name", ["t-0", f"t-0.{'0' * 32}-stray"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        MADE,
+        MADE | {"partition.metadata": b"", ".ottla_untold": b""},
+        MADE | {"partition.metadata": bytes(43)},
+        MADE | {"partition.metadata": b"vers", "leader-epoch-checkpoint": b"0\n1\n0 0\n"},
+        {"partition.metadata.tmp": b"version: 0"},
+    ],
+)
+def test_a_folder_that_has_neither_an_id_nor_a_record_goes(
+    node: Node, name: str, files: dict[str, bytes]
+) -> None:
+    """A power loss right after a log was made leaves such folders."""
+    node.disk.mkdir(f"/d1/{name}")
+    for file, data in files.items():
+        node.disk.write_atomic(f"/d1/{name}/{file}", data)
+    dirs, found = node.start(lambda *_: Verdict.STRAY)
+    assert (found.logs, found.strays, node.asked) == ((), (), [])
+    log = create(dirs)
+    append(log, batch())
+    node.pass_ms(1_000)
+    assert [each for each in node.disk.listdir("/d1") if each.startswith("t-")] == ["t-0"]
+    assert dirs.get("t", 0) is log
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"{FIRST}.log": b"\0"},
+        {f"{FIRST}.log": b"", f"{LATER}.log": bytes(batch(base_offset=7))},
+        {f"{LATER}.log": b""},
+        {f"{FIRST}.log": b"", f"{FIRST}.txnindex": b"aborted"},
+        {f"{FIRST}.log.deleted": b""},
+        {f"{FIRST}.log.swap": bytes(batch())},
+        {f"{FIRST}.snapshot": b""},
+        MADE | {"partition.metadata": b"version: 1\ntopic_id: vPrf8GOdSvuGKTXo8bVbuQ"},
+        {"notes.txt": b""},
+        {"below/notes.txt": b"people's"},
+        {f"{FIRST}.log/notes.txt": b"people's"},
+        {"partition.metadata/notes.txt": b"people's"},
+    ],
+)
+def test_one_in_which_there_may_be_something_stays(node: Node, files: dict[str, bytes]) -> None:
+    for file, data in files.items():
+        node.disk.mkdir(f"/d1/t-0/{file}".rpartition("/")[0])
+        node.disk.write_atomic(f"/d1/t-0/{file}", data)
+    _, found = node.start(lambda *_: Verdict.STRAY)
+    node.pass_ms(1_000)
+    assert found.strays == (f"t-0.{'0' * 32}-stray",)
+    for file, data in files.items():
+        assert node.disk.read_bytes(f"/d1/{found.strays[0]}/{file}") == data
+
+
+def test_one_that_has_an_id_is_asked_about_though_it_is_empty(node: Node) -> None:
+    dirs, _ = node.start()
+    create(dirs)
+    node.stop(dirs)
+    _, found = node.start(lambda *_: Verdict.STRAY)
+    assert found.strays == (f"t-0.{TOKEN}-stray",)
+
+
 def test_strays_are_known_until_they_are_deleted(node: Node) -> None:
     dirs, _ = node.start()
     append(create(dirs), batch())

@@ -5,6 +5,7 @@ with workers that wait. Kafka's bugs with log directories each have a test that 
 """
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -305,12 +306,34 @@ def test_a_lost_partition_does_not_begin_from_nothing_elsewhere(node: Node) -> N
         dirs.get_or_create("t", TOPIC_ID, 2, CONFIG, directory_id=IDS[0])
 
 
-def test_a_lost_partition_that_is_deleted_may_begin_elsewhere(node: Node) -> None:
+def test_a_lost_partition_that_is_moved_away_and_back_does_not_begin_elsewhere(node: Node) -> None:
+    """The next start, with the directory mended, found two copies and refused to go on."""
     dirs, _ = node.start()
     log = create(dirs)
+    append(log, batch(3))
     dirs.fail(log, OSError(errno.EIO, "broken"))
     assert not dirs.delete("t", 0)
-    assert create(dirs).directory == "/d2/t-0"
+    with pytest.raises(OSError, match="offline"):
+        create(dirs)
+    node.disk.kill()
+    _, found = node.start()
+    assert found.problem is None
+    assert [(log.directory, log.log_end_offset) for log in found.logs] == [("/d1/t-0", 3)]
+
+
+@pytest.mark.parametrize("told", [{"is_new": False}, {"directory_id": IDS[0]}])
+def test_nor_does_one_that_a_start_could_not_find(node: Node, told: dict[str, Any]) -> None:
+    dirs, _ = node.start()
+    create(dirs)
+    node.stop(dirs)
+    node.disk.fail("listdir", path="/d1", times=None)
+    dirs, _ = node.start()
+    for how in (told, {}):
+        with pytest.raises(OSError, match="offline"):
+            dirs.get_or_create("t", TOPIC_ID, 0, CONFIG, **how)
+        dirs.delete("t", 0)
+    assert dirs.get_or_create("t", OTHER_ID, 0, CONFIG).directory == "/d2/t-0"
+    assert dirs.lost_ids("t", 0) == {TOPIC_ID}
 
 
 def test_a_directory_that_cannot_be_read_at_start_is_offline(node: Node) -> None:

@@ -4,6 +4,8 @@ Method: two directories on a disk in memory, with workers that act at once and w
 after each removal the power goes and the node starts again, keeping every folder it still finds.
 """
 
+import errno
+
 import pytest
 
 from ottla.base.ids import Uuid
@@ -121,9 +123,26 @@ def test_a_folder_without_an_id_is_nobody_s(node: Node) -> None:
 
 
 def test_files_that_are_no_folders_of_partitions_do_not_matter(node: Node) -> None:
+    """A core dump made every deletion fail for as long as it lay there."""
     dirs, _ = node.start()
+    filled(node, dirs)
     node.disk.mkdir("/d1/lost+found")
-    assert remove(node, dirs) == {T0: None}
+    node.disk.write_atomic("/d1/core-1234", b"dump")
+    node.disk.write_atomic("/d2/t-0", b"file")
+    assert remove(node, dirs, T0, (OTHER_ID, 1234)) == {T0: None, (OTHER_ID, 1234): None}
+    assert node.disk.read_bytes("/d1/core-1234") == b"dump"
+
+
+def test_a_folder_that_may_not_be_read_holds_up_only_what_is_not_found_elsewhere(
+    node: Node,
+) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    node.disk.mkdir("/d1/backup-0")
+    node.disk.fail("read_bytes", errno.EACCES, path="/d1/backup-0", times=None)
+    found = remove(node, dirs, T0, (OTHER_ID, 0), (OTHER_ID, 1))
+    assert (found[T0], found[OTHER_ID, 1]) == (None, None)
+    assert isinstance(found[OTHER_ID, 0], PermissionError)
 
 
 def test_kafka_7313_what_may_lie_on_an_offline_directory_is_not_claimed(node: Node) -> None:
@@ -137,6 +156,56 @@ def test_kafka_7313_what_may_lie_on_an_offline_directory_is_not_claimed(node: No
     for _ in range(2):
         assert isinstance(remove(node, dirs)[T0], OSError)
     assert remove(node, dirs, (TOPIC_ID, 1)) == {(TOPIC_ID, 1): None}
+
+
+def test_what_left_a_working_directory_is_removed_whatever_another_one_holds(node: Node) -> None:
+    """After its folder has gone, too, it is unknown whether the other directory had a copy."""
+    dirs, _ = node.start()
+    filled(node, dirs)
+    other = create(dirs, partition=1)
+    dirs.delete("t", 0)
+    dirs.fail(other, OSError(5, "broken"))
+    for _ in range(2):
+        assert remove(node, dirs) == {T0: None}
+    node.pass_ms(1_000)
+    assert isinstance(remove(node, dirs)[T0], OSError)
+
+
+def test_what_came_back_and_is_lost_is_not_claimed_though_its_former_copy_left(
+    node: Node,
+) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    dirs.delete("t", 0)
+    create(dirs, partition=1)
+    log = create(dirs)
+    assert log.directory == "/d2/t-0"
+    dirs.fail(log, OSError(5, "broken"))
+    dirs.delete("t", 0)
+    assert isinstance(remove(node, dirs)[T0], OSError)
+
+
+def test_what_left_before_the_start_is_known(node: Node) -> None:
+    dirs, _ = node.start()
+    filled(node, dirs)
+    dirs.delete("t", 0)
+    node.stop(dirs)
+    dirs, _ = node.start()
+    create(dirs, partition=1)
+    dirs.fail(create(dirs, partition=2), OSError(5, "broken"))
+    assert [each.path for each in dirs.offline_dirs] == ["/d2"]
+    assert remove(node, dirs) == {T0: None}
+
+
+def test_folders_that_wait_for_their_removal_are_not_read(node: Node) -> None:
+    """A storm of deletions read the ids of all that had gone before, once a request."""
+    dirs, _ = node.start()
+    filled(node, dirs)
+    filled(node, dirs, partition=2)
+    assert remove(node, dirs) == {T0: None}
+    unread = node.disk.fail("read_bytes", path="/d1/t-0.", times=None)
+    assert remove(node, dirs, T0, (TOPIC_ID, 2)) == {T0: None, (TOPIC_ID, 2): None}
+    assert unread.hits == 0
 
 
 def test_a_node_without_a_working_directory_claims_nothing(node: Node) -> None:

@@ -11,10 +11,15 @@ Source: ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics, Kaf
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_UUID, Uuid
+from ottla.base.limits import (
+    DELETED_REPLICAS_PER_STEP_MAX,
+    DELETIONS_PER_STEP_MAX,
+    DELETIONS_QUEUED_PER_STEP_MAX,
+)
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion_policy import at_once_records
 from ottla.controller.step import Decision, Step
@@ -50,9 +55,28 @@ def delete_topics(
     wall_ms: int,
     queue: bool = False,
 ) -> Decision[tuple[DeletedTopic, ...]]:
-    """Delete topics; one answer for each different reference, in the order asked.
+    """Delete topics in one step; one answer for each different reference, in the order asked.
 
-    `wall_ms`: epoch milliseconds of now; `queue`: the topics are to be queued, not to go at once.
+    For few topics: see `delete_first` for how many that may be. `wall_ms`: epoch milliseconds of
+    now; `queue`: the topics are to be queued, not to go at once.
+    Raises: ApiError(TOPIC_DELETION_DISABLED) where delete.topic.enable is false.
+    """
+    found = find_topics(image, wanted, context=context)
+    records: list[Record] = []
+    answers: list[DeletedTopic] = []
+    for each in found:
+        answer, written = _delete(image, each, wall_ms, queue=queue)
+        answers.append(answer)
+        records += written
+    return Decision(Step(tuple(records)), tuple(answers))
+
+
+def find_topics(
+    image: ClusterImage, wanted: Sequence[TopicReference], *, context: DecisionContext
+) -> tuple[DeletedTopic, ...]:
+    """Return what each different reference means, in the order asked: topics, and refusals.
+
+    A topic is named as it was asked for, so one that was asked for by its id has no name here.
     Raises: ApiError(TOPIC_DELETION_DISABLED) where delete.topic.enable is false.
     """
     if not context.config["delete.topic.enable"]:
@@ -64,8 +88,7 @@ def delete_topics(
         for each in counts
         if each.name is not None and each.topic_id == NO_UUID
     }
-    records: list[Record] = []
-    answers: list[DeletedTopic] = []
+    found: list[DeletedTopic] = []
     for reference, count in counts.items():
         try:
             topic = _find(image, reference, count)
@@ -73,14 +96,59 @@ def delete_topics(
                 raise ApiError(
                     Error.INVALID_REQUEST, "The topic was asked for by its name and by its id."
                 )
+            found.append(DeletedTopic(reference.name, topic.id))
         except ApiError as refusal:
-            answers.append(
+            found.append(
                 DeletedTopic(reference.name, reference.topic_id, refusal.error, refusal.message)
             )
-            continue
-        records += _queueing(image, topic, wall_ms) if queue else _removal(image, topic, wall_ms)
-        answers.append(DeletedTopic(topic.name, topic.id))
+    return tuple(found)
+
+
+def delete_first(
+    image: ClusterImage, found: Sequence[DeletedTopic], *, wall_ms: int, queue: bool = False
+) -> Decision[tuple[DeletedTopic, ...]]:
+    """Delete the first topics of a list, as many as one step may; answer for these alone.
+
+    Each topic goes as a whole, but only that: a list of any length is deleted step by step, with
+    others served in between. A step that leaves something of the list writes something. It is
+    written as a whole or not at all, so that an error of it is true of each topic that it has.
+    `found`: see `find_topics`; its refusals are answered as they are. A topic that has gone since
+    is refused, and one that has got its name since stays.
+    """
+    records: list[Record] = []
+    answers: list[DeletedTopic] = []
+    topics_max = DELETIONS_QUEUED_PER_STEP_MAX if queue else DELETIONS_PER_STEP_MAX
+    topics = replicas = 0
+    for each in found:
+        if topics >= topics_max or replicas >= DELETED_REPLICAS_PER_STEP_MAX:
+            break
+        answer, written = _delete(image, each, wall_ms, queue=queue)
+        answers.append(answer)
+        if written:
+            topics += 1
+            replicas += 0 if queue else _replica_count(image, each.topic_id)
+            records += written
     return Decision(Step(tuple(records)), tuple(answers))
+
+
+def _delete(
+    image: ClusterImage, found: DeletedTopic, wall_ms: int, *, queue: bool
+) -> tuple[DeletedTopic, list[Record]]:
+    if found.error is not Error.NONE:
+        return found, []
+    topic = image.topics.by_id(found.topic_id)
+    if topic is None:
+        by_id = found.name is None
+        gone = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+        return replace(found, error=gone), []
+    records = _queueing(image, topic, wall_ms) if queue else _removal(image, topic, wall_ms)
+    return DeletedTopic(topic.name, topic.id), records
+
+
+def _replica_count(image: ClusterImage, topic_id: Uuid) -> int:
+    topic = image.topics.by_id(topic_id)
+    assert topic is not None
+    return sum(len(partition.replicas) for partition in topic.partitions.values())
 
 
 def _removal(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:

@@ -7,22 +7,29 @@ resigns forgets everything.
 
 The way of a deletion: `follow` a change of the image -> `take_wish` -> `deletion_policy.decide`
 in the controller's queue -> its records, committed, come back through `follow`, which returns the
-orders to send -> an answer, `answered` -> `take_wish` -> ... Whoever drives it looks for a wish
-after each call, and calls `tick` when `next_due_ms` says.
+orders to send -> `decided`, or `refused` -> an answer, `answered` -> `take_wish` -> ... Whoever
+drives it looks for a wish after each call, and calls `tick` when `next_due_ms` says.
 
 `now_ms` is of a clock that never goes back, `wall_ms` are epoch milliseconds.
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.controller.deletion_notes import Notes, Pause
 from ottla.controller.deletion_orders import DeletionOrder, orders_of, wanted_of
-from ottla.controller.deletion_policy import NOT_YET, Replica, Wish, is_lost, is_reachable
+from ottla.controller.deletion_policy import (
+    NOT_YET,
+    Replica,
+    Wish,
+    is_lost,
+    is_reachable,
+)
 from ottla.metadata.deletions import (
     STARTED,
     DeletionImage,
@@ -30,11 +37,8 @@ from ottla.metadata.deletions import (
     Reason,
 )
 from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
-RETRY_FIRST_MS: Final = 500
-RETRY_MS_MAX: Final = 60_000
-"""How long a broker that failed to delete is left alone: twice as long each time, within these."""
 LOOK_AGAIN_MS: Final = 300_000
 """How often everything is looked at without a reason, and receipts are put away."""
 
@@ -57,25 +61,51 @@ class _Orders:
 
     epoch: int = NO_EPOCH
     phases: dict[Uuid, dict[int, _Phase]] = field(default_factory=dict)
-    failures: int = 0
-    due_ms: int | None = None
-    """When the pause is over."""
+    failed: Pause = field(default_factory=Pause)
+    """Before what is ineligible is tried again. What works meanwhile does not shorten it: a broker
+    with one failed folder would be asked for all that lies there with every other deletion."""
+    later: Pause = field(default_factory=Pause)
+    """Before what is LATER is sent again."""
 
     def phase(self, replica: Replica) -> _Phase | None:
         """Return where the order for a replica is, None = there is none."""
         return self.phases.get(replica.topic_id, {}).get(replica.partition)
 
-    def set(self, replica: Replica, phase: _Phase) -> None:
+    def put(self, replica: Replica, phase: _Phase) -> None:
         """Note where the order for a replica is."""
         self.phases.setdefault(replica.topic_id, {})[replica.partition] = phase
 
-    def forget(self, *phases: _Phase) -> None:
-        """Forget all orders that are in these phases."""
-        self.phases = {
-            topic_id: left
+    def drop(self, replica: Replica) -> None:
+        """Forget the order for a replica."""
+        listed = self.phases[replica.topic_id]
+        del listed[replica.partition]
+        if not listed:
+            del self.phases[replica.topic_id]
+
+    def forget(self, *phases: _Phase) -> set[Uuid]:
+        """Forget all orders that are in these phases; return the topics that had some."""
+        concerned = {
+            topic_id
             for topic_id, listed in self.phases.items()
-            if (left := {number: each for number, each in listed.items() if each not in phases})
+            if any(each in phases for each in listed.values())
         }
+        for topic_id in concerned:
+            listed = self.phases.pop(topic_id)
+            left = {number: each for number, each in listed.items() if each not in phases}
+            if left:
+                self.phases[topic_id] = left
+        return concerned
+
+    def begin(self, epoch: int) -> None:
+        """Be told of by another process, or none.
+
+        What the last one has not answered, it never will. What it has answered stays noted until
+        the ledger knows: a second order would be out when the topic is gone by the first one's
+        answer, and hit the next topic of its name.
+        """
+        self.epoch = epoch
+        self.forget(_Phase.SENT, _Phase.LATER)
+        self.failed, self.later = Pause(), Pause()
 
 
 class DeletionManager:
@@ -90,13 +120,13 @@ class DeletionManager:
 
     def _forget(self) -> None:
         self._orders: dict[int, _Orders] = {}
-        self._topics: set[Uuid] = set()
-        self._answers: dict[Replica, Error] = {}
-        self._lost: set[Replica] = set()
-        self._retry: set[int] = set()
+        self._notes = Notes()
+        self._vanished: dict[Uuid, TopicImage] = {}
+        """Topics that somebody else removed, until their deletions have ended."""
         self._electing: frozenset[str] = frozenset()
         self._reassigning: frozenset[str] = frozenset()
         self._receipts_until_ms: int | None = None
+        self._put_away_until_ms: int | None = None
         self._look_again_ms = 0
 
     # -- office --------------------------------------------------------------------------------
@@ -111,8 +141,8 @@ class DeletionManager:
         self._in_office = True
         self._look_again_ms = now_ms + LOOK_AGAIN_MS
         pending = image.deletions.pending()
-        self._topics.update(each.topic_id for each in pending)
-        self._retry.update(image.brokers)
+        for each in pending:
+            self._notes.of(each.topic_id).retry.update(image.brokers)
         return self._order(pending, now_ms)
 
     def resigned(self) -> None:
@@ -130,11 +160,17 @@ class DeletionManager:
         self._image = image = delta.image
         touched: dict[Uuid, DeletionImage] = {}
         for topic_id in delta.changed_deletions:
-            deletion = image.deletions.of(topic_id)
-            if delta.before.deletions.of(topic_id) is None:
-                self._topics.add(topic_id)
+            deletion, before = image.deletions.of(topic_id), delta.before.deletions.of(topic_id)
+            is_open = deletion is not None and not deletion.is_finished
+            if before is None or (before.is_finished and is_open):
+                self._notes.look_at([topic_id])
+            elif deletion is None and before.is_finished:
+                # One step puts away some of the receipts that are old enough: there may be more.
+                self._receipts_until_ms = self._put_away_until_ms
             if deletion is not None:
                 touched[topic_id] = deletion
+            if deletion is None or deletion.is_finished:
+                self._vanished.pop(topic_id, None)
         self._prune(delta)
         self._follow_topics(delta)
         for deletion in self._follow_brokers(delta):
@@ -146,16 +182,19 @@ class DeletionManager:
         for topic_id, change in delta.changed_topics.items():
             if not deletions.is_queued(topic_id):
                 continue
-            self._topics.add(topic_id)
+            note = self._notes.of(topic_id)
             for number in change.partitions:
                 partition = change.new.partitions[number]
                 before = change.old.partitions.get(number)
-                self._lost.update(
+                note.lost.update(
                     Replica(broker_id, topic_id, number)
                     for broker_id in partition.replicas
                     if is_lost(partition, broker_id) and not is_lost(before, broker_id)
                 )
-        self._topics.update(each for each in delta.deleted_topics if deletions.is_queued(each))
+        for topic_id, topic in delta.deleted_topics.items():
+            if deletions.is_queued(topic_id):
+                self._notes.look_at([topic_id])
+                self._vanished[topic_id] = topic
 
     def _follow_brokers(self, delta: ClusterDelta) -> list[DeletionImage]:
         """Take note of brokers that came, went or changed; return the deletions concerned."""
@@ -164,22 +203,18 @@ class DeletionManager:
             return []
         for broker_id in changed:
             broker = delta.image.brokers.get(broker_id)
+            epoch = NO_EPOCH if broker is None else broker.epoch
             known = self._orders.get(broker_id)
-            if known is not None and (broker is None or broker.epoch != known.epoch):
-                # What that process has not answered, it never will. What it has answered stays
-                # noted until the ledger knows: a second order would be out when the topic is
-                # gone by the first one's answer, and hit the next topic of its name.
-                known.epoch = NO_EPOCH if broker is None else broker.epoch
-                known.forget(_Phase.SENT, _Phase.LATER)
-                known.failures, known.due_ms = 0, None
-            if is_reachable(delta.image, broker_id):
-                self._retry.add(broker_id)
+            if known is not None and known.epoch != epoch:
+                known.begin(epoch)
+        back = {each for each in changed if is_reachable(delta.image, each)}
         concerned = [
             each
             for each in delta.image.deletions.pending()
             if not changed.isdisjoint(each.replicas)
         ]
-        self._topics.update(each.topic_id for each in concerned)
+        for each in concerned:
+            self._notes.of(each.topic_id).retry |= back
         return concerned
 
     def answered(
@@ -191,16 +226,15 @@ class DeletionManager:
             return
         told = {each: error for each, error in results.items() if orders.phase(each) is _Phase.SENT}
         if Error.NONE in told.values():
-            orders.failures = 0
+            orders.later.forget()
         for replica, error in told.items():
             if error is NOT_YET:
-                orders.set(replica, _Phase.LATER)
+                orders.put(replica, _Phase.LATER)
                 continue
-            orders.set(replica, _Phase.ANSWERED)
-            self._answers[replica] = error
-            self._topics.add(replica.topic_id)
+            orders.put(replica, _Phase.ANSWERED)
+            self._notes.of(replica.topic_id).answers[replica] = error
         if NOT_YET in told.values():
-            _pause(orders, now_ms)
+            orders.later.begin(now_ms)
 
     def dropped(
         self, broker_id: int, broker_epoch: int, replicas: Iterable[Replica], *, now_ms: int
@@ -211,9 +245,9 @@ class DeletionManager:
             return
         unanswered = [each for each in replicas if orders.phase(each) is _Phase.SENT]
         for replica in unanswered:
-            orders.set(replica, _Phase.LATER)
+            orders.put(replica, _Phase.LATER)
         if unanswered:
-            _pause(orders, now_ms)
+            orders.later.begin(now_ms)
 
     def halted_by(self, *, electing: Iterable[str] = (), reassigning: Iterable[str] = ()) -> None:
         """Hear of which topics preferred elections are under way now, and of which a
@@ -223,67 +257,100 @@ class DeletionManager:
         for name in before ^ (self._electing | self._reassigning):
             topic_id = self._image.topics.id_of(name)
             if topic_id is not None and self._image.deletions.is_queued(topic_id):
-                self._topics.add(topic_id)
+                self._notes.look_at([topic_id])
+
+    def marked(self, names: Collection[str]) -> None:
+        """Hear which topics bear a marker now: what waits without one is to be called off."""
+        self._notes.look_at(
+            each.topic_id
+            for each in self._image.deletions.pending()
+            if not each.has_begun and each.name not in names
+        )
 
     @property
     def next_due_ms(self) -> int | None:
         """Return when `tick` has something to do, None = never."""
         if not self._in_office:
             return None
-        pauses = [each.due_ms for each in self._orders.values() if each.due_ms is not None]
-        return min([self._look_again_ms, *pauses])
+        pauses = [pause for each in self._orders.values() for pause in (each.failed, each.later)]
+        due = (self._notes.due_ms, *(each.due_ms for each in pauses))
+        return min([self._look_again_ms, *(each for each in due if each is not None)])
 
     def tick(self, *, now_ms: int, wall_ms: int) -> tuple[DeletionOrder, ...]:
         """End the pauses that are over; now and then look at everything."""
         if not self._in_office:
             return ()
-        over: set[int] = set()
-        for broker_id, orders in self._orders.items():
-            if orders.due_ms is not None and orders.due_ms <= now_ms:
-                orders.due_ms = None
-                orders.forget(_Phase.LATER)
-                over.add(broker_id)
-        pending = self._image.deletions.pending() if over or self._is_time(now_ms) else []
-        if self._is_time(now_ms):
+        self._notes.end_pauses(now_ms)
+        unsent: set[Uuid] = set()
+        for orders in self._orders.values():
+            if orders.later.end(now_ms):
+                unsent |= orders.forget(_Phase.LATER)
+        self._try_again(frozenset(b for b, each in self._orders.items() if each.failed.end(now_ms)))
+        deletions = self._image.deletions
+        if now_ms >= self._look_again_ms:
             self._look_again_ms = now_ms + LOOK_AGAIN_MS
-            self._receipts_until_ms = wall_ms - self._retention_ms
-            # A decision that came to nothing has left answers behind.
-            for orders in self._orders.values():
-                orders.forget(_Phase.ANSWERED)
-            for replica in self._answers:
-                self._orders[replica.broker_id].set(replica, _Phase.ANSWERED)
-            concerned = pending
-        else:
-            concerned = [each for each in pending if not over.isdisjoint(each.replicas)]
-        self._retry |= over
-        self._topics.update(each.topic_id for each in concerned)
-        return self._order(concerned, now_ms)
+            self._receipts_until_ms = self._put_away_until_ms = wall_ms - self._retention_ms
+            pending = deletions.pending()
+            self._notes.look_at(each.topic_id for each in pending)
+            return self._order(pending, now_ms)
+        found = (deletions.of(each) for each in sorted(unsent))
+        return self._order([each for each in found if each is not None], now_ms)
 
-    def _is_time(self, now_ms: int) -> bool:
-        return now_ms >= self._look_again_ms
+    def _try_again(self, broker_ids: frozenset[int]) -> None:
+        """Have what failed on these brokers tried again."""
+        for deletion in self._image.deletions.pending() if broker_ids else ():
+            if failed := broker_ids.intersection(_failed_on(deletion)):
+                self._notes.of(deletion.topic_id).retry |= failed
 
     # -- what is to be done --------------------------------------------------------------------
 
+    @property
+    def has_wish(self) -> bool:
+        """Tell whether there is something to decide now."""
+        return self._notes.is_any or self._receipts_until_ms is not None
+
     def take_wish(self) -> Wish | None:
-        """Return what is to be decided now, once; None = nothing."""
-        if not self._topics and self._receipts_until_ms is None:
+        """Return what is to be decided now; None = nothing. Call `decided` or `refused` next."""
+        if not self.has_wish:
             return None
-        wish = Wish(
-            topics=frozenset(self._topics),
-            answers=self._answers,
-            lost=frozenset(self._lost),
-            retry=frozenset(self._retry),
+        taken = self._notes.take()
+        receipts_until_ms = None
+        if not taken:  # Receipts go by themselves: one that cannot must hold up no deletion.
+            receipts_until_ms, self._receipts_until_ms = self._receipts_until_ms, None
+        return Wish(
+            topics=frozenset(taken),
+            answers={
+                replica: error
+                for note in taken.values()
+                for replica, error in note.answers.items()
+                # Where a refused decision had written it already, another order may be out.
+                if self._orders[replica.broker_id].phase(replica) is _Phase.ANSWERED
+            },
+            lost=frozenset().union(*(note.lost for note in taken.values())),
+            vanished={each: self._vanished[each] for each in taken if each in self._vanished},
+            retry=frozenset().union(*(note.retry for note in taken.values())),
             electing=self._electing,
             reassigning=self._reassigning,
             enabled=self._enabled,
-            receipts_until_ms=self._receipts_until_ms,
+            receipts_until_ms=receipts_until_ms,
         )
-        self._topics = set()
-        self._answers = {}
-        self._lost = set()
-        self._retry = set()
-        self._receipts_until_ms = None
-        return wish
+
+    def decided(self) -> None:
+        """Hear that the wish is decided, and that what was written is a fact."""
+        for note in self._notes.decided().values():
+            for replica in note.answers:
+                if self._notes.has_answer(replica):
+                    # 1. What was taken holds the answer to an older order. 2. The decision starts
+                    # the replica again, and the next order is out with its first write. 3. That
+                    # one is answered before the rest is written: nothing has taken this answer.
+                    continue
+                orders = self._orders[replica.broker_id]
+                if orders.phase(replica) is _Phase.ANSWERED:
+                    orders.drop(replica)  # The ledger needed nothing of it, or it is known now.
+
+    def refused(self, *, now_ms: int) -> None:
+        """Hear that the wish could not be written, or not all of it: it is taken again."""
+        self._notes.refused(now_ms)
 
     def _prune(self, delta: ClusterDelta) -> None:
         """Forget answers that the ledger has taken in, and what is not to be sent again."""
@@ -307,17 +374,23 @@ class DeletionManager:
         """Return orders for what is STARTED and not ordered; begin pauses after failures."""
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
-        found: list[DeletionOrder] = []
-        for broker_id, wanted in sorted(wanted_of(image, pending).items()):
+        new: dict[int, list[Replica]] = {}
+        for broker_id, topic_id, numbers in wanted_of(image, pending):
             orders = self._of(broker_id)
-            new = [each for each in wanted if orders.phase(each) is None]
-            for replica in new:
-                orders.set(replica, _Phase.SENT)
-            found += orders_of(image, broker_id, new)
-        for broker_id in {each for deletion in pending for each in _failed_on(deletion)}:
-            if is_reachable(image, broker_id) and broker_id not in self._retry:
-                _pause(self._of(broker_id), now_ms)
-        return tuple(found)
+            for number in numbers.difference(orders.phases.get(topic_id, ())):
+                replica = Replica(broker_id, topic_id, number)
+                orders.put(replica, _Phase.SENT)
+                new.setdefault(broker_id, []).append(replica)
+        for deletion in pending:
+            for broker_id in _failed_on(deletion):
+                is_retried = self._notes.is_retried(deletion.topic_id, broker_id)
+                if is_reachable(image, broker_id) and not is_retried:
+                    self._of(broker_id).failed.begin(now_ms)
+        return tuple(
+            order
+            for broker_id, replicas in sorted(new.items())
+            for order in orders_of(image, broker_id, replicas)
+        )
 
     def _of(self, broker_id: int) -> _Orders:
         orders = self._orders.get(broker_id)
@@ -333,13 +406,6 @@ def _is_started(image: ClusterImage, replica: Replica) -> bool:
     if deletion is None or deletion.is_finished:
         return False
     return deletion.standing(replica.broker_id, replica.partition) == STARTED
-
-
-def _pause(orders: _Orders, now_ms: int) -> None:
-    """Begin a pause, unless there is one."""
-    if orders.due_ms is None:
-        orders.due_ms = now_ms + min(RETRY_FIRST_MS << min(orders.failures, 20), RETRY_MS_MAX)
-        orders.failures += 1
 
 
 def _failed_on(deletion: DeletionImage) -> Iterable[int]:

@@ -6,15 +6,15 @@ topic that is made later, or once deletions are switched on (KAFKA-3175, KAFKA-5
 Source: KafkaController.processTopicDeletion, Kafka 3.9; KAFKA-13572: marking twice is marking once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.base.errors import Error
-from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC
+from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, Uuid
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import ForgetDeletionRecord, Record
+from ottla.metadata.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +30,18 @@ class Marked:
 
 
 def mark_topics(
-    image: ClusterImage,
-    names: Iterable[str],
-    *,
-    enabled: bool,
-    wall_ms: int,
-    are_all: bool = False,
+    image: ClusterImage, marked: Mapping[str, Uuid], *, enabled: bool, wall_ms: int
 ) -> Decision[Marked]:
     """Queue topics for deletion. `enabled`: delete.topic.enable.
 
-    `are_all`: these are all markers that there are, as a controller finds them when it begins: a
-    deletion that waits without a marker has been called off by whoever took that away.
+    `marked`: the ids of the topics that the markers are for, by name; another topic of the name
+    is none of them, and left alone.
     """
-    marked = frozenset(names)
     queued: list[str] = []
     refused: dict[str, Error] = {}
     records: list[Record] = []
-    if are_all:
-        records += (
-            ForgetDeletionRecord(topic_id=each.topic_id)
-            for each in image.deletions.pending()
-            if each.policy is Policy.CLASSIC and not each.has_begun and each.name not in marked
-        )
-    for name in sorted(marked):
-        topic_id = image.topics.id_of(name)
-        if topic_id is None:
+    for name, topic_id in sorted(marked.items()):
+        if image.topics.id_of(name) != topic_id:
             refused[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
         elif name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             refused[name] = Error.INVALID_REQUEST

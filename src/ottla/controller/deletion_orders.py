@@ -15,12 +15,10 @@ from ottla.controller.broker_answers import DeletionAnswered, error_of
 from ottla.controller.deletion_policy import Replica, is_reachable
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
+from ottla.controller.request_batch_messages import REPLICAS_PER_ORDER_MAX
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
-
-REPLICAS_PER_ORDER_MAX = 1_000
-"""Replicas that a broker deletes before it answers: each costs it a rename and a flush."""
 
 DELETE_REPLICAS_VERSION = 0
 
@@ -49,22 +47,22 @@ class DeletionOrder:
                 yield Replica(self.broker_id, topic.topic_id, number)
 
 
-def wanted_of(image: ClusterImage, deletions: Iterable[DeletionImage]) -> dict[int, list[Replica]]:
-    """Return what is to be deleted by whom, as far as it can be ordered now.
+def wanted_of(
+    image: ClusterImage, deletions: Iterable[DeletionImage]
+) -> Iterator[tuple[int, Uuid, frozenset[int]]]:
+    """Yield (broker, topic, partitions) to be deleted, as far as that can be ordered now.
 
     A classic deletion is ordered by the topic's name, which must still be this very topic's; any
     other one only where no topic of that id is left.
     """
-    wanted: dict[int, list[Replica]] = {}
     for deletion in deletions:
         is_there = image.topics.by_id(deletion.topic_id) is not None
         if deletion.is_finished or is_there != (deletion.policy is Policy.CLASSIC):
             continue
-        for broker_id, standing, partitions in deletion.rows():
-            if standing == STARTED and is_reachable(image, broker_id):
-                listed = wanted.setdefault(broker_id, [])
-                listed += (Replica(broker_id, deletion.topic_id, each) for each in partitions)
-    return wanted
+        for broker_id in deletion.replicas:
+            partitions = deletion.partitions_at(broker_id, STARTED)
+            if partitions and is_reachable(image, broker_id):
+                yield broker_id, deletion.topic_id, partitions
 
 
 def orders_of(

@@ -26,10 +26,12 @@ Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330, KAFKA-6612, KAFKA-9946
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 from typing import Final, NamedTuple
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.base.limits import RECEIPTS_PER_STEP_MAX
 from ottla.controller.replica_states import ReplicaState, is_legal
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import (
@@ -69,16 +71,19 @@ class Wish:
     Fields: `topics`: whose deletions to look at; those of `answers` and `lost` are among them.
             `answers`: what brokers said of replicas that they were ordered to delete.
             `lost`: replicas whose folders have failed.
+            `vanished`: topics whose metadata somebody else removed, as they were.
             `retry`: brokers whose failed replicas are to be tried again.
             `electing`, `reassigning`: topics with preferred elections under way, and with
             reassignments that are asked for but not in the image.
             `enabled`: whether deletions may begin (delete.topic.enable).
-            `receipts_until_ms`: receipts of that time and before are old enough to go.
+            `receipts_until_ms`: receipts of that time and before are old enough to go; so many of
+            them do as one step may put away.
     """
 
     topics: frozenset[Uuid] = frozenset()
     answers: Mapping[Replica, Error] = field(default_factory=dict)
     lost: frozenset[Replica] = frozenset()
+    vanished: Mapping[Uuid, TopicImage] = field(default_factory=dict)
     retry: frozenset[int] = frozenset()
     electing: frozenset[str] = frozenset()
     reassigning: frozenset[str] = frozenset()
@@ -94,23 +99,31 @@ class IllegalMove(NamedTuple):
     target: ReplicaState
 
 
-def decide(image: ClusterImage, wish: Wish, *, wall_ms: int) -> Decision[tuple[IllegalMove, ...]]:
-    """Return what to write, to be cut anywhere; the reply is empty unless there is a bug."""
+def decide(
+    image: ClusterImage, wish: Wish, *, wall_ms: int, marked: Collection[str] | None = None
+) -> Decision[tuple[IllegalMove, ...]]:
+    """Return what to write, to be cut anywhere; the reply is empty unless there is a bug.
+
+    `marked`: the topics that bear a marker as `image` was read: a classic deletion that has not
+    begun is called off without one. None = deletions are not marked.
+    """
     records: list[Record] = []
     illegal: list[IllegalMove] = []
     answers = _by_topic(wish.answers.items())
     looked_at = (image.deletions.of(each) for each in wish.topics)
     pending = [each for each in looked_at if each is not None and not each.is_finished]
     for deletion in sorted(pending, key=lambda each: (each.name, each.topic_id)):
-        this = _Look(image, deletion, wish, answers.get(deletion.topic_id, {}))
+        is_marked = marked is None or deletion.name in marked
+        this = _Look(image, deletion, wish, answers.get(deletion.topic_id, {}), is_marked)
         this.look(wall_ms)
         records += this.records
         illegal += this.illegal
     if wish.receipts_until_ms is not None:
         records += (
             ForgetDeletionRecord(topic_id=each.topic_id)
-            for each in image.deletions.receipts()
-            if each.finished_ms <= wish.receipts_until_ms
+            for each in islice(
+                image.deletions.receipts_until(wish.receipts_until_ms), RECEIPTS_PER_STEP_MAX
+            )
         )
     return Decision(Step(tuple(records), atomic=False), tuple(illegal))
 
@@ -153,6 +166,7 @@ class _Look:
         deletion: DeletionImage,
         wish: Wish,
         answers: Mapping[Replica, Error],
+        is_marked: bool,
     ) -> None:
         self.records: list[Record] = []
         self.illegal: list[IllegalMove] = []
@@ -160,14 +174,14 @@ class _Look:
         self._deletion = deletion
         self._wish = wish
         self._answers = answers
+        self._is_marked = is_marked
 
     def look(self, wall_ms: int) -> None:
         """Do what is to be done now."""
         if self._deletion.policy is Policy.CLASSIC:
             topic = self._image.topics.by_id(self._deletion.topic_id)
-            if topic is None:
-                self._vanished()
-            elif not self._may_go_on(topic):
+            may_go_on = self._vanished() if topic is None else self._may_go_on(topic)
+            if not may_go_on:
                 return
             self._follow()
             missing = {} if topic is None else self._unlisted(topic)
@@ -183,7 +197,7 @@ class _Look:
     def _may_go_on(self, topic: TopicImage) -> bool:
         if self._deletion.has_begun:
             return True  # Nobody can begin anything on it any more that would halt it.
-        if not self._wish.enabled:
+        if not (self._wish.enabled and self._is_marked):
             self.records.append(ForgetDeletionRecord(topic_id=topic.id))
             return False
         halt = self._halt(topic)
@@ -200,12 +214,22 @@ class _Look:
             return Halt.PREFERRED_ELECTION
         return Halt.NONE
 
-    def _vanished(self) -> None:
+    def _vanished(self) -> bool:
         """Give up what cannot be ordered any more: a topic of that name is not this one."""
+        deletion = self._deletion
+        topic = self._wish.vanished.get(deletion.topic_id)
+        if topic is None and not deletion.has_begun:
+            # Nobody knows what it had, and a receipt of nothing would say that nothing is left.
+            self.records.append(ForgetDeletionRecord(topic_id=deletion.topic_id))
+            return False
         vanished = Standing(DeletionState.ABANDONED, Reason.TOPIC_VANISHED)
-        for broker_id, standing, partitions in list(self._deletion.rows()):
+        for broker_id, standing, partitions in list(deletion.rows()):
             if not standing.is_over:
                 self._set(broker_id, vanished, partitions)
+        missing = {} if topic is None else self._unlisted(topic)
+        for broker_id, numbers in sorted(missing.items()):
+            self._set(broker_id, vanished, numbers)
+        return True
 
     # -- replicas that are listed --------------------------------------------------------------
 
@@ -296,7 +320,7 @@ class _Look:
             return
         if self._image.topics.by_id(deletion.topic_id) is not None:
             self.records.append(RemoveTopicRecord(topic_id=deletion.topic_id))
-        self._set_header(replace(deletion, finished_ms=max(wall_ms, 0)))
+        self._set_header(replace(deletion, halted=Halt.NONE, finished_ms=max(wall_ms, 0)))
 
     # -- moving --------------------------------------------------------------------------------
 

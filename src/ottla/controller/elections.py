@@ -50,6 +50,7 @@ class Rules:
         self._config = config
         self._is_acceptable = acceptor(image, without=without, plus=plus)
         self._elr_enabled = elr_enabled(image.features)
+        self._orders_come_late = config.zookeeper_connect is not None
         self._surroundings: dict[str, Surroundings] = {}
         self._elections: dict[str, Election] = {}
 
@@ -63,6 +64,7 @@ class Rules:
                     self._image, self._config, topic_name, "min.insync.replicas"
                 ),
                 elr_enabled=self._elr_enabled,
+                orders_come_late=self._orders_come_late,
             )
         return found
 

@@ -153,7 +153,7 @@ class _Scene:
     """What all topics are judged by at one moment.
 
     Fields: `coordinators`: replicas of the offsets topic; `commits_led`: whether all its
-            partitions are led; `heard`: who has spoken lately, as the process that is registered;
+            partitions are led; `heard`: who has spoken lately, as the process that is registered.
     """
 
     image: ClusterImage

@@ -2,7 +2,8 @@
 
 Everything that changes a partition passes here, so the rules stand once and in one order:
 finish a reassignment whose target replicas are in sync; compute the eligible leader replicas;
-elect; bump the leader epoch where the replicas shrank; write only what changed.
+elect; bump the leader epoch where a replica was taken out, and over ZooKeeper where one was added;
+write only what changed.
 
 Leaders. The present one stays if it can, else the first of the replicas' order that is in the ISR
 and active; only where the ISR is empty, one of the ELR; only where both are, the last known
@@ -17,7 +18,8 @@ it surely has every acknowledged record.
 Differences from Kafka 4.0, all on the safe side: a replica that is assigned no more is not
 eligible; nobody stays eligible beside a leader that commits alone; the last known leader must be
 an assigned and acceptable one (KAFKA-19522).
-Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0.
+Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0;
+KafkaController.onPartitionReassignment, 3.9 (the epoch that begins with an addition).
 """
 
 from collections.abc import Callable, Mapping
@@ -76,11 +78,15 @@ class Surroundings:
 
     Fields: `is_acceptable`: tells whether a broker is active with that folder of its online.
             `min_isr`: min.insync.replicas of the topic; the number of replicas bounds it.
+            `orders_come_late`: brokers are told by requests (ZooKeeper), of which a copy may be
+            read long after. One to delete a replica must not hit it when it was added again, and
+            tells the leader epoch only; so an addition begins one, too.
     """
 
     is_acceptable: Callable[[int, Uuid], bool]
     min_isr: int
     elr_enabled: bool
+    orders_come_late: bool = False
 
 
 def acceptor(
@@ -127,7 +133,7 @@ def change(
     if not goal.isr and not around.elr_enabled:
         goal = replace(goal, isr=_kept_isr(partition, goal))
     goal = _remembering(partition, goal, around)
-    return _record(topic_id, number, partition, goal)
+    return _record(topic_id, number, partition, goal, around)
 
 
 def _wished(partition: PartitionImage, wish: Wish) -> PartitionImage:
@@ -249,11 +255,17 @@ def _remembering(
 
 
 def _record(
-    topic_id: Uuid, number: int, partition: PartitionImage, goal: PartitionImage
+    topic_id: Uuid,
+    number: int,
+    partition: PartitionImage,
+    goal: PartitionImage,
+    around: Surroundings,
 ) -> PartitionChangeRecord | None:
     leader = LEADER_UNCHANGED
-    if goal.leader != partition.leader or not set(partition.replicas) <= set(goal.replicas):
-        # A replica that was taken out must not go on fetching as one: its epoch has passed.
+    before, after = set(partition.replicas), set(goal.replicas)
+    # A replica that was taken out must not go on fetching as one: its epoch has passed.
+    begins = not before <= after or (around.orders_come_late and not after <= before)
+    if goal.leader != partition.leader or begins:
         leader = goal.leader
     elif goal == partition:
         return None

@@ -29,6 +29,10 @@ LEADER_DURING_DELETE: Final = -2
 
 INITIAL_EPOCH: Final = 0
 
+REPLICAS_PER_ORDER_MAX: Final = 1_000
+"""Replicas that a broker stops or deletes before it answers: each one that is deleted costs it a
+rename and a flush."""
+
 PLAINTEXT: Final = 0
 
 Made = tuple[Any, int]
@@ -204,9 +208,21 @@ def _meta_broker(broker: BrokerImage, version: int) -> meta.UpdateMetadataBroker
 def stop_replica(
     context: ControllerView, broker_id: int, wishes: Mapping[PartitionKey, StopWish]
 ) -> Iterator[tuple[Made, list[PartitionKey]]]:
-    """Yield the StopReplica requests for a broker, each with the partitions that it deletes."""
-    version = protocol.version_at(protocol.STOP_REPLICA, context.level)
+    """Yield the StopReplica requests for a broker, each with the partitions that it deletes.
+
+    None is too large, however many orders came together.
+    """
     ordered = sorted(wishes.items())
+    for begin in range(0, len(ordered), REPLICAS_PER_ORDER_MAX):
+        yield from _stop_replica(
+            context, broker_id, ordered[begin : begin + REPLICAS_PER_ORDER_MAX]
+        )
+
+
+def _stop_replica(
+    context: ControllerView, broker_id: int, ordered: Sequence[tuple[PartitionKey, StopWish]]
+) -> Iterator[tuple[Made, list[PartitionKey]]]:
+    version = protocol.version_at(protocol.STOP_REPLICA, context.level)
     deleted = [key for key, wish in ordered if wish.delete]
     request = partial(
         stop.StopReplicaRequest,
@@ -215,8 +231,7 @@ def stop_replica(
         broker_epoch=context.brokers[broker_id].epoch,
     )
     if version >= 3:
-        if ordered:
-            yield (request(topic_states=_stop_states(context, ordered)), version), deleted
+        yield (request(topic_states=_stop_states(context, ordered)), version), deleted
         return
     # One flag for all: deletions first, as Kafka sends them.
     kept = [key for key, wish in ordered if not wish.delete]

@@ -87,9 +87,14 @@ def tell_everything(view: ControllerView) -> RequestBatch:
     return batch
 
 
-def tell_hosted(view: ControllerView, broker_id: int) -> RequestBatch:
-    """Return LeaderAndIsr to one broker for all that it hosts: it answers what is offline."""
+def tell_again(view: ControllerView, broker_id: int) -> RequestBatch:
+    """Return what one broker hears that asks to be told again.
+
+    LeaderAndIsr for all that it hosts: it answers what is offline. And UpdateMetadata of all
+    partitions: it may have had to refuse some.
+    """
     batch = RequestBatch(view)
+    batch.add_full_metadata({broker_id}, _heard(view), written_by=view.controller_epoch)
     _tell_what_is_hosted(batch, view, frozenset({broker_id}))
     return batch
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_manager import RETRY_MS_MAX, DeletionManager
+from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_marks import mark_topics
+from ottla.controller.deletion_notes import RETRY_MS_MAX
 from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import IllegalMove, Replica, at_once_records, decide
 from ottla.metadata.brokers import record_of
@@ -133,7 +134,11 @@ class DeletionWorld:
 
     def mark(self, name: str) -> Error:
         """Ask for a classic deletion."""
-        decided = mark_topics(self.image, [name], enabled=self.enabled, wall_ms=self.now_ms)
+        topic_id = self.image.topics.id_of(name)
+        assert topic_id is not None
+        decided = mark_topics(
+            self.image, {name: topic_id}, enabled=self.enabled, wall_ms=self.now_ms
+        )
         self.write(decided.step.records)
         return decided.reply.refused.get(name, Error.NONE)
 
@@ -313,8 +318,10 @@ class DeletionWorld:
             for record in records[:only]:
                 self.write([record])
             self.elect()
-        elif records:
-            self.write(records)
+        else:
+            if records:
+                self.write(records)
+            self.manager.decided()
         return len(records)
 
     def settle(self) -> None:
@@ -340,7 +347,7 @@ class DeletionWorld:
             waiting = [each for each, machine in self.machines.items() if machine.queue]
             for broker_id in waiting:
                 self.carry_out(broker_id)
-            if not wrote and not waiting:
+            if not wrote and not waiting and not self.manager.has_wish:
                 return
         raise AssertionError("the controller and its brokers never come to rest")
 

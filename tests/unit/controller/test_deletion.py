@@ -7,13 +7,21 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
+from ottla.controller import deletion
+from ottla.controller.deletion import (
+    DeletedTopic,
+    TopicReference,
+    delete_first,
+    delete_topics,
+    find_topics,
+)
 from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.deletions import Policy
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
-from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, RemoveTopicRecord
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, RemoveTopicRecord, TopicRecord
 
 from .world import THREE, advance, after, context, uuid
 
@@ -179,3 +187,69 @@ def test_a_topic_that_is_queued_stays_and_is_queued_once() -> None:
     again = delete_topics(image, [by_name("a")], context=context(), wall_ms=NOW_MS, queue=True)
     assert again.reply == decided.reply
     assert not again.step.records
+
+
+# -- many topics, in steps ---------------------------------------------------------------------
+
+
+def found_of(*wanted: TopicReference) -> tuple[DeletedTopic, ...]:
+    return find_topics(IMAGE, wanted, context=context())
+
+
+def names_by_step(
+    *wanted: TopicReference, queue: bool = False, image: ClusterImage = IMAGE
+) -> list[list[str | None]]:
+    """Delete all, step by step; return the names that each step answered for."""
+    left, steps = found_of(*wanted), []
+    while left:
+        decided = delete_first(image, left, wall_ms=NOW_MS, queue=queue)
+        image, left = after(image, decided), left[len(decided.reply) :]
+        assert decided.step.atomic
+        assert decided.step.records or not left
+        steps.append([each.name for each in decided.reply])
+    return steps
+
+
+def test_a_step_deletes_so_many_topics_and_refusals_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 1)
+    monkeypatch.setattr(deletion, "DELETIONS_QUEUED_PER_STEP_MAX", 1)
+    wanted = by_name("nobody"), by_name("none"), by_name("a"), by_name("no one"), by_name("b")
+    expected = [["nobody", "none", "a"], ["no one", "b"]]
+    assert names_by_step(*wanted) == names_by_step(*wanted, queue=True) == expected
+
+
+def test_what_needs_no_record_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a list that is deleted already would be gone through in steps without an end."""
+    monkeypatch.setattr(deletion, "DELETIONS_QUEUED_PER_STEP_MAX", 1)
+    wanted = by_name("a"), by_name("b")
+    queued = after(
+        IMAGE, delete_topics(IMAGE, wanted, context=context(), wall_ms=NOW_MS, queue=True)
+    )
+    assert names_by_step(*wanted, queue=True, image=queued) == [["a", "b"]]
+
+
+def test_a_step_ends_where_it_has_deleted_many_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last topic goes as a whole; over ZooKeeper nothing is written of replicas here."""
+    monkeypatch.setattr(deletion, "DELETED_REPLICAS_PER_STEP_MAX", 2)
+    wanted = [NewTopic(name=name, partition_count=3, replication_factor=1) for name in "xyz"]
+    image = after(THREE, create_topics(THREE, wanted, validate_only=False, context=context()))
+    found = find_topics(image, [by_name(name) for name in "xyz"], context=context())
+    assert len(delete_first(image, found, wall_ms=NOW_MS).reply) == 1
+    assert len(delete_first(image, found, wall_ms=NOW_MS, queue=True).reply) == 3
+    monkeypatch.setattr(deletion, "DELETED_REPLICAS_PER_STEP_MAX", 4)
+    assert len(delete_first(image, found, wall_ms=NOW_MS).reply) == 2
+
+
+def test_what_a_name_means_is_settled_when_the_list_is_first_looked_at() -> None:
+    """A topic that was made meanwhile, by whoever deleted the other one, is not meant."""
+    found = found_of(by_name("a"), by_id("b"))
+    gone = after(IMAGE, delete(by_name("a"), by_name("b")))
+    anew = advance(gone, [TopicRecord(name="a", topic_id=uuid("another a"))])
+    decided = delete_first(anew, found, wall_ms=NOW_MS)
+    assert decided.step.records == ()
+    assert [(each.name, each.error) for each in decided.reply] == [
+        ("a", Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (None, Error.UNKNOWN_TOPIC_ID),
+    ]

@@ -5,6 +5,7 @@ Method: as `test_deletion_manager`, on a cluster of KRaft's kind, whose orders n
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.controller.deletion_notes import RETRY_FIRST_MS
 from ottla.metadata.deletions import Policy
 
 from .deletion_world import DeletionWorld
@@ -118,16 +119,45 @@ def test_switching_deletions_off_does_not_stop_what_was_acknowledged() -> None:
     assert world.entry(topic_id).is_finished
 
 
-def test_one_request_a_broker_carries_a_thousand_topics() -> None:
+def test_one_request_a_broker_carries_a_thousand_replicas() -> None:
     """And no more: a broker is to answer within its time."""
     world = DeletionWorld(Policy.AT_ONCE, (1,))
-    for number in range(1_500):
-        world.create(f"t{number}", {0: (1,)})
+    for number in range(750):
+        world.create(f"t{number}", {0: (1,), 1: (1,)})
     world.stop(1)
-    for number in range(1_500):
+    for number in range(750):
         world.delete(f"t{number}")
     world.start(1)
     world.decide()
-    assert [len(order.topics) for order in world.machines[1].queue] == [1_000, 500]  # type: ignore[union-attr]
+    assert [len(order.topics) for order in world.machines[1].queue] == [500, 250]  # type: ignore[union-attr]
+    world.settle()
+    assert world.image.deletions.pending_count() == 0
+
+
+def test_a_broker_that_is_late_is_asked_again_soon_whatever_failed_on_it() -> None:
+    world = DeletionWorld(Policy.AT_ONCE, (1,))
+    failing, late = world.create("failing", {0: (1,)}), world.create("late", {0: (1,)})
+    world.delete("failing")
+    world.machines[1].is_failed = True
+    for _ in range(9):
+        world.carry_out(1)
+        world.decide()
+        world.pass_time()
+        world.decide()
+    world.carry_out(1)
+    world.decide()
+    assert world.states(failing)[1, 0] == "INELIGIBLE FOLDER_FAILED"
+    world.machines[1].is_failed, world.machines[1].is_late = False, True
+    world.delete("late")
+    world.carry_out(1)
+    due_ms = world.manager.next_due_ms
+    assert due_ms is not None
+    assert due_ms - world.now_ms == RETRY_FIRST_MS
+    world.machines[1].is_late = False
+    world.pass_time()
+    world.carry_out(1)
+    world.decide()
+    assert world.entry(late).is_finished
+    assert not world.entry(failing).is_finished
     world.settle()
     assert world.image.deletions.pending_count() == 0

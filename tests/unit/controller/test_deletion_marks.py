@@ -1,4 +1,4 @@
-"""Markers queue what may be deleted, once, and nothing else.
+"""Markers queue what may be deleted, once, and nothing else, and call it off by going.
 
 Method: a small image with an internal topic, markers by name, then the answer and the ledger.
 """
@@ -8,10 +8,11 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.controller.deletion_marks import Marked, mark_topics
+from ottla.controller.deletion_policy import Wish, decide
 from ottla.controller.step import Decision
 from ottla.metadata.deletions import STARTED, Policy, replicas_record
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import TopicRecord
+from ottla.metadata.records import ForgetDeletionRecord, TopicRecord
 
 from .world import THREE, advance, after, uuid
 
@@ -20,10 +21,8 @@ IMAGE = advance(
 )
 
 
-def mark(
-    image: ClusterImage, *names: str, enabled: bool = True, are_all: bool = False
-) -> Decision[Marked]:
-    return mark_topics(image, names, enabled=enabled, wall_ms=77, are_all=are_all)
+def mark(image: ClusterImage, *names: str, enabled: bool = True) -> Decision[Marked]:
+    return mark_topics(image, {each: uuid(each) for each in names}, enabled=enabled, wall_ms=77)
 
 
 def test_a_marked_topic_is_queued_and_still_served() -> None:
@@ -69,14 +68,23 @@ def test_kafka_13572_a_second_marker_is_no_second_deletion() -> None:
     assert mark(image, "a", enabled=False).reply == Marked(queued=("a",))
 
 
+def test_a_marker_of_a_topic_that_went_does_not_hit_the_next_one() -> None:
+    decided = mark_topics(IMAGE, {"a": uuid("a before")}, enabled=True, wall_ms=77)
+    assert decided.reply.refused == {"a": Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert not decided.step.records
+
+
+WISH = Wish(topics=frozenset({uuid("a"), uuid("b")}))
+
+
 def test_a_deletion_that_waits_is_called_off_with_its_marker() -> None:
     image = after(IMAGE, mark(IMAGE, "a", "b"))
-    assert after(image, mark(image, "b")) == advance(image, [])  # One of several markers is seen.
-    left = after(image, mark(image, "b", are_all=True))
-    assert [each.name for each in left.deletions.pending()] == ["b"]
+    decided = decide(image, WISH, wall_ms=78, marked={"b"})
+    assert ForgetDeletionRecord(topic_id=uuid("a")) in decided.step.records
+    assert ForgetDeletionRecord(topic_id=uuid("b")) not in decided.step.records
 
 
 def test_a_deletion_that_has_begun_goes_on_without_its_marker() -> None:
     image = after(IMAGE, mark(IMAGE, "a"))
     image = advance(image, [replicas_record(uuid("a"), 1, STARTED, [0])])
-    assert not mark(image, are_all=True).step.records
+    assert not decide(image, WISH, wall_ms=78, marked=set()).step.records

@@ -43,7 +43,7 @@ def _mute(world: DeletionWorld, broker_id: int) -> None:
 
 def controller_events(world: DeletionWorld) -> Iterator[Event]:
     """Yield what the controller can do, dying between two of its writes among it."""
-    if world.manager.__dict__["_topics"]:
+    if world.manager.has_wish:
         yield "decide", lambda w: _decide(w, None)
         for count in range(3):
             yield f"write {count} and die", lambda w, c=count: _decide(w, c)
@@ -114,9 +114,7 @@ def key_of(world: DeletionWorld) -> object:
         [world.image.deletions.of(each.topic_id).halted for each in world.image.deletions],  # type: ignore[union-attr]
         machines,
         orders,
-        sorted(manager["_topics"]),
-        sorted(manager["_answers"].items()),
-        sorted(manager["_retry"]),
+        sorted(manager["_notes"].__dict__["_notes"].items()),
         world.electing,
     ))  # fmt: skip
 

@@ -5,7 +5,7 @@ Method: a small world, one change after another; what is told of it is in test_t
 
 from ottla.controller.broker_changes import follow
 from ottla.controller.former_lives import FormerLives, followed, found_at_start
-from ottla.controller.telling import tell, tell_everything, tell_hosted
+from ottla.controller.telling import tell, tell_again, tell_everything
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
@@ -81,7 +81,7 @@ def heard_by_2(image: ClusterImage, over: FormerLives) -> None:
         0: -1,
         1: 1,
     }
-    for requests in (everything, sent(tell_hosted(seen, 2), seen)):
+    for requests in (everything, sent(tell_again(seen, 2), seen)):
         assert [key.number for broker_id, key in leads(requests) if broker_id == 2] == [1]
 
 

@@ -200,6 +200,32 @@ def test_kafka_15021_taking_a_replica_away_bumps_the_leader_epoch() -> None:
     )
 
 
+@pytest.mark.parametrize("orders_come_late", [False, True])
+def test_kafka_9539_adding_a_replica_bumps_it_where_orders_come_late(
+    orders_come_late: bool,
+) -> None:
+    """Else one to delete the replica, from when it was taken out, would count again."""
+    surroundings = replace(around(elr=False), orders_come_late=orders_come_late)
+    before = partition((1, 2), (1, 2), 1)
+    after = changed(before, Wish(replicas=(1, 2, 3), adding=(3,)), surroundings)
+    assert after.leader_epoch == before.leader_epoch + orders_come_late
+    assert after.leader == 1
+    in_sync = changed(after, Wish(isr=(1, 2, 3)), surroundings)
+    assert in_sync.leader_epoch == after.leader_epoch
+    assert in_sync.adding_replicas == ()
+    # Also where nobody leads: then nobody does in another epoch.
+    leaderless = partition((1, 2), (1, 2), NO_LEADER)
+    after = changed(
+        leaderless,
+        Wish(replicas=(1, 2, 3), adding=(3,)),
+        replace(surroundings, is_acceptable=lambda broker_id, directory: False),
+    )
+    assert (after.leader, after.leader_epoch - leaderless.leader_epoch) == (
+        NO_LEADER,
+        orders_come_late,
+    )
+
+
 @pytest.mark.parametrize(
     ("min_isr", "isr", "elr", "wished", "expected"),
     [

@@ -15,6 +15,7 @@ from ottla.controller.controller_view import ControllerView
 from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
+from ottla.controller.request_batch_messages import REPLICAS_PER_ORDER_MAX
 from ottla.controller.telling import tell
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
@@ -367,6 +368,20 @@ def test_stop_replica_sent_only_to_live_and_shutting_down_brokers() -> None:
     batch = RequestBatch(context)
     batch.add_stop_replica([-1, 1, 2, 3], FOO0, LED, delete_partition=True)
     assert [each.broker_id for each in sent(batch, context)] == [1, 2]
+
+
+def test_no_broker_is_to_stop_more_replicas_at_once_than_it_can_answer_for_in_time() -> None:
+    """Each one that is deleted costs it a rename and a flush, and what comes after waits."""
+    context = three_partitions()
+    batch = RequestBatch(context)
+    keys = [PartitionKey("foo", number) for number in range(2 * REPLICAS_PER_ORDER_MAX + 1)]
+    for key in keys:
+        batch.add_stop_replica([2], key, LED, delete_partition=True)
+    requests = sent(batch, context)
+    counts = [REPLICAS_PER_ORDER_MAX, REPLICAS_PER_ORDER_MAX, 1]
+    assert [len(stops([each])) for each in requests] == counts
+    assert [len(each.deleted) for each in requests] == counts
+    assert frozenset(keys) == frozenset[PartitionKey]().union(*(each.deleted for each in requests))
 
 
 STOP_REPLICA_VERSIONS = [

@@ -16,10 +16,10 @@ from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.keys import PartitionKey
 from ottla.controller.telling import (
     tell,
+    tell_again,
     tell_all,
     tell_brokers,
     tell_everything,
-    tell_hosted,
 )
 from ottla.metadata.delta import delta_between
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -410,8 +410,9 @@ def test_a_replica_in_a_failed_folder_is_offline_and_hears_nothing_more() -> Non
 
 def test_a_broker_is_asked_which_of_its_folders_failed_by_hearing_all_that_it_hosts() -> None:
     image = world([1, 2], topic("t", led([1, 2]), led([1])), topic("u", led([2])))
-    requests = sent(tell_hosted(view(image), 2), view(image))
-    assert kinds(requests) == [(2, "lead")]
+    requests = sent(tell_again(view(image), 2), view(image))
+    assert kinds(requests) == [(2, "lead"), (2, "metadata")]
+    assert set(metadata(requests)[2]) == {T0, T1, U0}, "what it refused it hears again, too"
     assert set(leads(requests)) == {(2, T0), (2, U0)}
 
 

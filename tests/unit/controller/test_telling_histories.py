@@ -53,13 +53,13 @@ from .told_world import (
     a_broker,
     change,
     compare,
+    context,
     never_led,
     sent,
     topic,
     topic_id,
     view,
 )
-from .world import context
 
 BROKERS = st.integers(1, 4)
 TOPICS = st.sampled_from(["t", "u"])

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.controller.keys import PartitionKey
 from ottla.controller.replica_states import ReplicaState, replica_state_of
-from ottla.controller.telling import tell_everything, tell_hosted
+from ottla.controller.telling import tell_again, tell_everything
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, Record
 
@@ -83,7 +83,7 @@ def test_new_replica_to_offline_replica_transition() -> None:
 
 def test_online_replica_to_online_replica_transition() -> None:
     image = world([1, 2], topic("t", led([1, 2])))
-    requests = sent(tell_hosted(view(image), 2), view(image))
+    requests = sent(tell_again(view(image), 2), view(image))
     assert set(leads(requests)) == {(2, T0)}
     assert (leads(requests)[2, T0].leader, leads(requests)[2, T0].is_new) == (1, False)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.broker_changes import folders_anew
+from ottla.controller.context import DecisionContext
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
@@ -18,6 +19,7 @@ from ottla.controller.telling import tell
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import Record, UnregisterBrokerRecord
 from ottla.metadata.topics import (
     DIRECTORY_LOST,
@@ -31,7 +33,20 @@ from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
-from .world import context
+from . import world as any_mode
+
+PROPERTIES = {
+    "broker.id": "1",
+    "zookeeper.connect": "localhost:2181",
+    "listeners": "PLAINTEXT://localhost:9092",
+}
+
+
+def context(given: Mapping[str, str] | None = None) -> DecisionContext:
+    """Return a controller's surroundings with `given` properties over the usual ones."""
+    config = NodeConfig.parse({**PROPERTIES, **(given or {})})
+    return replace(any_mode.context(), config=config)
+
 
 CONFIG = context().config
 CONTROLLER = 1

@@ -188,9 +188,11 @@ class Broker:
                 self.groups.became_leader(partition.index)
             elif partition.deleted or not partition.is_leader:
                 self.groups.resigned(partition.index)
+        # One that came and went within the change shows in the ledger alone.
+        self.vanishing.wake_each([*delta.deleted_topics, *sorted(delta.changed_deletions)])
         if delta.deleted_topics:
-            self.vanishing.wake_each(delta.deleted_topics)
-            self.groups.topics_deleted([topic.name for topic in delta.deleted_topics.values()])
+            deleted = {each.id: each.name for each in delta.deleted_topics.values()}
+            self.groups.topics_deleted(deleted)
 
     @property
     def announced_image(self) -> ClusterImage:

@@ -9,13 +9,23 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import ottla.broker.api
 from ottla.base.pending import Pending
-from ottla.broker.api.base import Answer, Api, CloseConnection, Context, Listener, Message, RunsOn
+from ottla.broker.absent_controller import AbsentController
+from ottla.broker.api.base import (
+    Answer,
+    Api,
+    CloseConnection,
+    Context,
+    Forwarded,
+    Listener,
+    Message,
+    RunsOn,
+)
 from ottla.broker.metrics import ApiMetrics, Find, error_finder
 from ottla.wire.codec import decode
 from ottla.wire.errors import UnsupportedVersionError, WireError
@@ -121,15 +131,50 @@ class Dispatcher:
                 return self._unsupported_api_versions(ctx, endpoint)
             raise CloseConnection(f"version {header.api_version} of {endpoint.name} is not served")
         if endpoint.api.runs_on is RunsOn.CONTROLLER and self._goes_on(ctx, endpoint, embedded):
-            forwarded = ctx.broker.forwarder.forward(ctx, frame)
-            return forwarded.map(_framed)
+            return self._sent_on(ctx, endpoint, frame, body_at)
+        return self._handled(ctx, endpoint, frame, body_at)
+
+    def _handled(
+        self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
+    ) -> Outcome:
+        version = ctx.header.api_version
         try:
-            request: Message = decode(
-                endpoint.request, frame, header.api_version, body_at, lenient=True
-            )
+            request: Message = decode(endpoint.request, frame, version, body_at, lenient=True)
         except WireError as error:
             raise CloseConnection(f"malformed {endpoint.name} request: {error}") from None
         return self._answered(ctx, endpoint.handle(ctx, request))
+
+    def _sent_on(
+        self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
+    ) -> Pending[Chunks | None]:
+        """Have the controller answer; where none does, say so in the request's own form."""
+        kept = bytes(frame)  # The receive buffer is used again.
+        outcome: Pending[Chunks | None] = Pending()
+
+        def end(chunks: Chunks | None) -> None:
+            outcome.complete(chunks)
+
+        def answered(response: Forwarded) -> None:
+            if isinstance(response, bytes):
+                end([len(response).to_bytes(4, "big"), response])
+                return
+            refused: Outcome = None
+            if response is not None:
+                absent: Any = AbsentController(ctx.broker)
+                alone = replace(ctx, controller_or_none=absent, quorum_or_none=absent)
+                try:
+                    refused = self._handled(alone, endpoint, memoryview(kept), body_at)
+                except CloseConnection as error:
+                    log.info("%s: %s", ctx.connection.id, error)
+                except Exception:
+                    log.exception("%s: %s failed", ctx.connection.id, endpoint.name)
+            if isinstance(refused, Pending):
+                refused.then(end)
+            else:
+                end(refused)
+
+        ctx.broker.forwarder.forward(ctx, kept).then(answered)
+        return outcome
 
     def _goes_on(self, ctx: Context, endpoint: Endpoint, embedded: bool) -> bool:
         """Tell whether a request for the controller is to be sent on to another node.
@@ -203,10 +248,3 @@ def read_header(frame: memoryview) -> tuple[RequestHeader, int]:
         return header, len(frame)
     except WireError as error:
         raise CloseConnection(f"malformed request header: {error}") from None
-
-
-def _framed(response: bytes | None) -> Chunks | None:
-    """Put the size before a response that came whole; None ends the connection."""
-    if response is None:
-        return None
-    return [len(response).to_bytes(4, "big"), response]

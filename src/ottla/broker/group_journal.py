@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import OFFSETS_TOPIC
+from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.base.limits import GROUP_LOAD_BYTES_MAX
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Workers
@@ -88,8 +88,8 @@ class GroupLoad:
         self.is_cancelled = False
         self.started_ms = shard.clock.monotonic_ms()
         self.loader = loading.Loader()
-        self.deleted_topics: frozenset[str] = frozenset()
-        """Those that were deleted while it loads."""
+        self.deleted_topics: dict[Uuid, str] = {}
+        """Those that were deleted while it loads, with their names."""
         self._replicas = replicas
         self._partition = partition
         self._workers = workers

@@ -9,13 +9,22 @@ The offsets of a deleted topic go with it: those of the shards that are served w
 is heard of, and of all others once they are loaded, for which each commit says its topic's id. A
 shard whose partition cannot be written at that moment is looked at again by the clock. Where the
 metadata is only told (ZooKeeper) a topic that is not known may still be there, and its offsets
-stay until it is known to be deleted, or its name is another's, or they expire.
+stay until it is known to be deleted, or its name is another's now, or they expire.
+
+There LeaderAndIsr makes coordinators, and a new controller's comes before it tells of all topics:
+1. Broker 1 is behind its controller; a topic is deleted and made again.
+2. Broker 2, which coordinates, stores offsets for the new one. It dies, with the controller.
+3. The next controller elects broker 1, which knows the old topic alone: it would show no offsets
+   of the new one, and store what is committed under its name as the old one's.
+So a shard that is loaded is served once this broker has heard of all, as in KRaft the metadata
+that elects it tells of all that came before. One that is served already goes on: what it keeps
+is of topics that were known here.
 
 Source: Kafka's GroupCoordinatorService and CoordinatorRuntime.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
@@ -25,6 +34,7 @@ from ottla.broker.group_journal import GroupJournal, GroupLoad
 from ottla.coordinator import groups
 from ottla.coordinator.shard import Shard
 from ottla.coordinator.values import GroupConfig
+from ottla.metadata.topics import TopicImage
 from ottla.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -34,6 +44,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
+HEARD_CHECK_MS = 20
+"""How often to look whether all was told, while a loaded shard waits for that: some writes of a
+new controller, one request after a registration."""
 LINE_MAX = 1_000
 """Characters of a log line about a group; a client's reason can be 32 KB long."""
 
@@ -88,6 +101,27 @@ class GroupService:
         """Return the shards that are served now, whatever else is still loading."""
         return list(self._shards.values())
 
+    def topic_id_of(self, name: str) -> Uuid:
+        """Return the id of the topic whose offsets are kept under a name; zero = there is none.
+
+        That is not always the one that the image has: a former topic of the name is known here
+        until its replicas are gone.
+        """
+        told = self._broker.told
+        if told is not None and name in told.facts.refused:
+            return told.facts.refused[name]
+        topic = self._broker.image.topics.by_name(name)
+        return NO_UUID if topic is None else topic.id
+
+    def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        """Return the topic that has an id, None where its name is another one's by now.
+
+        Offsets are kept by name: what was committed for it would stand for the next topic, or in
+        the place of that one's.
+        """
+        topic = self._broker.image.topics.by_id(topic_id)
+        return None if topic is None or self.topic_id_of(topic.name) != topic_id else topic
+
     # --- for the broker ---------------------------------------------------------------------
 
     def became_leader(self, partition: int) -> None:
@@ -109,7 +143,7 @@ class GroupService:
                 codec=Codec(broker.config["offsets.topic.compression.codec"]),
             ),
             tell=_log,
-            topic_id_of=self._topic_id_of,
+            topic_id_of=self.topic_id_of,
         )
         load = GroupLoad(
             shard,
@@ -123,10 +157,25 @@ class GroupService:
         load.advance()
 
     def _loaded(self, partition: int, error: Exception | None) -> None:
-        load = self._loads.pop(partition)
-        if error is not None:
-            logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
+        if error is None:
+            self._serve_once_told(partition, self._loads[partition])
             return
+        del self._loads[partition]
+        logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
+
+    def _serve_once_told(self, partition: int, load: GroupLoad) -> None:
+        """Serve a shard that is loaded, once this broker has heard of all topics."""
+        if load.is_cancelled:
+            return
+        told = self._broker.told
+        if told is None or told.facts.is_complete:
+            self._serve(partition, load)
+            return
+        at_ms = self._broker.clock.monotonic_ms() + HEARD_CHECK_MS
+        self._broker.timers.at(at_ms, lambda: self._serve_once_told(partition, load))
+
+    def _serve(self, partition: int, load: GroupLoad) -> None:
+        del self._loads[partition]
         elapsed_ms = self._broker.clock.monotonic_ms() - load.started_ms
         if load.loader.record_count:
             logger.info(
@@ -144,8 +193,8 @@ class GroupService:
         self._shards[partition] = load.shard
         groups.start(load.shard)
         if load.deleted_topics:
-            self._forget(load.shard, lambda topic, _topic_id: topic in load.deleted_topics)
-        self._forget(load.shard, self._is_gone)
+            groups.topics_deleted(load.shard, load.deleted_topics).then(_warn_of_leftovers)
+        self._forget_gone(load.shard)
         self._arm_expiry()
 
     def resigned(self, partition: int) -> None:
@@ -157,30 +206,27 @@ class GroupService:
         if shard is not None:
             groups.unload(shard)
 
-    def topics_deleted(self, names: Sequence[str]) -> None:
-        """Forget the offsets of topics that are gone."""
-        gone = frozenset(names)
+    def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
+        """Forget the offsets of topics that are gone, given by id with their names."""
         for load in self._loads.values():
             # What it reads from now on may be of a new topic of the name; then the id tells.
-            load.deleted_topics |= gone
+            load.deleted_topics |= deleted
         for shard in list(self._shards.values()):
-            self._forget(shard, lambda topic, _topic_id: topic in gone)
+            groups.topics_deleted(shard, deleted).then(_warn_of_leftovers)
 
-    def _forget(self, shard: Shard, is_gone: Callable[[str, Uuid], bool]) -> None:
-        groups.forget_offsets(shard, is_gone).then(_warn_of_leftovers)
-
-    def _topic_id_of(self, name: str) -> Uuid:
-        topic = self._broker.image.topics.by_name(name)
-        return NO_UUID if topic is None else topic.id
+    def _forget_gone(self, shard: Shard) -> None:
+        groups.forget_offsets(shard, self._is_gone).then(_warn_of_leftovers)
 
     def _is_gone(self, name: str, topic_id: Uuid) -> bool:
         """Tell whether the topic that an offset was committed for was deleted, for certain."""
-        known, told = self._topic_id_of(name), self._broker.told
-        if topic_id != NO_UUID and known not in (NO_UUID, topic_id):
-            return True
-        if known != NO_UUID:
+        known, told = self.topic_id_of(name), self._broker.told
+        is_anothers = topic_id != NO_UUID and known not in (NO_UUID, topic_id)
+        if known != NO_UUID and not is_anothers:
             return False
-        return told is None or topic_id in told.facts.gone
+        if told is None:
+            return True
+        # Of two topics of a name this broker may know the older one, until it has heard of all.
+        return topic_id in told.facts.gone or (is_anothers and told.facts.is_complete)
 
     def shutdown(self) -> None:
         """Let go of everything: the logs are about to be closed."""
@@ -203,7 +249,7 @@ class GroupService:
         self._expiry = None
         self._arm_expiry()
         for shard in list(self._shards.values()):
-            self._forget(shard, self._is_gone)
+            self._forget_gone(shard)
             groups.expire(shard)
 
 

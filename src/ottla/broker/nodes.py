@@ -46,16 +46,30 @@ class Node:
 def node_of(image: ClusterImage, node_id: int, listener_name: str) -> Node | None:
     """Return where a client reaches a broker; None where it is fenced or lacks the listener."""
     broker = image.brokers.get(node_id)
-    endpoint = None if broker is None or broker.fenced else broker.endpoint(listener_name)
-    if broker is None or endpoint is None:
-        return None
-    return Node(node_id, endpoint.host, endpoint.port, broker.rack)
+    return None if broker is None or broker.fenced else _node(broker, listener_name)
+
+
+def _node(broker: BrokerImage, listener_name: str) -> Node | None:
+    endpoint = broker.endpoint(listener_name)
+    return None if endpoint is None else Node(broker.id, endpoint.host, endpoint.port, broker.rack)
 
 
 def live_nodes(image: ClusterImage, listener_name: str) -> list[Node]:
     """Return the live brokers that have the listener, by id."""
     found = (node_of(image, node_id, listener_name) for node_id in image.broker_ids())
     return [node for node in found if node is not None]
+
+
+def told_nodes(image: ClusterImage, listener_name: str, own_id: int) -> list[Node]:
+    """Return what clients are told of as the brokers: the live ones; where all have gone, this one.
+
+    Where all brokers stop at once the last one knows of none that lives, itself included. A client
+    that hears of none forgets where they were: librdkafka 2.16 stood still for five minutes.
+    """
+    live = live_nodes(image, listener_name)
+    own = image.brokers.get(own_id)
+    node = None if live or own is None else _node(own, listener_name)
+    return live if node is None else [node]
 
 
 def partition_state(

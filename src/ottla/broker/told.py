@@ -27,6 +27,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
+from ottla.metadata.configs import ResourceType, config_records
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
     PartitionRecord,
@@ -73,10 +74,13 @@ class ToldMetadata:
     """Which controller this broker listens to, and what of its words only it remembers.
 
     Fields: `deleted`: topics that were here and went, by name, with their ids. `gone`: the ids of
-            topics that a controller said are deleted, with its epoch. `unproven`: what went of
-            them while its log folder was offline, where it may lie still. `unannounced`: new
-            partitions of which LeaderAndIsr has spoken and UpdateMetadata not yet, by topic.
-            `ghosts`: topics with replicas here that the controller did not name among all.
+            topics that a controller or the ledger called deleted, with the controller's epoch.
+            `unproven`: of which topics a replica went while its log folder was offline, where it
+            may lie still. `unannounced`: new partitions of which LeaderAndIsr has spoken and
+            UpdateMetadata not yet, by topic. `ghosts`: topics that the controller did not name
+            among all. `refused`: the topics that were refused since replicas of a former one of
+            their name are here, by name. `is_complete`: whether this broker has heard of all
+            partitions since it registered, from the controller that it listens to.
     """
 
     node_id: int
@@ -86,24 +90,38 @@ class ToldMetadata:
     controller_epoch: int = NO_EPOCH
     deleted: dict[str, Uuid] = field(default_factory=dict)
     gone: dict[Uuid, int] = field(default_factory=dict)
-    unproven: set[PartitionName] = field(default_factory=set)
+    unproven: dict[PartitionName, set[Uuid]] = field(default_factory=dict)
     unannounced: dict[Uuid, set[int]] = field(default_factory=dict)
     ghosts: frozenset[Uuid] = frozenset()
+    refused: dict[str, Uuid] = field(default_factory=dict)
+    is_complete: bool = False
+    told_as: int = NO_EPOCH
+    """The newest of this broker's epochs that it was told something in."""
 
     def check_sender(
         self, *, broker_epoch: int, controller_id: int, controller_epoch: int
     ) -> Error:
         """Say whether a request counts; from now on none of an older controller does.
 
-        The epoch of the broker that is asked may be newer than what it knows of itself: the
-        controller may hear of a registration before the broker does (KAFKA-9839).
+        The epoch of the broker that is asked may be newer than what it knows of itself: when it
+        registers anew, the controller may hear of that before the broker does (KAFKA-9839). What
+        was said to an older registration is late then. Of a process's first registration the
+        broker knows before it is asked: it could not tell words to its former life otherwise.
         """
-        if NO_EPOCH != broker_epoch < self.broker_epoch:
+        assert self.broker_epoch != NO_EPOCH, "controllers are heard once the broker is registered"
+        if NO_EPOCH != broker_epoch < max(self.broker_epoch, self.told_as):
             return Error.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return Error.STALE_CONTROLLER_EPOCH
+        if controller_epoch > self.controller_epoch:
+            # Its first elections come before it tells of all, and the one before it may have died
+            # before it told this broker what it had done.
+            self.is_complete = False
         self.controller_epoch = controller_epoch
         self.controller_id = controller_id
+        if broker_epoch > self.told_as:
+            # What happened before this registration it may have missed, until it hears of all.
+            self.told_as, self.is_complete = broker_epoch, False
         return Error.NONE
 
     # -- LeaderAndIsr --------------------------------------------------------------------------
@@ -146,11 +164,8 @@ class ToldMetadata:
             return None, Error.UNKNOWN_TOPIC_ID, ()
         known = image.topics.by_name(name)
         made = TopicRecord(name=name, topic_id=topic_id)
-        if known is None:
-            return None, Error.NONE, (made,)
-        if known.id == topic_id:
-            return known, Error.NONE, ()
-        if self._hosts(known):
+        if known is not None and known.id != topic_id and self._hosts(known):
+            self.refused[name] = topic_id
             logger.error(
                 "topic %s is told to have the id %s, and replicas of %s are here",
                 name,
@@ -158,8 +173,16 @@ class ToldMetadata:
                 known.id,
             )
             return None, Error.INCONSISTENT_TOPIC_ID, ()
-        # Its deletion was told while this broker was cut off, and nothing of it is here.
-        return None, Error.NONE, (RemoveTopicRecord(topic_id=known.id), made)
+        self.refused.pop(name, None)
+        if known is None:
+            return None, Error.NONE, (made,)
+        if known.id == topic_id:
+            return known, Error.NONE, ()
+        # Its deletion was told while this broker was cut off, and nothing of it is here. The
+        # configuration is the name's: what was read of it last may be the new topic's.
+        resource = (int(ResourceType.TOPIC), name)
+        kept = config_records(resource, {}, image.configs.of(*resource))
+        return None, Error.NONE, (RemoveTopicRecord(topic_id=known.id), made, *kept)
 
     def _hosts(self, topic: TopicImage) -> bool:
         return any(self.node_id in each.replicas for each in topic.partitions.values())
@@ -173,10 +196,12 @@ class ToldMetadata:
         records: list[Record] = [*_broker_changes(image, live)]
         errors: dict[PartitionName, Error] = {}
         for told in request.topic_states:
-            known, refusal, opening = self._topic(image, told.topic_name, told.topic_id)
             if any(each.leader == LEADER_DURING_DELETE for each in told.partition_states):
-                records += self._deleted(image, told.topic_id)
+                if self.refused.get(told.topic_name) == told.topic_id:
+                    del self.refused[told.topic_name]
+                records += self.deleted_topic(image, told.topic_id)
                 continue
+            known, refusal, opening = self._topic(image, told.topic_name, told.topic_id)
             if refusal:
                 errors |= {
                     (told.topic_name, each.partition_index): refusal
@@ -194,27 +219,25 @@ class ToldMetadata:
                     new = _told_by_update_metadata(state, kept, live)
                     records += _changed(told.topic_id, state.partition_index, old, new)
         if request.type == meta.FULL:
-            records += self._ghosts(image, request)
+            replaced = {each.topic_id for each in records if isinstance(each, RemoveTopicRecord)}
+            self._heard_all(image, request, replaced)
         return Told(tuple(records), errors)
 
-    def _ghosts(
-        self, image: ClusterImage, request: meta.UpdateMetadataRequest
-    ) -> Iterator[RemoveTopicRecord]:
-        """Yield the end of topics that a request of all partitions does not name (KAFKA-15605).
+    def _heard_all(
+        self, image: ClusterImage, request: meta.UpdateMetadataRequest, replaced: set[Uuid]
+    ) -> None:
+        """Note which topics a request of all partitions does not name (KAFKA-15605).
 
-        They were deleted after this broker read them at its start, and before anybody told it.
-        Those of which it holds a replica stay: that nobody names one is no reason to delete it.
-        Whether there is one is asked elsewhere: see `ToldPort.doubt`.
+        They were deleted after this broker read them at its start, and before anybody told it; or
+        they were made after the request was, which is a late copy. So that nobody names one is no
+        reason to let it go: what became of it is asked elsewhere, see `ToldPort.doubt`.
         """
-        named = {told.topic_name for told in request.topic_states}
-        ids = {told.topic_id for told in request.topic_states}
-        unnamed = [topic for topic in image.topics if topic.id not in ids]
-        self.ghosts = frozenset(topic.id for topic in unnamed if self._hosts(topic))
-        for topic in unnamed:
-            if topic.name not in named and topic.id not in self.ghosts:
-                yield RemoveTopicRecord(topic_id=topic.id)
+        passed = {*replaced, *(told.topic_id for told in request.topic_states)}
+        self.ghosts = frozenset(topic.id for topic in image.topics if topic.id not in passed)
+        self.is_complete = True
 
-    def _deleted(self, image: ClusterImage, topic_id: Uuid) -> Iterator[RemoveTopicRecord]:
+    def deleted_topic(self, image: ClusterImage, topic_id: Uuid) -> Iterator[RemoveTopicRecord]:
+        """Remember that a topic is deleted for certain; yield its end where it is known here."""
         _remember(self.gone, topic_id, self.controller_epoch)
         topic = image.topics.by_id(topic_id)
         if topic is not None:
@@ -308,13 +331,25 @@ class ToldPort(Protocol):
 
     @property
     def doubt(self) -> Callable[[], None]:
-        """Return what finds out which of the `ghosts` were deleted, and lets these go."""
+        """Return what asks the ledger which of the `ghosts` were deleted, and lets these go."""
         ...
 
 
-def unknown_topics(image: ClusterImage, names: Iterable[str]) -> list[str]:
-    """Return the topics whose configurations this broker has not been told: new ones."""
-    return [name for name in names if name not in image.topics]
+def is_late(image: ClusterImage, name: str, topic_id: Uuid) -> bool:
+    """Tell whether a StopReplica means a topic whose name another one has by now.
+
+    `topic_id`: the one that it means; zero where its controller does not say.
+    """
+    known = image.topics.id_of(name)
+    return topic_id != NO_UUID and known is not None and known != topic_id
+
+
+def unknown_topics(image: ClusterImage, told: Iterable[tuple[str, Uuid]]) -> list[str]:
+    """Return the names of topics whose configurations this broker has not read: new ones.
+
+    A name may be a former topic's here: then what was read is that one's.
+    """
+    return [name for name, topic_id in told if image.topics.by_id(topic_id) is None]
 
 
 def _remember(memory: dict[K, V], key: K, value: V) -> None:

@@ -9,17 +9,18 @@ from collections.abc import Collection, Iterable, Iterator
 
 from ottla.base.ids import Uuid
 from ottla.broker.core import Broker
-from ottla.broker.told import PartitionName, ToldPort
+from ottla.broker.told import PartitionName, ToldMetadata, ToldPort
 from ottla.log.log_dirs import LogDirs
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import Record, RemoveTopicRecord
+from ottla.metadata.records import Record
 
 
 def drop_topics(broker: Broker, told: ToldPort, topic_ids: Iterable[Uuid]) -> None:
-    """Let whole topics go, as far as they are known here."""
+    """Let whole topics go that are deleted for certain, as far as they are known here."""
     topics = [topic for each in topic_ids if (topic := told.image.topics.by_id(each)) is not None]
     names = [(topic.name, number) for topic in topics for number in topic.partitions]
-    drop_told(broker, told, tuple(RemoveTopicRecord(topic_id=each.id) for each in topics), names)
+    records = [each for topic in topics for each in told.facts.deleted_topic(told.image, topic.id)]
+    drop_told(broker, told, tuple(records), names)
 
 
 def drop_told(
@@ -27,27 +28,38 @@ def drop_told(
 ) -> None:
     """Apply records by which these partitions are not hosted here any more."""
     log_dirs = broker.log_dirs
-    logs = {name: log_dirs.get(*name) for name in names}
-    holders = {name: log_dirs.directory_of(log) for name, log in logs.items() if log is not None}
-    # The second: it is hosted no more since a start, which left out what goes.
-    unproven = [
-        name
-        for name in names
-        if broker.replicas.is_offline(*name) or log_dirs.may_be_offline(*name)
-    ]
+    logs = [(name, log) for name in names if (log := log_dirs.get(*name)) is not None]
+    holders = [(name, log.topic_id, log_dirs.directory_of(log)) for name, log in logs]
+    unproven = [(name, each) for name in names for each in _offline(broker, told.image, name)]
     told.apply(records)
     unproven += [
-        name
-        for name, directory in holders.items()
+        (name, topic_id)
+        for name, topic_id, directory in holders
         if directory is not None and not directory.is_online
     ]
-    told.facts.unproven.update(unproven)
+    note_unproven(told.facts, unproven)
+
+
+def note_unproven(facts: ToldMetadata, replicas: Iterable[tuple[PartitionName, Uuid]]) -> None:
+    """Remember that these may lie in folders that are offline. A later topic's are others."""
+    for name, topic_id in replicas:
+        facts.unproven.setdefault(name, set()).add(topic_id)
+
+
+def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uuid]:
+    """Return the topics whose replica of that name is in a folder that is offline."""
+    # Those that no topic is known of are hosted no more since a start, which left out what goes.
+    found = broker.log_dirs.lost_ids(*name)
+    topic_id = image.topics.id_of(name[0])
+    if topic_id is not None and broker.replicas.is_offline(*name):
+        found.add(topic_id)
+    return found
 
 
 def unproven_at_start(
     stored: ClusterImage, begun: ClusterImage, node_id: int, log_dirs: LogDirs
-) -> Iterator[PartitionName]:
-    """Yield the replicas of topics that go which a start cannot look for.
+) -> Iterator[tuple[PartitionName, Uuid]]:
+    """Yield the replicas of topics that go which a start cannot look for, with their topics' ids.
 
     `stored`: what ZooKeeper has; `begun`: the same without the topics that have begun to go, of
     which this broker hosts nothing any more. Such a replica that was not loaded is gone, or lies
@@ -58,4 +70,4 @@ def unproven_at_start(
             continue
         for number, state in topic.in_order():
             if node_id in state.replicas and log_dirs.get(topic.name, number) is None:
-                yield topic.name, number
+                yield (topic.name, number), topic.id

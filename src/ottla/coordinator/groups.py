@@ -4,10 +4,10 @@ Source: Kafka's GroupMetadataManager, GroupCoordinatorShard; KIP-211 (when offse
 KIP-518 and KIP-848 (filters of ListGroups).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import NAMES, Event, State
@@ -65,23 +65,38 @@ def _tombstones(shard: Shard, group_id: str) -> list[Fact]:
     return gone
 
 
-def topics_deleted(shard: Shard, topics: Collection[str]) -> Pending[Error]:
-    """Forget the offsets of topics that are no more: a new one of the name begins anew."""
-    return forget_offsets(shard, lambda topic, _topic_id: topic in topics)
+def topics_deleted(shard: Shard, deleted: Mapping[Uuid, str]) -> Pending[Error]:
+    """Forget the offsets of topics that are no more, given by id: a new one begins anew.
+
+    An offset without an id goes by its topic's name; one of another id is another topic's, which
+    may have had the name before its coordinator was this one.
+    """
+    names = frozenset(deleted.values())
+
+    def is_gone(topic: str, topic_id: Uuid) -> bool:
+        return topic_id in deleted or (topic_id == NO_UUID and topic in names)
+
+    return forget_offsets(shard, is_gone, names)
 
 
-def forget_offsets(shard: Shard, is_gone: Callable[[str, Uuid], bool]) -> Pending[Error]:
+def forget_offsets(
+    shard: Shard, is_gone: Callable[[str, Uuid], bool], topics: Collection[str] | None = None
+) -> Pending[Error]:
     """Forget the offsets of which `is_gone` says so, given a topic's name and id as committed.
 
-    The id is zero where the commit does not say it, and for what open transactions hold back.
+    The id is zero where the commit does not say it. What open transactions hold back is looked at
+    likewise, and a partition's offsets go together or not at all: one tombstone ends all of them.
+    `topics`: where else there are none; None = anywhere.
     """
+    offsets = shard.offsets
     return _write_in_parts(
         shard,
         [
-            OffsetFact(group_id, *key, None)
-            for group_id in sorted(set(shard.offsets.group_ids()))
-            for key in shard.offsets.keys(group_id)
-            if is_gone(key[0], shard.offsets.topic_id(group_id, *key))
+            OffsetFact(group_id, topic, partition, None)
+            for group_id in sorted(offsets.groups_of(topics))
+            for topic, partition in offsets.keys(group_id)
+            if topics is None or topic in topics
+            if all(is_gone(topic, each) for each in offsets.topic_ids(group_id, topic, partition))
         ],
     )
 

@@ -6,7 +6,7 @@ that a new coordinator always arrives at the state of the old one.
 Source: Kafka's OffsetMetadataManager; KIP-447 (pending transactional offsets).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ottla.base.ids import NO_PRODUCER_ID, NO_UUID, Uuid
@@ -51,6 +51,8 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self._stable: dict[str, GroupOffsets] = {}
+        self._groups: dict[str, set[str]] = {}
+        """The groups that have a topic in `_stable`, by topic."""
         self._pending: dict[int, dict[str, GroupOffsets]] = {}
         self._open_transactions: dict[str, set[int]] = {}
         self.count = 0
@@ -100,7 +102,11 @@ class OffsetStore:
                         self._put(group_id, topic, partition, offset)
 
     def _put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        partitions = self._stable.setdefault(group_id, {}).setdefault(topic, {})
+        topics = self._stable.setdefault(group_id, {})
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+            self._groups.setdefault(topic, set()).add(group_id)
         self.count += partition not in partitions
         partitions[partition] = committed
 
@@ -111,6 +117,10 @@ class OffsetStore:
             self.count -= 1
             if not partitions:
                 del topics[topic]
+                groups = self._groups[topic]
+                groups.remove(group_id)
+                if not groups:
+                    del self._groups[topic]
             if not topics:
                 del self._stable[group_id]
         for producer_id in self._open_transactions.get(group_id, ()):
@@ -122,10 +132,12 @@ class OffsetStore:
         """Return a committed offset."""
         return self._stable.get(group_id, {}).get(topic, {}).get(partition)
 
-    def topic_id(self, group_id: str, topic: str, partition: int) -> Uuid:
-        """Return the topic's id as of the commit, zero = not said."""
-        found = self.get(group_id, topic, partition)
-        return NO_UUID if found is None else found.topic_id
+    def topic_ids(self, group_id: str, topic: str, partition: int) -> set[Uuid]:
+        """Return the topic's ids as of the commits, zero = not said; pending ones included."""
+        pending = [self._pending[each] for each in self._open_transactions.get(group_id, ())]
+        stores = [self._stable, *pending]
+        found = [each.get(group_id, {}).get(topic, {}).get(partition) for each in stores]
+        return {each.topic_id for each in found if each is not None}
 
     def of_group(self, group_id: str) -> GroupOffsets:
         """Return all committed offsets of a group; not to be changed."""
@@ -135,6 +147,18 @@ class OffsetStore:
         """Yield the groups that have offsets, pending ones included."""
         yield from self._stable
         yield from (each for each in self._open_transactions if each not in self._stable)
+
+    def groups_of(self, topics: Collection[str] | None) -> set[str]:
+        """Return the groups that may have offsets of these topics, or of any (None).
+
+        Open transactions are few: their groups are named whatever they commit.
+        """
+        if topics is None:
+            return set(self.group_ids())
+        found = set(self._open_transactions)
+        for topic in topics:
+            found |= self._groups.get(topic, set())
+        return found
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction holds an offset of this partition (KIP-447)."""

@@ -37,14 +37,14 @@ def test_the_group_coordinator_hears_of_its_partitions(world: World) -> None:
         ("became_leader", 1),
         ("resigned", 0),
         ("resigned", 1),
-        ("topics_deleted", [OFFSETS_TOPIC]),
+        ("topics_deleted", {OFFSETS_ID: OFFSETS_TOPIC}),
     ]
 
 
 def test_the_group_coordinator_hears_of_deleted_topics(world: World) -> None:
     world.add_topic("t")
     world.commit(RemoveTopicRecord(topic_id=Uuid(b"t" * 16)))
-    assert world.groups.heard == [("topics_deleted", ["t"])]
+    assert world.groups.heard == [("topics_deleted", {Uuid(b"t" * 16): "t"})]
 
 
 @pytest.mark.parametrize("broker", [ALL_BROKERS, "1"])

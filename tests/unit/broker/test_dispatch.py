@@ -4,11 +4,12 @@ Method: the real table of APIs for what is served; scripted endpoints for how an
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.base.errors import Error
+from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import (
     CLIENTS,
@@ -16,13 +17,29 @@ from ottla.broker.api.base import (
     CloseConnection,
     Connection,
     Context,
+    Forwarded,
     Listener,
     RunsOn,
 )
 from ottla.broker.dispatch import Dispatcher, Endpoint, advertised, load_apis, read_header
 from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.messages.alter_configs import AlterConfigsRequest
+from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest
+from ottla.wire.messages.create_topics import CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.describe_deletions import DescribeDeletionsRequest
+from ottla.wire.messages.describe_idle_topics import DescribeIdleTopicsRequest
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.wire.messages.update_features import UpdateFeaturesRequest
+from ottla.wire.registry import response_type
+from ottla.wire.schema import spec_of
 
 HEARTBEAT = 12
 TABLE = load_apis()
@@ -165,22 +182,24 @@ class Forwarder:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.answer: Pending[bytes | None] = Pending()
+        self.answer: Pending[Forwarded] = Pending()
 
-    def forward(self, _ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+    def forward(self, _ctx: Context, frame: bytes) -> Pending[Forwarded]:
         self.frames.append(bytes(frame))
         return self.answer
 
 
 class Broker:
+    cluster_id = "c"
+    dice = None
+    image = None
+    config = SimpleNamespace(zookeeper_connect=None)
+
     def __init__(self) -> None:
         self.forwarder = Forwarder()
 
 
-@pytest.mark.parametrize(("answer", "chunks"), [(b"abc", [b"\0\0\0\3", b"abc"]), (None, None)])
-def test_the_controllers_requests_are_forwarded_as_they_came(
-    answer: bytes | None, chunks: list[bytes] | None
-) -> None:
+def test_the_controllers_requests_are_forwarded_as_they_came() -> None:
     def handle(_ctx: Context, _request: object) -> Any:
         raise AssertionError("a broker does not decide")
 
@@ -188,8 +207,61 @@ def test_the_controllers_requests_are_forwarded_as_they_came(
     dispatcher = scripted(handle, runs_on=RunsOn.CONTROLLER)
     outcome = ask(dispatcher, BEAT, 0, broker_or_none=broker)
     assert broker.forwarder.frames == [encode_request(BEAT, 0, 77, "me")[4:]]
-    broker.forwarder.answer.complete(answer)
-    assert outcome.value == chunks
+    broker.forwarder.answer.complete(b"abc")
+    assert outcome.value == [b"\0\0\0\3", b"abc"]
+
+
+def test_what_the_controller_could_not_answer_ends_the_connection() -> None:
+    broker = Broker()
+    dispatcher = scripted(lambda *_: None, runs_on=RunsOn.CONTROLLER)
+    outcome = ask(dispatcher, BEAT, 0, broker_or_none=broker)
+    broker.forwarder.answer.complete(None)
+    assert outcome.done
+    assert outcome.value is None
+
+
+FORWARDED = (
+    DescribeQuorumRequest(topics=()),
+    CreateTopicsRequest(topics=(), timeout_ms=1),
+    DeleteTopicsRequest(topics=(), topic_names=(), timeout_ms=1),
+    AlterConfigsRequest(resources=(), validate_only=False),
+    CreatePartitionsRequest(topics=(), timeout_ms=1, validate_only=False),
+    ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=1),
+    IncrementalAlterConfigsRequest(resources=(), validate_only=False),
+    AlterPartitionReassignmentsRequest(timeout_ms=1, topics=()),
+    ListPartitionReassignmentsRequest(timeout_ms=1, topics=None),
+    UpdateFeaturesRequest(timeout_ms=1, feature_updates=()),
+    UnregisterBrokerRequest(broker_id=1),
+    DescribeDeletionsRequest(topics=()),
+    DescribeIdleTopicsRequest(),
+)
+"""What clients ask controllers through brokers."""
+
+
+@pytest.mark.parametrize("request_", FORWARDED, ids=lambda each: type(each).__name__)
+def test_where_no_controller_answers_clients_are_told_so(request_: Any) -> None:
+    broker = Broker()
+    key = spec_of(type(request_)).key
+    assert key is not None
+    version = TABLE[key].api.versions[-1]
+    outcome = ask(Dispatcher(TABLE), request_, version, broker_or_none=broker)
+    assert not outcome.done
+    broker.forwarder.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
+    chunks = outcome.value
+    assert chunks is not None
+    decoded = decode_response(response_type(key), b"".join(chunks)[4:], version)[1]
+    told = getattr(decoded, "error_code", Error.REQUEST_TIMED_OUT)
+    assert told == Error.REQUEST_TIMED_OUT
+
+
+def test_all_that_clients_ask_controllers_is_tried_above() -> None:
+    asked = {spec_of(type(each)).key for each in FORWARDED}
+    forwarded = {
+        key
+        for key, each in TABLE.items()
+        if each.api.runs_on is RunsOn.CONTROLLER and Listener.CLIENT in each.api.listeners
+    }
+    assert asked == forwarded
 
 
 def test_on_the_controller_they_are_decided() -> None:

@@ -19,6 +19,7 @@ from ottla.broker.api.base import (
     CloseConnection,
     Connection,
     Context,
+    Forwarded,
     Listener,
     RunsOn,
 )
@@ -31,7 +32,7 @@ TABLE = load_apis()
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 BETWEEN_NODES = {4, 5, 6, 7, 56, 58, 67, 1004}
-OF_A_QUORUM = {52, 53, 54, 55, 59, 62, 63, 64, 73, 1002}
+OF_A_QUORUM = {52, 53, 54, 55, 57, 59, 62, 63, 64, 73, 1002}
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Brokers:
     in_office: bool = False
     forwarded: list[bytes] = field(default_factory=list)
 
-    def forward(self, _ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+    def forward(self, _ctx: Context, frame: bytes) -> Pending[Forwarded]:
         self.forwarded.append(bytes(frame))
         return Pending()
 

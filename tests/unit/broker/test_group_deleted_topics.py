@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.broker.told import ToldMetadata
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact, encode_fact
-from ottla.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from ottla.records.builder import encode_batch
+from ottla.wire.messages import offset_commit, offset_fetch
 
-from .group_world import OFFSETS_ID, GroupWorld, LateWorkers, commit_request
+from .group_world import OFFSETS_ID, GroupWorld, LateWorkers, commit_request, fetch_all
 from .test_group_service import begin_loading, offsets_of
 from .world import TOPIC_ID, config_record
 
@@ -112,6 +119,23 @@ def test_an_offset_without_an_id_goes_with_a_deletion_while_it_loads(world: Grou
     assert offsets_of(world) == KEPT
 
 
+def test_the_next_topic_s_offsets_stay_that_another_coordinator_has_written(
+    world: GroupWorld,
+) -> None:
+    """Its end, its successor and this broker's election come in one change of the metadata."""
+    world.elect(PARTITION, 2)
+    log = world.broker.replicas.partition(OFFSETS_TOPIC, PARTITION).log
+    assert log is not None
+    now_ms = world.clock.now_ms()
+    value = OffsetCommitValue(offset=42, metadata="", commit_timestamp=now_ms, topic_id=NEW_ID)
+    key, data = encode_fact(OffsetFact("g", "t", 0, value))
+    copied = encode_batch([(key, data, (), now_ms)], base_offset=log.log_end_offset)
+    log.append_as_follower(bytearray(copied), now_ms=now_ms)
+    elected = PartitionChangeRecord(partition_id=PARTITION, topic_id=OFFSETS_ID, leader=1)
+    world.commit(*made_again(), elected)
+    assert offsets_of(world) == {("t", 0): 42, **KEPT}
+
+
 def test_an_offset_without_an_id_stays_where_nothing_tells_against_it(world: GroupWorld) -> None:
     legacy(world, 7)
     away(world)
@@ -140,7 +164,7 @@ def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
 
 def told(world: GroupWorld, *gone: Uuid) -> None:
     """Let the broker be one that is told of the metadata by requests."""
-    facts = ToldMetadata(world.broker.node_id, gone=dict.fromkeys(gone, 1))
+    facts = ToldMetadata(world.broker.node_id, gone=dict.fromkeys(gone, 1), is_complete=True)
     world.broker.told = SimpleNamespace(facts=facts)  # type: ignore[assignment]
 
 
@@ -175,3 +199,65 @@ def test_a_told_broker_tells_a_new_topic_of_the_name_by_its_id(world: GroupWorld
     world.elect(PARTITION, 1)
     assert offsets_of(world) == KEPT
     assert world.broker.image.topics.by_id(OFFSETS_ID) is not None
+    assert kept_ids(world) == set()
+
+
+def kept_ids(world: GroupWorld) -> set[Uuid]:
+    """Return the ids of the offsets of topics called t that the coordinator keeps."""
+    offsets = world.service.shard_of("g").offsets
+    return {each for number in range(4) for each in offsets.topic_ids("g", "t", number)}
+
+
+def test_a_told_broker_takes_nothing_for_gone_before_it_has_heard_of_all(
+    world: GroupWorld,
+) -> None:
+    told(world)
+    facts = world.broker.told.facts  # type: ignore[union-attr]
+    facts.refused["t"] = NEW_ID
+    facts.is_complete = False
+    world.service.tick()
+    assert kept_ids(world) == {TOPIC_ID}
+    facts.is_complete = True
+    world.service.tick()
+    assert kept_ids(world) == set()
+
+
+def test_a_told_broker_knows_a_topic_s_successor_that_it_had_to_refuse(world: GroupWorld) -> None:
+    """A replica of the former one is here still: groups are those of the next one already."""
+    told(world)
+    world.broker.told.facts.refused["t"] = NEW_ID  # type: ignore[union-attr]
+    assert offsets_of(world) == KEPT
+    world.later(commit_request({("t", 0): 2}), 9)
+    world.elect(PARTITION, 2)
+    world.elect(PARTITION, 1)
+    world.remove_topic(TOPIC_ID)
+    assert offsets_of(world) == {("t", 0): 2, **KEPT}
+    assert kept_ids(world) == {NEW_ID}
+
+
+def test_a_topic_s_id_says_nothing_of_the_next_topic_s_offsets(world: GroupWorld) -> None:
+    """A commit that named the former topic was stored as one of the topic that has its name."""
+    told(world)
+    world.broker.told.facts.refused["t"] = NEW_ID  # type: ignore[union-attr]
+    world.later(commit_request({("t", 0): 2}), 9)
+    (topic,) = world.later(commit_by_id(TOPIC_ID, 5_000), 10).topics
+    assert topic.partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
+    assert offsets_of(world) == {("t", 0): 2, **KEPT}
+    asked = offset_fetch.OffsetFetchRequestTopics(topic_id=TOPIC_ID, partition_indexes=(0,))
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=(asked,))
+    (found,) = world.later(offset_fetch.OffsetFetchRequest(groups=(group,)), 10).groups[0].topics
+    assert (found.topic_id, found.partitions[0].error_code) == (TOPIC_ID, Error.UNKNOWN_TOPIC_ID)
+    everything = world.later(fetch_all(), 10).groups[0].topics
+    assert {each.topic_id: each.partitions[0].committed_offset for each in everything} == {
+        NEW_ID: 2,
+        Uuid(b"x" * 16): 1,
+    }
+
+
+def commit_by_id(topic_id: Uuid, offset: int) -> offset_commit.OffsetCommitRequest:
+    """Return an OffsetCommit of group g for partition 0 of a topic."""
+    part = offset_commit.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=None
+    )
+    topic = offset_commit.OffsetCommitRequestTopic(topic_id=topic_id, partitions=(part,))
+    return offset_commit.OffsetCommitRequest(group_id="g", topics=(topic,))

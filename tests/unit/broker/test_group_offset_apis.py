@@ -108,14 +108,25 @@ def test_fetch_of_one_group(world: GroupWorld, version: int) -> None:
     ] == [("t", 0, 5, "m", 0), ("t", 1, -1, "", 0), ("u", 0, -1, "", 0)]
 
 
-def test_fetch_of_one_group_tells_its_error(world: GroupWorld) -> None:
+@pytest.mark.parametrize("version", range(1, 8))
+def test_fetch_of_one_group_tells_its_error(world: GroupWorld, version: int) -> None:
+    """Each partition does, too: aiokafka looks at nothing else, and would begin anew."""
     world.elect(world.service.partition_of("g"), 2)
     topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1))
-    request = offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic,))
-    first = world.ask(request, 1)
-    assert {each.error_code for each in first.topics[0].partitions} == {Error.NOT_COORDINATOR}
-    later = world.ask(request, 2)
-    assert (later.error_code, later.topics) == (Error.NOT_COORDINATOR, ())
+    answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic,)), version)
+    assert answer.error_code == (Error.NONE if version == 1 else Error.NOT_COORDINATOR)
+    (told,) = answer.topics
+    assert [(each.partition_index, each.error_code) for each in told.partitions] == [
+        (0, Error.NOT_COORDINATOR),
+        (1, Error.NOT_COORDINATOR),
+    ]
+    assert {each.committed_offset for each in told.partitions} == {-1}
+
+
+def test_fetch_of_all_offsets_of_a_group_tells_its_error(world: GroupWorld) -> None:
+    world.elect(world.service.partition_of("g"), 2)
+    answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=None), 2)
+    assert (answer.error_code, answer.topics) == (Error.NOT_COORDINATOR, ())
 
 
 @pytest.mark.parametrize("version", [8, 9])

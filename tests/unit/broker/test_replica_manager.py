@@ -15,6 +15,7 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 from ottla.testing.disk import Fault
 
 from .world import LOG_DIR, TOPIC_ID, World, batch, config_record
@@ -224,6 +225,20 @@ class TestDiskFailure:
         two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
         two.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         assert partition.log is None
+        assert not two.disk.exists("/two/a-0")
+
+    def test_nor_does_one_that_is_moved_away_and_back(self, two: World) -> None:
+        replicas = two.broker.replicas
+        replicas.storage_failed(replicas.partition("a", 0), OSError(5, "broken"))
+        for hosts in ((2,), (2, 1)):
+            moved = PartitionChangeRecord(
+                partition_id=0,
+                topic_id=TOPIC_ID,
+                replicas=hosts,
+                directories=(DIRECTORY_UNASSIGNED,) * len(hosts),
+            )
+            two.commit(moved)
+        assert replicas.partition("a", 0).log is None
         assert not two.disk.exists("/two/a-0")
 
     def test_kafka_7313_a_lost_replica_gives_the_same_answer_every_time(self, two: World) -> None:

@@ -3,28 +3,31 @@
 Method: the histories of `test_telling_histories`, told to the broker's own reading of the three
 requests instead of a model of it. After each delta the broker's image must hold the same topics,
 ids, leaders, in-sync replicas and epochs, and of what it hosts what only LeaderAndIsr tells, too.
-Folders are each side's own; brokers' epochs are not told.
+Folders are each side's own; brokers' epochs are not told. Whatever a broker was ordered to delete,
+a copy of the order that is read at any later time deletes nothing of what it hosts then.
 """
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.broker.told import ToldMetadata, without_own_leadership
+from ottla.broker.told import ToldMetadata, is_late, without_own_leadership
 from ottla.controller.request_batch import EPOCH_DURING_DELETE, BrokerRequest
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.records import Record
 from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage, topic_records
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
-from ottla.wire.messages.stop_replica import StopReplicaRequest
-from ottla.wire.messages.update_metadata import UpdateMetadataRequest
+from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+from ottla.wire.messages.update_metadata import FULL, UpdateMetadataRequest
 
-from ..controller.test_telling_histories import Telling
-from ..controller.told_world import compare, never_led
+from ..controller.test_telling_histories import BROKERS, Telling
+from ..controller.told_world import compare, led, never_led
 from ..controller.told_world import topic as a_topic
 
 UNTOLD: dict[str, Any] = {
@@ -43,6 +46,10 @@ class Broker:
     epoch: int
     image: ClusterImage = EMPTY
     facts: ToldMetadata = field(init=False)
+    stops: list[StopReplicaRequest] = field(default_factory=list)
+    """What it was told to stop or delete."""
+    news: list[UpdateMetadataRequest] = field(default_factory=list)
+    """What it was told of brokers and partitions."""
 
     def __post_init__(self) -> None:
         self.facts = ToldMetadata(self.id, self.epoch)
@@ -66,25 +73,59 @@ class Broker:
             told = self.facts.leader_and_isr(self.image, request)
         else:
             assert isinstance(request, UpdateMetadataRequest)
+            self.news.append(request)
             told = self.facts.update_metadata(self.image, request)
         assert set(told.errors.values()) <= {Error.NONE}
         self.apply(told.records)
 
     def _stop(self, request: StopReplicaRequest) -> None:
+        self.stops.append(request)
         for topic in request.topic_states:
             for state in topic.partition_states:
+                assert self._may_stop(topic.topic_name, state)
                 name = (topic.topic_name, state.partition_index)
-                may = self.facts.may_stop(self.image, name, state.leader_epoch)
-                assert may is Error.NONE
                 if state.delete_partition:
                     self.apply(self.facts.dropped(self.image, [name]))
+
+    def hear_again(self, request: StopReplicaRequest) -> None:
+        """Take a copy that comes late of what was heard: of what is here now nothing goes."""
+        if request.controller_epoch < self.facts.controller_epoch:
+            return
+        counts = [
+            (topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            if not is_late(self.image, topic.topic_name, topic.topic_id)
+            for state in topic.partition_states
+            if state.delete_partition and self._may_stop(topic.topic_name, state)
+        ]
+        assert self.facts.dropped(self.image, counts) == ()
+
+    def hear_old_news(self, request: UpdateMetadataRequest) -> None:
+        """Take a copy that comes late of what was heard: topics stay as they are.
+
+        Brokers are again those of then, until the next word of them; that is left out.
+        """
+        if request.controller_epoch < self.facts.controller_epoch:
+            return
+        brokers = self.image.brokers
+        self.apply(self.facts.update_metadata(self.image, request).records)
+        self.image = replace(self.image, brokers=brokers)
+
+    def _may_stop(self, topic: str, state: StopReplicaPartitionState) -> bool:
+        name = (topic, state.partition_index)
+        return self.facts.may_stop(self.image, name, state.leader_epoch) is Error.NONE
 
     def apply(self, records: tuple[Record, ...]) -> None:
         """Replay records."""
         self.image = replay(self.image, records, offset=0, epoch=0).image
 
     def check(self, image: ClusterImage) -> None:
-        """Compare with what the controller knows."""
+        """Compare with what the controller knows, once the ledger was asked of what is in doubt."""
+        for topic_id in sorted(self.facts.ghosts):
+            entry = image.deletions.of(topic_id)
+            if entry is not None and (entry.has_begun or entry.is_finished):
+                self.apply(tuple(self.facts.deleted_topic(self.image, topic_id)))
+        self.facts.ghosts = frozenset()
         assert {
             broker_id: (broker.endpoints, broker.rack, broker.fenced)
             for broker_id, broker in self.image.brokers.items()
@@ -141,11 +182,31 @@ def knowing_what_is_stored(broker_id: int, epoch: int, stored: ClusterImage) -> 
     return started
 
 
-class Hearing(Telling):
+class Retelling(Telling):
+    """Requests are sent again where no answer came, and the copies are read at any time."""
+
+    @rule(broker_id=BROKERS, back=st.integers(0, 9))
+    def read_a_late_stop(self, broker_id: int, back: int) -> None:
+        process = self.told.get(broker_id)
+        if process is not None:
+            assert isinstance(process, Broker)
+            for request in process.stops[::-1][back : back + 1]:
+                process.hear_again(request)
+
+    @rule(broker_id=BROKERS, back=st.integers(0, 30))
+    def read_old_news(self, broker_id: int, back: int) -> None:
+        process = self.told.get(broker_id)
+        if process is not None:
+            assert isinstance(process, Broker)
+            for request in process.news[::-1][back : back + 1]:
+                process.hear_old_news(request)
+
+
+class Hearing(Retelling):
     process = knowing_nothing
 
 
-class Starting(Telling):
+class Starting(Retelling):
     process = knowing_what_is_stored
 
 
@@ -174,6 +235,33 @@ def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
     history.append(*compare(history.image, history.registered))
     history.begin_to_delete(name="v")
     check_all(history)
+
+
+def test_kafka_9539_an_order_from_before_a_replica_came_back_does_not_hit_it() -> None:
+    """Its topic is the same, and so was its leader epoch."""
+    history = Hearing()
+    history.begin(number=0, unclean=False)
+    history.reassign(name="t", number=0, to=[2, 3])
+    history.reassign(name="t", number=0, to=[2, 3, 1])
+    assert len(history.told[1].stops) == 1
+    history.read_a_late_stop(broker_id=1, back=0)
+    history.change_isr(name="t", number=0, isr=[1, 2, 3])
+    history.read_a_late_stop(broker_id=1, back=0)
+    check_all(history)
+
+
+def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
+    history = Hearing()
+    history.begin(number=0, unclean=False)
+    history.start(broker_id=4)
+    history.look_at_brokers(apart=False)
+    history.append(*topic_records(a_topic("v", led([1, 2]))))
+    process = history.told[4]
+    assert isinstance(process, Broker)
+    assert FULL in {each.type for each in process.news}
+    for back in range(len(process.news)):
+        history.read_old_news(broker_id=4, back=back)
+        check_all(history)
 
 
 def check_all(history: Telling) -> None:

@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Listener, Message
+from ottla.broker.api.base import Connection, Context, Forwarded, Listener, Message
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.log.config import LogConfig
@@ -118,7 +118,7 @@ class FakeForwarder:
 
     calls: list[tuple[Any, Pending[Any]]] = field(default_factory=list)
 
-    def forward(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
         raise AssertionError("handlers do not forward by themselves")
 
     def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:
@@ -145,8 +145,8 @@ class FakeGroups:
     def resigned(self, partition: int) -> None:
         self.heard.append(("resigned", partition))
 
-    def topics_deleted(self, names: list[str]) -> None:
-        self.heard.append(("topics_deleted", names))
+    def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
+        self.heard.append(("topics_deleted", deleted))
 
     def served(self) -> list[object]:
         return []

@@ -6,6 +6,7 @@ Method: scripts over virtual time; expiry is asked for just before and just afte
 import pytest
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
 from ottla.coordinator.groups import (
@@ -13,6 +14,7 @@ from ottla.coordinator.groups import (
     delete_group,
     describe,
     expire,
+    forget_offsets,
     list_groups,
     start,
     topics_deleted,
@@ -20,7 +22,7 @@ from ottla.coordinator.groups import (
 )
 from ottla.coordinator.leaving import Leaver, leave
 from ottla.coordinator.offsets import commit
-from ottla.coordinator.records import OffsetFact
+from ottla.coordinator.records import OffsetCommitValue, OffsetFact
 from ottla.coordinator.values import Commit, GroupConfig, OffsetToCommit
 
 from .test_offsets import SIMPLE, read, send
@@ -130,9 +132,57 @@ def test_a_deleted_topics_offsets_are_gone_in_all_groups() -> None:
     world = World()
     for group_id in ("a", "b"):
         send(world, SIMPLE, OffsetToCommit("kept", 0, 1), group_id=group_id)
-    assert topics_deleted(world.shard, {"t", "other"}).value is Error.NONE
+    assert topics_deleted(world.shard, {OLD_ID: "t", NEW_ID: "other"}).value is Error.NONE
     assert {*world.shard.offsets.of_group("a"), *world.shard.offsets.of_group("b")} == {"kept"}
     assert durable(world.replayed().shard) == durable(world.shard)
+
+
+OLD_ID, NEW_ID = Uuid(b"a" * 16), Uuid(b"b" * 16)
+
+
+def test_a_deleted_topics_end_ends_no_offset_of_the_next_one_of_its_name() -> None:
+    """Another coordinator, which knew the new one, has written it before this one loaded it."""
+    world = World()
+    for number, topic_id in enumerate((OLD_ID, NEW_ID)):
+        world.shard.topic_id_of = lambda _, topic_id=topic_id: topic_id  # type: ignore[misc]
+        send(world, OffsetToCommit("t", number, 42))
+    send(world, SIMPLE, group_id="of the old one alone")
+    world.shard.offsets.replay(committed(NEW_ID, 7), record_offset=9)
+    topics_deleted(world.shard, {OLD_ID: "t"})
+    assert world.shard.offsets.keys(GROUP) == [("t", 1), ("t", 7)]
+    assert world.shard.offsets.keys("of the old one alone") == [("t", 0)], "it names the new one"
+    topics_deleted(world.shard, {NEW_ID: "t"})
+    assert world.shard.offsets.count == 0
+
+
+def committed(topic_id: Uuid, partition: int) -> OffsetFact:
+    value = OffsetCommitValue(offset=1, metadata="", commit_timestamp=0, topic_id=topic_id)
+    return OffsetFact(GROUP, "t", partition, value)
+
+
+def test_what_an_open_transaction_holds_back_is_told_by_its_id_too() -> None:
+    world = World()
+    offsets = world.shard.offsets
+    world.shard.ensure_group(GROUP)
+    offsets.replay(committed(OLD_ID, 0), record_offset=0)
+    offsets.replay(committed(NEW_ID, 0), record_offset=1, producer_id=5)
+    offsets.replay(committed(OLD_ID, 1), record_offset=2, producer_id=5)
+    topics_deleted(world.shard, {OLD_ID: "t"})
+    assert not offsets.is_pending(GROUP, "t", 1)
+    offsets.end_transaction(5, committed=True)
+    assert offsets.keys(GROUP) == [("t", 0)]
+    assert offsets.topic_ids(GROUP, "t", 0) == {NEW_ID}
+
+
+def test_a_topic_that_nobody_committed_for_costs_nothing_to_delete() -> None:
+    """A coordinator of a hundred thousand offsets looked at each of them, for each topic."""
+    world = World()
+    send(world)
+    looked_at: list[str] = []
+    forget_offsets(world.shard, lambda topic, _: bool(looked_at.append(topic)), {"other"})
+    assert looked_at == []
+    forget_offsets(world.shard, lambda topic, _: bool(looked_at.append(topic)), {"t"})
+    assert looked_at == ["t"]
 
 
 # --- expiry (KIP-211) -----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
 from ottla.coordinator.group_states import State
 from ottla.coordinator.groups import delete_group, expire, topics_deleted
 from ottla.coordinator.offsets import commit, delete_offsets, fetch
@@ -283,7 +284,7 @@ def test_a_loaded_shard_is_the_live_one(steps: list[tuple[object, ...]]) -> None
             case ("delete group", str(group)):
                 delete_group(world.shard, group)
             case ("topic gone", str(topic)):
-                topics_deleted(world.shard, {topic})
+                topics_deleted(world.shard, {Uuid(b"i" * 16): topic})
             case ("expire", int(ms)):
                 world.advance(ms)
                 expire(world.shard)

@@ -147,6 +147,11 @@ class QuorumPort(Protocol):
         """Return the node that leads the quorum as far as this one knows, or -1."""
         ...
 
+    @property
+    def committed_offset(self) -> int:
+        """Return the offset of the last metadata record that is known to be committed, or -1."""
+        ...
+
     def fetch(self, ctx: "Context", request: Message) -> Answer:
         """Answer a Fetch of the metadata log."""
         ...
@@ -238,11 +243,16 @@ class NodeFacts(Protocol):
         ...
 
 
+Forwarded = bytes | ApiError | None
+"""A controller's response, header included. ApiError = none has answered in time; None = it could
+not answer this request."""
+
+
 class Forwarder(Protocol):
     """A broker's way to the active controller."""
 
-    def forward(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
-        """Send a client's request on inside an Envelope; None where no controller answered."""
+    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
+        """Send a client's request on inside an Envelope."""
         ...
 
     def call(self, request: Message, *, timeout_ms: int) -> Pending[Message | ApiError]:

@@ -3,9 +3,10 @@
 Behaviour: addresses are those of the listener that the client came by; a leader without it is
            told as LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing
            topics are created where both sides allow it, and told UNKNOWN_TOPIC_OR_PARTITION
-           until they are there. The controller's id is that of any live broker, since each
-           forwards what the controller must decide (KIP-590). A request of v10 or v11 that has a
-           topic without a name is refused as a whole, topic by topic (INVALID_REQUEST).
+           until they are there. Where no broker lives this one is told: see `told_nodes`. The
+           controller's id is that of any live broker, since each forwards what the controller
+           must decide (KIP-590). A request of v10 or v11 that has a topic without a name is
+           refused as a whole, topic by topic (INVALID_REQUEST).
 Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v5 offline
            replicas; v6 LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE; v7 leader epochs;
            v8 authorized operations (KIP-430), of the cluster until v10; v9 flexible; v10 topic
@@ -21,10 +22,10 @@ from ottla.broker.nodes import (
     NOT_ASKED,
     TOPIC_OPERATIONS,
     leader_of,
-    live_nodes,
     node_of,
     offline_replicas,
     operations,
+    told_nodes,
 )
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topic_names import fault_of
@@ -41,7 +42,7 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
         return _refusal(request)
     image = broker.image
     listener = ctx.connection.listener_name
-    nodes = live_nodes(image, listener)
+    nodes = told_nodes(image, listener, broker.config.node_id)
     asked = 8 <= version <= 10 and request.include_cluster_authorized_operations
     return wire.MetadataResponse(
         brokers=tuple(

@@ -3,8 +3,10 @@
 Behaviour: each partition stands or falls by itself. One that is told of again in the epoch that
            it has is answered as done. KAFKA_STORAGE_ERROR where the replica's log folder is
            offline, each time alike (KAFKA-7313), by which the controller learns of it.
-Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
-           taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
+Epochs:    an older broker epoch than this registration's, or than one that was spoken to, is
+           STALE_BROKER_EPOCH, a newer one is taken, -1 = any; an older controller epoch than is
+           known is STALE_CONTROLLER_EPOCH. Handled once the broker is registered: what comes
+           before that may be meant for its former life.
 Versions:  v5 topic ids (KIP-516); v6 the recovery state (KIP-704); v7 KRaft controllers, which
            there are none of here. Older ones, without ids, are not served.
 Not done:  type FULL, which only a controller that migrates to KRaft sends; authorization.
@@ -31,7 +33,8 @@ def handle(ctx: Context, request: wire.LeaderAndIsrRequest) -> Answer:
     """Learn how new topics are configured, which their logs must be made with; then follow."""
     told = ctx.broker.told
     assert told is not None, "served where brokers are told by requests only"
-    new = unknown_topics(told.image, [topic.topic_name for topic in request.topic_states])
+    named = [(topic.topic_name, topic.topic_id) for topic in request.topic_states]
+    new = unknown_topics(told.image, named)
     if not new:
         return _follow(ctx.broker, told, request)
     return told.learn(new).map(lambda _: _follow(ctx.broker, told, request))

@@ -9,7 +9,8 @@ Epochs:    of broker and controller as LeaderAndIsr. A leader epoch that is olde
            replica's is FENCED_LEADER_EPOCH; the same one counts, and so does -1, unknown (KIP-570,
            KAFKA-9539). -2, which a deletion of the whole topic carries, counts once the topic was
            told to go: a late copy of it must not hit a new topic of that name. Ottla's controllers
-           say which topic they mean (a tagged field); one that has that name since is left alone.
+           say which topic they mean (a tagged field): of that one everything goes, what a start
+           has set aside, too, and one that has the name since is left alone.
 Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which there are none of
            here. Older ones are not served.
 Not done:  authorization.
@@ -22,10 +23,9 @@ from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
-from ottla.broker.told import PartitionName, ToldPort
+from ottla.broker.told import PartitionName, ToldPort, is_late
 from ottla.broker.told_drops import drop_told
 from ottla.log.removal import Removed, Replica, remove_replicas
-from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import stop_replica as wire
 
 API = Api(
@@ -54,12 +54,12 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
         return wire.StopReplicaResponse(error_code=error, partition_errors=())
     results: dict[PartitionName, Error] = {}
     stopped: list[Partition] = []
-    doomed: list[PartitionName] = []
+    doomed: dict[PartitionName, set[Uuid]] = {}
     late: list[Replica] = []
     for topic in request.topic_states:
         for state in topic.partition_states:
             name = (topic.topic_name, state.partition_index)
-            if _is_late(told.image, topic):
+            if is_late(told.image, topic.topic_name, topic.topic_id):
                 # Not a byte of its successor may go; what is left of the topic that is meant may.
                 results[name] = Error.NONE
                 late += [(topic.topic_id, name[1])] if state.delete_partition else []
@@ -68,7 +68,7 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
             if results[name] is not Error.NONE:
                 continue
             if state.delete_partition:
-                doomed.append(name)
+                doomed[name] = _meant(broker, told, name, topic.topic_id)
                 continue
             try:
                 partition = broker.replicas.partition(*name)
@@ -83,29 +83,22 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
     return _delete(broker, told, doomed, late, results)
 
 
-def _is_late(image: ClusterImage, told: wire.StopReplicaTopicState) -> bool:
-    """Tell whether another topic has the name by now; only Ottla's controllers tell the id."""
-    known = image.topics.id_of(told.topic_name)
-    return told.topic_id != NO_UUID and known is not None and known != told.topic_id
-
-
 def _delete(
     broker: Broker,
     told: ToldPort,
-    doomed: list[PartitionName],
+    doomed: dict[PartitionName, set[Uuid]],
     late: list[Replica],
     results: dict[PartitionName, Error],
 ) -> Answer:
-    ids = {name: _ids(broker, told, name) for name in doomed}
     drop_told(broker, told, told.facts.dropped(told.image, doomed), doomed)
-    replicas = sorted({*late, *((each, name[1]) for name in doomed for each in ids[name])})
+    replicas = sorted({*late, *((each, name[1]) for name, ids in doomed.items() for each in ids)})
 
     def answer(removed: Removed) -> wire.StopReplicaResponse:
-        for name in doomed:
-            failures = [removed[each, name[1]] for each in ids[name]]
+        for name, ids in doomed.items():
+            failures = [removed[each, name[1]] for each in ids]
             # The second: the folder failed later than in the moment in which it was to go.
-            lies_there = name in told.facts.unproven or broker.log_dirs.may_be_offline(*name)
-            if lies_there or any(_counts(broker, each) for each in failures):
+            offline = told.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+            if ids & offline or any(_counts(broker, each) for each in failures):
                 log.error("%s-%d cannot be deleted for certain: %s", *name, failures)
                 results[name] = Error.KAFKA_STORAGE_ERROR
         return _response(results)
@@ -113,14 +106,15 @@ def _delete(
     return remove_replicas(broker.log_dirs, replicas).map(answer)
 
 
-def _ids(broker: Broker, told: ToldPort, name: PartitionName) -> set[Uuid]:
-    """Return the ids of the topics that may be meant: the request has a name only."""
-    found: set[Uuid] = set()
-    known = told.image.topics.by_name(name[0])
+def _meant(broker: Broker, told: ToldPort, name: PartitionName, topic_id: Uuid) -> set[Uuid]:
+    """Return the topic that is meant, or those that may be where the request does not say."""
+    if topic_id != NO_UUID:
+        return {topic_id}
+    known = told.image.topics.id_of(name[0]) or told.facts.deleted.get(name[0])
     if known is not None:
-        found.add(known.id)
-    elif name[0] in told.facts.deleted:
-        found.add(told.facts.deleted[name[0]])
+        found = {known}
+    else:
+        found = told.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
     here = broker.log_dirs.get(*name)
     if here is not None:
         found.add(here.topic_id)

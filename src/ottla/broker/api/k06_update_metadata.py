@@ -3,8 +3,8 @@
 Behaviour: the brokers named are all that live. Partitions that are not named stay as they are.
            A leader of -2 says that the topic goes (KAFKA-1355): it is gone here from then on,
            with the replicas that this broker has of it and the offsets that groups committed.
-           What a request of type FULL does not name, and nothing of which is here, is gone, too;
-           where a replica of it is here, that goes if the deletion ledger knows the topic.
+           What a request of type FULL does not name goes, too, if the deletion ledger knows that
+           it has begun to; a late copy of an older request does not name what was made since.
 Epochs:    as LeaderAndIsr.
 Versions:  v7 topic ids (KIP-516); v8 KRaft controllers, which there are none of here. Older ones,
            without ids, are not served.
@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
-from ottla.broker.told import PartitionName, unknown_topics
+from ottla.broker.told import PartitionName
 from ottla.broker.told_drops import drop_told
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import RemoveTopicRecord
+from ottla.metadata.records import RemoveTopicRecord, TopicRecord
 from ottla.wire.messages import update_metadata as wire
 
 API = Api(
@@ -42,10 +42,9 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         controller_epoch=request.controller_epoch,
     )
     if error is Error.NONE:
-        named = [topic.topic_name for topic in request.topic_states]
-        new = unknown_topics(told.image, named)
         records = told.facts.update_metadata(told.image, request).records
         gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        new = [record.name for record in records if isinstance(record, TopicRecord)]
         drop_told(ctx.broker, told, records, list(_partitions(told.image, gone)))
         if new:
             # Those without a replica here: whoever describes them is told how they are configured.

@@ -1,9 +1,9 @@
 """OffsetCommit (key 8): remember how far a group has read.
 
 Behaviour: partitions that do not exist get UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID where
-           the topic is named by id; the others go to the group's coordinator, and one error of
-           the group is every one's. A commit without member and generation makes, or belongs
-           to, a group without members.
+           the topic is named by id, also where its name is another topic's by now; the others go
+           to the group's coordinator, and one error of the group is every one's. A commit without
+           member and generation makes, or belongs to, a group without members.
 Versions:  v2 to v4 carry a retention of the client's own; v6 leader epochs (KIP-320); v7 group
            instance ids (KIP-345); v8 flexible; v9 GROUP_ID_NOT_FOUND; v10 topic ids.
 Not done:  member epochs of the consumer protocol (KIP-848).
@@ -52,10 +52,9 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Answer:
 
 
 def _find(ctx: Context, topic: wire.OffsetCommitRequestTopic) -> TopicImage | None:
-    topics = ctx.broker.image.topics
     if ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return topics.by_id(topic.topic_id)
-    return topics.by_name(topic.name)
+        return ctx.broker.groups.topic_by_id(topic.topic_id)
+    return ctx.broker.image.topics.by_name(topic.name)
 
 
 def _check(ctx: Context, topic: TopicImage | None, partition: int) -> Error:

@@ -4,9 +4,10 @@ Behaviour: named partitions, or with null topics all that have an offset; -1 whe
            none, be it that the group, the topic or the commit is missing. The answer waits for
            commits that are being replicated. With require_stable a partition with offsets in an
            open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447).
-Versions:  v1 has no error of the group's own, so every partition says it; v2 null topics; v5
-           leader epochs; v6 flexible; v7 require_stable; v8 several groups (KIP-709); v9 member
-           epochs; v10 topic ids.
+           What is wrong with the group, as a coordinator that loads, each partition that was named
+           says up to v7, too. Kafka's brokers say it of the group alone from v2 on.
+Versions:  v1 has no error of the group's own; v2 null topics; v5 leader epochs; v6 flexible; v7
+           require_stable; v8 several groups (KIP-709); v9 member epochs; v10 topic ids.
 Not done:  v0 (ZooKeeper); member epochs of the consumer protocol (KIP-848) are not looked at.
 """
 
@@ -14,17 +15,15 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending, completed, gather
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.offsets import fetch
 from ottla.coordinator.values import FetchedOffset, PartitionKey
-from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import offset_fetch as wire
 
 API = Api(key=9, versions=range(1, 11), acl="group:describe")
 
-FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_VERSION_WITH_SEVERAL_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
@@ -65,7 +64,9 @@ def _one(ctx: Context, request: wire.OffsetFetchRequest) -> Answer:
 
     def answer(fetched: Fetched) -> wire.OffsetFetchResponse:
         error, offsets = fetched
-        if error and ctx.version < FIRST_VERSION_WITH_GROUP_ERROR:
+        if error:
+            # In every version: aiokafka 0.14 reads those of partitions alone, and would take a
+            # coordinator that loads for one that has no offsets, and begin anew.
             offsets = [FetchedOffset(*key, error=error) for key in wanted or ()]
         return wire.OffsetFetchResponse(error_code=error, topics=_topics(offsets))
 
@@ -122,7 +123,7 @@ def _wanted(
     for topic in group.topics:
         name: str | None = topic.name
         if ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            found = ctx.broker.image.topics.by_id(topic.topic_id)
+            found = ctx.broker.groups.topic_by_id(topic.topic_id)
             name = None if found is None else found.name
         if name is not None:
             wanted += [(name, partition) for partition in topic.partition_indexes]
@@ -145,17 +146,12 @@ def _group_topics(
     for name, of_topic in groupby(offsets, key=lambda each: each.topic):
         if not by_id:
             found.append(wire.OffsetFetchResponseTopics(name=name, partitions=_parts(of_topic)))
-        elif (topic := _topic_id(ctx.broker.image, name)) is not None:
+        elif (topic_id := ctx.broker.groups.topic_id_of(name)) != NO_UUID:
             # Offsets of a topic that was just deleted cannot be told by id, and mean nothing.
             found.append(
-                wire.OffsetFetchResponseTopics(topic_id=topic, partitions=_parts(of_topic))
+                wire.OffsetFetchResponseTopics(topic_id=topic_id, partitions=_parts(of_topic))
             )
     return tuple(found)
-
-
-def _topic_id(image: ClusterImage, name: str) -> Uuid | None:
-    topic = image.topics.by_name(name)
-    return None if topic is None else topic.id
 
 
 def _parts(

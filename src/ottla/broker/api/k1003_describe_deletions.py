@@ -5,20 +5,24 @@ Behaviour: the controller answers from the image on which it decides, so that ev
            topics = the whole ledger. A name finds all topics that ever bore it. What the ledger
            does not have is left out. One answer has a few hundred entries at most, by topic id,
            and says where the next one goes on: what is in the ledger from the first to the last
-           of them is told once. UNSUPPORTED_VERSION where the cluster keeps no ledger
+           of them is told once. It may have none and not be the last, where it looked for a name
+           among many. UNSUPPORTED_VERSION where the cluster keeps no ledger
            (`ottla.version` below 1).
 Versions:  v0. Ottla's own; ApiVersions tells of it to Ottla's clients only.
 Not done:  authorization; a controller that was deposed and has not heard of it yet answers of the
            past.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from heapq import nsmallest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.base.limits import DELETED_REPLICAS_PER_ANSWER_MAX, DELETIONS_PER_ANSWER_MAX
+from ottla.base.limits import (
+    DELETED_REPLICAS_PER_ANSWER_MAX,
+    DELETIONS_LOOKED_AT_PER_ANSWER_MAX,
+    DELETIONS_PER_ANSWER_MAX,
+)
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.controller.step import Decision, Step
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, DeletionState
@@ -61,35 +65,40 @@ def handle(ctx: Context, request: wire.DescribeDeletionsRequest) -> Answer:
 
 
 def page_of(ledger: DeletionsImage, request: wire.DescribeDeletionsRequest) -> Page:
-    """Return the first entries that a request asks for."""
-    wanted = (
-        each
-        for each in _candidates(ledger, request)
-        if (request.include_receipts or not each.is_finished) and each.topic_id > request.after
-    )
-    found = nsmallest(DELETIONS_PER_ANSWER_MAX + 1, wanted, key=lambda each: each.topic_id)
+    """Return the first entries that a request asks for, looking at no more than it may."""
+    names = {each.name for each in request.topics if each.name is not None}
+    ids = {each.topic_id for each in request.topics}
+    found: list[DeletionImage] = []
     replicas = 0
-    for index, each in enumerate(found):
-        if index == DELETIONS_PER_ANSWER_MAX or replicas >= DELETED_REPLICAS_PER_ANSWER_MAX:
-            return Page(tuple(found[:index]), found[index - 1].topic_id)
-        replicas += each.count(*DeletionState)
+    last = request.after
+    for looked_at, each in enumerate(_candidates(ledger, request, names, ids)):
+        if looked_at == DELETIONS_LOOKED_AT_PER_ANSWER_MAX:
+            return Page(tuple(found), last)
+        if not request.topics or each.name in names or each.topic_id in ids:
+            many = len(found) == DELETIONS_PER_ANSWER_MAX
+            if many or replicas >= DELETED_REPLICAS_PER_ANSWER_MAX:
+                return Page(tuple(found), last)
+            found.append(each)
+            replicas += each.count(*DeletionState)
+        last = each.topic_id
     return Page(tuple(found))
 
 
 def _candidates(
-    ledger: DeletionsImage, request: wire.DescribeDeletionsRequest
+    ledger: DeletionsImage,
+    request: wire.DescribeDeletionsRequest,
+    names: Collection[str],
+    ids: Collection[Uuid],
 ) -> Iterator[DeletionImage]:
-    names = {each.name for each in request.topics if each.name is not None}
-    ids = {each.topic_id for each in request.topics}
-    if not request.topics:
-        yield from ledger.in_no_order()
-    elif names:
-        yield from (
-            each for each in ledger.in_no_order() if each.name in names or each.topic_id in ids
-        )
-    else:
-        # Whoever waits asks for the same few again and again.
-        yield from (each for each in map(ledger.of, ids) if each is not None)
+    """Yield what may be asked for, in the order of ids."""
+    after, receipts = request.after, request.include_receipts
+    if names or not request.topics:
+        yield from ledger.after(after, receipts=receipts)
+        return
+    # Whoever waits asks for the same few again and again.
+    for each in map(ledger.of, sorted(each for each in ids if each > after)):
+        if each is not None and (receipts or not each.is_finished):
+            yield each
 
 
 def _answer(reply: Page | ApiError) -> wire.DescribeDeletionsResponse:

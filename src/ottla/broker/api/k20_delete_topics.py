@@ -5,6 +5,13 @@ Behaviour: KRaft: the name is free again with the answer; brokers drop the logs 
            comes when the controller's broker knows it no more, which may be before the name is
            free; REQUEST_TIMED_OUT where that takes longer than timeout_ms, or where that is not
            positive: the deletion goes on all the same. Asking again joins the wait.
+           Each topic goes as a whole. Many of them go one part after the other, with others served
+           in between: which topics are meant is settled when the request is first looked at. Where
+           a later part cannot be decided (NOT_CONTROLLER, REQUEST_TIMED_OUT), the topics that are
+           left are answered so, and those before them are gone.
+           A controller that is lost takes its answer along: the broker that passed the request on
+           sends all of it to the next one, where a topic that is gone already is answered
+           UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id). The ledger tells of its deletion.
            A topic named twice, or by name and by id, is refused and kept. Internal topics are
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
 Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 messages;
@@ -12,6 +19,7 @@ Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 m
 Not done:  mutation quotas (KIP-599); authorization.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.base.errors import ApiError, Error
@@ -19,7 +27,14 @@ from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.broker.api.deadlines import deadline_of
-from ottla.controller.deletion import DeletedTopic, TopicReference, delete_topics
+from ottla.controller.deletion import (
+    DeletedTopic,
+    TopicReference,
+    delete_first,
+    find_topics,
+)
+from ottla.controller.step import Decision
+from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_topics as wire
 
 API = Api(
@@ -30,8 +45,8 @@ API = Api(
     acl="topic:delete",
 )
 
-
-Reply = tuple[DeletedTopic, ...] | ApiError
+Topics = tuple[DeletedTopic, ...]
+Reply = Topics | ApiError
 
 
 def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
@@ -43,18 +58,50 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
         wanted = [TopicReference(name) for name in request.topic_names]
     context = ctx.controller.context
     in_zookeeper = context.config.zookeeper_connect is not None
-    wall_ms = ctx.now_ms
-    decided = ctx.controller.run(
-        lambda image: delete_topics(
-            image, wanted, context=context, wall_ms=wall_ms, queue=in_zookeeper
-        ),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
-    )
+    decided = _delete_all(ctx, wanted, deadline_of(ctx, request.timeout_ms), queue=in_zookeeper)
     if not in_zookeeper:
         return decided.map(lambda reply: _answer(wanted, reply, version))
     ended: Pending[Reply] = Pending()
     decided.then(lambda reply: _await_end(ctx, reply, request.timeout_ms, ended))
     return ended.map(lambda reply: _answer(wanted, reply, version))
+
+
+def _delete_all(
+    ctx: Context, wanted: list[TopicReference], deadline_ms: int | None, *, queue: bool
+) -> Pending[Reply]:
+    """Delete in as many decisions as it takes, the next one when the last one is committed."""
+    controller, wall_ms = ctx.controller, ctx.now_ms
+    ended: Pending[Reply] = Pending()
+
+    def go_on(done: Topics, left: Topics, find: Callable[[ClusterImage], Topics]) -> None:
+        def decide(image: ClusterImage) -> Decision[tuple[Topics, Topics]]:
+            found = find(image)
+            decision = delete_first(image, found, wall_ms=wall_ms, queue=queue)
+            return Decision(decision.step, (decision.reply, found[len(decision.reply) :]))
+
+        def decided(reply: tuple[Topics, Topics] | ApiError) -> None:
+            if isinstance(reply, ApiError):
+                ended.complete((*done, *_failed(left, reply)) if done else reply)
+                return
+            answers, rest = reply
+            if rest:
+                go_on(done + answers, rest, lambda _image: rest)
+            else:
+                ended.complete(done + answers)
+
+        controller.run(decide, deadline_ms=deadline_ms).then(decided)
+
+    go_on((), (), lambda image: find_topics(image, wanted, context=controller.context))
+    return ended
+
+
+def _failed(left: Topics, failure: ApiError) -> Topics:
+    return tuple(
+        replace(each, error=failure.error, message=failure.message)
+        if each.error is Error.NONE
+        else each
+        for each in left
+    )
 
 
 def _await_end(ctx: Context, reply: Reply, timeout_ms: int, ended: Pending[Reply]) -> None:

@@ -1,7 +1,8 @@
 """Envelope (key 58): a client's request that a broker passes on to the controller.
 
 Behaviour: the request inside is handled as if its client had sent it here, in its own version;
-           its whole response travels back. NOT_CONTROLLER asks the broker to look further.
+           its whole response travels back, and up to where the metadata was committed by then.
+           NOT_CONTROLLER asks the broker to look further.
 Versions:  v0.
 Not done:  principals other than ANONYMOUS; they are read, and kept by nobody yet.
 """
@@ -67,7 +68,12 @@ def _wrapped(ctx: Context, response: bytes | None) -> EnvelopeResponse:
         return _refusal(Error.NOT_CONTROLLER)
     if response is None:
         return _refusal(Error.UNKNOWN_SERVER_ERROR)
-    return EnvelopeResponse(response_data=response, error_code=Error.NONE)
+    quorum = ctx.quorum_or_none
+    return EnvelopeResponse(
+        response_data=response,
+        error_code=Error.NONE,
+        committed_offset=-1 if quorum is None else quorum.committed_offset,
+    )
 
 
 def _refusal(error: Error) -> EnvelopeResponse:

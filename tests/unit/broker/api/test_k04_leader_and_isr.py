@@ -119,6 +119,19 @@ def test_the_log_of_a_new_topic_is_made_with_its_configuration() -> None:
     assert made.learned == [["t"]]
 
 
+def test_so_is_the_log_of_a_topic_whose_name_another_one_had_here() -> None:
+    made = ToldWorld()
+    made.learn_metadata(known(leader=2, replicas=(2, 3), isr=(2, 3)), topic_id=OTHER_ID)
+    made.learning = Pending()
+    asked = made.begin_lead(told())
+    assert made.learned == [["t"], ["t"]]
+    record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="2")
+    made.apply([record])
+    made.learning.complete(None)
+    assert asked.value.topics[0].partition_errors[0].error_code == Error.NONE
+    assert made.broker.replicas.partition("t", 0).min_insync_replicas == 2
+
+
 def test_a_newer_controller_that_spoke_meanwhile_wins() -> None:
     made = ToldWorld()
     made.learning = Pending()

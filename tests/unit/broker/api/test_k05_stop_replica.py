@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.broker.told_drops import unproven_at_start
+from ottla.broker.told_drops import note_unproven, unproven_at_start
 from ottla.log.config import LogConfig
 
 from ..world import TOPIC_ID
@@ -186,12 +186,46 @@ def test_kafka_9946_nor_one_that_a_start_could_not_look_for() -> None:
     assert list(unproven_at_start(stored, going, 1, log_dirs)) == []
     lose_the_folder(made)
     found = list(unproven_at_start(stored, going, 1, log_dirs))
-    assert found == [("t", 0)], "the other one is in the folder that works"
+    assert found == [(("t", 0), TOPIC_ID)], "the other one is in the folder that works"
     assert list(unproven_at_start(stored, stored, 1, log_dirs)) == []
     assert list(unproven_at_start(stored, going, 7, log_dirs)) == []
-    made.facts.unproven.update(found)
+    note_unproven(made.facts, found)
     made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
     assert made.stop(0, 1) == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
+
+
+@pytest.mark.parametrize("tells_ids", [True, False])
+def test_the_next_topic_of_that_name_is_deleted_whatever_lies_in_an_offline_folder(
+    tells_ids: bool,
+) -> None:
+    """The former one lies there still, which is no reason to refuse this one until a restart."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    lose_the_folder(made)
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    former: dict[str, Any] = {"topic_id": TOPIC_ID} if tells_ids else {}
+    assert made.stop(0, **former) == {0: Error.KAFKA_STORAGE_ERROR}
+    made.lead(told(0), topic_id=OTHER_ID)
+    assert made.disk.exists("/more/t-0")
+    made.learn_metadata(known(0, leader=DYING), topic_id=OTHER_ID)
+    for _ in range(2):
+        later: dict[str, Any] = {"topic_id": OTHER_ID} if tells_ids else {}
+        assert made.stop(0, **later) == {0: Error.NONE}
+    assert not made.disk.exists("/more/t-0")
+    assert made.stop(0, topic_id=TOPIC_ID) == {0: Error.KAFKA_STORAGE_ERROR}
+
+
+def test_a_replica_that_a_start_has_set_aside_goes_with_its_topic() -> None:
+    """The image does not know the topic, but the order says which one it means."""
+    first = hosting()
+    first.broker.shutdown()
+    first.disk.kill()
+    made = ToldWorld(disk=first.disk)
+    strays = made.folders()
+    assert [name.rpartition("-")[2] for name in strays] == ["stray", "stray"]
+    assert made.stop(0, topic_id=OTHER_ID) == {0: Error.NONE}
+    assert made.folders() == strays
+    assert made.stop(0, topic_id=TOPIC_ID) == {0: Error.NONE}
+    assert made.folders() == strays[1:]
 
 
 @pytest.mark.parametrize("epoch", [-2, -1, 9])

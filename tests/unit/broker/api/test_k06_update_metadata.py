@@ -3,16 +3,25 @@
 Method: a broker with logs on a disk in memory; requests through the codec.
 """
 
+from typing import Any
+
+import pytest
+
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.broker.told_drops import drop_topics
+from ottla.metadata.configs import ResourceType
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, PartitionImage
-from ottla.wire.messages.update_metadata import FULL, INCREMENTAL
+from ottla.wire.messages.update_metadata import (
+    FULL,
+    INCREMENTAL,
+    UpdateMetadataPartitionState,
+)
 
-from ..world import TOPIC_ID
-from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+from ..world import TOPIC_ID, config_record
+from .told_world import BROKER_EPOCH, CONTROLLER_EPOCH, DYING, ToldWorld, known, told
 
-OTHER_ID = Uuid(b"o" * 16)
+OTHER_ID, NEXT_ID = Uuid(b"o" * 16), Uuid(b"n" * 16)
 
 
 def state(made: ToldWorld, number: int = 0) -> PartitionImage:
@@ -70,6 +79,106 @@ def test_of_all_partitions_one_that_is_not_named_is_a_ghost_where_a_replica_of_i
     assert made.image.topics.id_of("t") == OTHER_ID
 
 
+def elsewhere(number: int = 0, **how: Any) -> UpdateMetadataPartitionState:
+    return known(number, leader=2, replicas=(2, 3), isr=(2, 3), **how)
+
+
+def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> None:
+    """A late copy took topics from the metadata, and from groups what they had committed."""
+    made = ToldWorld()
+    made.learn_metadata(type=FULL)
+    made.learn_metadata(elsewhere())
+    made.learn_metadata(type=FULL)
+    assert made.doubts == [{TOPIC_ID}]
+    assert made.image.topics.id_of("t") == TOPIC_ID
+    assert made.groups.heard == []
+    drop_topics(made.broker, made, [TOPIC_ID])
+    assert "t" not in made.image.topics
+    assert made.groups.heard == [("topics_deleted", {TOPIC_ID: "t"})]
+    made.learn_metadata(elsewhere(1))
+    assert "t" not in made.image.topics, "what the ledger knows to go is told of by no late copy"
+
+
+def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once() -> None:
+    made = ToldWorld()
+    made.learn_metadata(elsewhere())
+    made.learn_metadata(elsewhere(), topic_id=OTHER_ID, type=FULL)
+    assert made.image.topics.id_of("t") == OTHER_ID
+    assert made.doubts == []
+
+
+def test_the_configuration_of_the_next_topic_of_a_name_is_kept_and_read() -> None:
+    """All configurations were read when it was there, and what was told was the one before it."""
+    made = ToldWorld()
+    made.learn_metadata(elsewhere())
+    made.apply([config_record("t", "retention.ms", "5")])
+    made.learn_metadata(elsewhere(), topic_id=OTHER_ID, type=FULL)
+    assert made.learned == [["t"], ["t"]]
+    assert dict(made.image.configs.of(ResourceType.TOPIC, "t")) == {"retention.ms": "5"}
+
+
+def test_what_is_refused_is_remembered_until_it_is_taken_or_goes() -> None:
+    """Its name is its own by then, though a former topic's replicas are still here."""
+    made = ToldWorld()
+    made.learn_metadata()
+    made.lead(told())
+    made.learn_metadata(elsewhere(), topic_id=OTHER_ID)
+    assert made.facts.refused == {"t": OTHER_ID}
+    assert made.learned == [["t"]], "its configuration would be the former one's"
+    made.learn_metadata(known(leader=DYING), topic_id=OTHER_ID)
+    assert made.facts.refused == {}
+    made.learn_metadata(elsewhere(), topic_id=NEXT_ID)
+    drop_topics(made.broker, made, [TOPIC_ID])
+    assert made.facts.refused == {"t": NEXT_ID}
+    made.learn_metadata(elsewhere(), topic_id=NEXT_ID)
+    assert (made.facts.refused, made.image.topics.id_of("t")) == ({}, NEXT_ID)
+
+
+def test_all_is_known_from_a_registration_s_first_word_of_all_partitions_on() -> None:
+    made = ToldWorld()
+    made.learn_metadata()
+    assert not made.facts.is_complete
+    made.learn_metadata(type=FULL)
+    made.learn_metadata(type=INCREMENTAL)
+    assert made.facts.is_complete
+    made.learn_metadata(broker_epoch=BROKER_EPOCH + 1)
+    assert not made.facts.is_complete
+
+
+def test_nor_is_all_known_that_a_new_controller_knows_before_it_has_told_of_all() -> None:
+    """Its elections come first: a coordinator would take a topic that was made anew for the old."""
+    made = ToldWorld()
+    made.learn_metadata(type=FULL)
+    again = {"controller_epoch": CONTROLLER_EPOCH + 1}
+    made.lead(told(), **again)
+    assert not made.facts.is_complete
+    made.learn_metadata(type=INCREMENTAL, **again)
+    assert not made.facts.is_complete
+    made.learn_metadata(type=FULL, **again)
+    made.learn_metadata(type=INCREMENTAL, **again)
+    assert made.facts.is_complete
+
+
+def test_what_was_said_to_an_older_registration_is_late_once_a_newer_one_was_spoken_to() -> None:
+    """The broker may not know yet that it is registered anew; of its epochs it has heard."""
+    made = ToldWorld()
+    made.learn_metadata(elsewhere(), broker_epoch=BROKER_EPOCH + 1, topic_id=OTHER_ID)
+    assert made.learn_metadata(elsewhere(), topic_id=TOPIC_ID) is Error.STALE_BROKER_EPOCH
+    assert made.begin_lead(told()).value.error_code == Error.STALE_BROKER_EPOCH
+    assert made.begin_stop(0).value.error_code == Error.STALE_BROKER_EPOCH
+    assert made.image.topics.id_of("t") == OTHER_ID
+    made.facts.broker_epoch = BROKER_EPOCH + 1
+    assert made.learn_metadata(broker_epoch=BROKER_EPOCH) is Error.STALE_BROKER_EPOCH
+    assert made.learn_metadata(broker_epoch=BROKER_EPOCH + 1) is Error.NONE
+
+
+def test_nothing_is_heard_before_the_broker_knows_its_epoch() -> None:
+    made = ToldWorld()
+    made.facts.broker_epoch = NO_EPOCH
+    with pytest.raises(AssertionError):
+        made.learn_metadata(broker_epoch=BROKER_EPOCH)
+
+
 def test_what_is_older_than_known_is_passed_over() -> None:
     """What was read in ZooKeeper at the start may be newer than what is on its way here."""
     made = ToldWorld()
@@ -114,7 +223,7 @@ def test_kafka_1355_a_leader_of_minus_two_ends_the_topic() -> None:
     made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
     assert "t" not in made.image.topics
     assert made.folders() == []
-    assert made.groups.heard[-1] == ("topics_deleted", ["t"])
+    assert made.groups.heard[-1] == ("topics_deleted", {TOPIC_ID: "t"})
     assert made.learn_metadata(known(leader=DYING)) is Error.NONE
 
 

@@ -20,6 +20,7 @@ from ottla.metadata.records import (
     PartitionChangeRecord,
     Record,
     RemoveTopicRecord,
+    TopicRecord,
 )
 from ottla.wire.messages import delete_replicas as wire
 
@@ -115,6 +116,14 @@ def test_an_order_waits_for_the_metadata_that_tells_of_the_deletion() -> None:
     assert made.log_dirs.get("t", 0) is not None
     made.commit(*deletion())
     assert codes(answer.value) == {0: Error.NONE, 1: Error.NONE}
+    assert made.broker.vanishing.count == 0
+
+
+def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiting() -> None:
+    made = world()
+    answer = order(made, 0, topic_id=OTHER_ID)
+    made.commit(TopicRecord(name="x", topic_id=OTHER_ID), *deletion(OTHER_ID))
+    assert codes(answer.value) == {0: Error.NONE}
     assert made.broker.vanishing.count == 0
 
 

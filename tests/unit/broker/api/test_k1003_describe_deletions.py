@@ -5,6 +5,7 @@ passes the codec. Entries are made by the ledger's own functions, so the numbers
 compared with its enums.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from ottla.metadata.deletions import (
     STARTED,
     SUCCESSFUL,
     DeletionImage,
+    DeletionsImage,
     DeletionState,
     Halt,
     Policy,
@@ -172,15 +174,74 @@ def test_an_answer_ends_where_it_has_told_of_many_replicas(
     assert (ids(last), last.next_after) == ([uuid(4)], NO_UUID)
 
 
+class CountingLedger(DeletionsImage):
+    """A ledger that counts which of its entries were looked at."""
+
+    __slots__ = ("looked_at",)
+
+    def after(self, topic_id: Uuid, *, receipts: bool = True) -> Iterator[DeletionImage]:
+        for each in super().after(topic_id, receipts=receipts):
+            self.looked_at.append(each)
+            yield each
+
+
+def counting(deletions: Iterable[DeletionImage]) -> CountingLedger:
+    ledger = DeletionsImage()
+    for each in deletions:
+        ledger = ledger.with_deletion(each)
+    counted = CountingLedger(ledger._pending, ledger._finished, ledger._ages)
+    object.__setattr__(counted, "looked_at", [])
+    return counted
+
+
+@pytest.mark.parametrize("finished_ms", [-1, 5])
+def test_the_whole_ledger_is_told_in_one_walk(
+    finished_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an answer costs must not grow with the ledger: the controller's loop waits for it."""
+    monkeypatch.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", 10)
+    entries = [deletion(each, "t", finished_ms=finished_ms) for each in range(1, 101)]
+    ledger, request, told = counting(entries), DescribeDeletionsRequest(), []
+    while not told or request.after != NO_UUID:
+        page = k1003.page_of(ledger, request)
+        told += page.deletions
+        assert len(ledger.looked_at) <= 11, "ten, and the next one, since there is one"
+        ledger.looked_at.clear()
+        request = replace(request, after=page.next_after)
+    assert told == entries
+
+
+def test_who_asks_for_what_is_open_does_not_pay_for_receipts() -> None:
+    """`--wait` asks again and again, and receipts are kept for a week."""
+    ledger = counting([deletion(each, "t", finished_ms=5) for each in range(1, 101)])
+    page = k1003.page_of(ledger, DescribeDeletionsRequest(include_receipts=False))
+    assert (page, ledger.looked_at) == (k1003.Page(()), [])
+
+
+def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(k1003, "DELETIONS_LOOKED_AT_PER_ANSWER_MAX", 2)
+    controller = world(*(deletion(each, "ab"[each == 3]) for each in range(1, 6)))
+    told = []
+    after = NO_UUID
+    for _answer in range(3):
+        answer = ask(controller, topics=named("b"), after=after)
+        after = answer.next_after
+        told.append((ids(answer), after))
+    assert told == [([], uuid(2)), ([uuid(3)], uuid(4)), ([], NO_UUID)]
+
+
 @settings(deadline=None)
 @given(
     st.sets(st.sampled_from(["a", "b", "c"])),
     st.sets(st.integers(1, 8)),
     st.booleans(),
     st.integers(1, 7),
+    st.integers(1, 7),
 )
 def test_the_answers_are_what_was_asked_for_and_no_more(
-    names: set[str], numbers: set[int], receipts: bool, limit: int
+    names: set[str], numbers: set[int], receipts: bool, limit: int, looks: int
 ) -> None:
     """However long each may be; and only the last one says that it is the last."""
     ledger = [
@@ -192,14 +253,13 @@ def test_the_answers_are_what_was_asked_for_and_no_more(
     told: list[Uuid] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", limit)
-        after = NO_UUID
-        while not told or after != NO_UUID:
+        patched.setattr(k1003, "DELETIONS_LOOKED_AT_PER_ANSWER_MAX", looks)
+        after, is_last = NO_UUID, False
+        while not is_last:
             answer = ask(controller, topics=topics, include_receipts=receipts, after=after)
-            after = answer.next_after
-            assert len(answer.deletions) == limit or after == NO_UUID
+            after, is_last = answer.next_after, answer.next_after == NO_UUID
+            assert looks <= 6 or len(answer.deletions) == limit or is_last
             told += ids(answer)
-            if not answer.deletions:
-                break
     assert told == [
         each.topic_id
         for each in ledger

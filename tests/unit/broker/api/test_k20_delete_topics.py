@@ -7,7 +7,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.metadata.records import TopicRecord
+from ottla.controller import deletion
+from ottla.metadata.records import Record, TopicRecord
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 from ..controller_world import Controller, versions_of
@@ -67,3 +68,56 @@ def test_switched_off(version: int) -> None:
     expected = Error.INVALID_REQUEST if version < 3 else Error.TOPIC_DELETION_DISABLED
     assert told.error_code == expected
     assert "t" in controller.image.topics
+
+
+NAMES = ("t", "u", "nobody", "v")
+
+
+def several(**given: str) -> Controller:
+    controller = world(**given)
+    for name in ("u", "v"):
+        controller.write(TopicRecord(name=name, topic_id=Uuid(name.encode() * 16)))
+    return controller
+
+
+def errors(controller: Controller) -> list[Error]:
+    request = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=500)
+    told = controller.ask(request, 5).responses
+    assert tuple(each.name for each in told) == NAMES
+    return [Error(each.error_code) for each in told]
+
+
+def test_many_topics_go_in_several_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them has the request's deadline: who has stopped waiting may not be surprised."""
+    monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 1)
+    controller = several()
+    assert errors(controller) == [
+        Error.NONE,
+        Error.NONE,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.NONE,
+    ]
+    assert controller.image.topics.names() == []
+    assert controller.deadlines == [1_500] * 3
+
+
+def test_an_office_that_ends_between_two_decisions_ends_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is gone is gone, and what is left is left."""
+    monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 1)
+    controller = several()
+    write = controller.write
+
+    def write_and_resign(*records: Record) -> None:
+        write(*records)
+        controller.refusal = Error.NOT_CONTROLLER
+
+    monkeypatch.setattr(controller, "write", write_and_resign)
+    assert errors(controller) == [
+        Error.NONE,
+        Error.NOT_CONTROLLER,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.NOT_CONTROLLER,
+    ]
+    assert controller.image.topics.names() == ["u", "v"]

@@ -1,0 +1,82 @@
+"""UpdateFeatures (key 57): raise or lower the cluster's feature levels (KIP-584).
+
+Behaviour: all or nothing. The error of the whole is the first refusal's, in every version; v0 and
+           v1 are also told of each feature. The answer comes when the levels are committed;
+           brokers but the one that was asked follow a moment later. In ZooKeeper mode it is not
+           served: nothing is finalized there.
+Versions:  v0 allow_downgrade; v1 the type of the update, validate_only (KIP-778); v2 no results.
+Not done:  authorization; controllers that are no brokers do not register, and so are not asked
+           what they support.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from ottla.base.errors import ApiError, Error
+from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.deadlines import deadline_of
+from ottla.controller.features import FeatureUpdate, UpdatedFeature, UpgradeType, update_features
+from ottla.wire.messages import update_features as wire
+
+log = logging.getLogger(__name__)
+
+API = Api(
+    key=57,
+    versions=range(3),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    zookeeper=NOWHERE,
+    runs_on=RunsOn.CONTROLLER,
+    acl="cluster:alter",
+)
+
+Reply = tuple[UpdatedFeature, ...]
+
+
+def handle(ctx: Context, request: wire.UpdateFeaturesRequest) -> Answer:
+    """Decide on the controller; translate."""
+    updates = [_update(each) for each in request.feature_updates]
+    context = ctx.controller.context
+    decided = ctx.controller.run(
+        lambda image: update_features(
+            image, updates, context=context, validate_only=request.validate_only
+        ),
+        deadline_ms=deadline_of(ctx, request.timeout_ms),
+    )
+    return decided.map(lambda reply: _answer(request, reply))
+
+
+def _update(asked: wire.FeatureUpdateKey) -> FeatureUpdate:
+    # Each version has one of the two; the other is at its default.
+    kind = UpgradeType.SAFE_DOWNGRADE if asked.allow_downgrade else asked.upgrade_type
+    return FeatureUpdate(asked.feature, asked.max_version_level, kind)
+
+
+def _answer(
+    request: wire.UpdateFeaturesRequest, reply: Reply | ApiError
+) -> wire.UpdateFeaturesResponse:
+    if isinstance(reply, ApiError):
+        error, message = reply.error, reply.message
+        results = [UpdatedFeature(each.feature, error, message) for each in request.feature_updates]
+        return _response(error, message, results)
+    for each in reply:
+        if each.error not in (Error.NONE, Error.FEATURE_UPDATE_FAILED):
+            return _response(each.error, each.message, reply)
+    if not request.validate_only:
+        levels = (f"{each.feature}={each.max_version_level}" for each in request.feature_updates)
+        log.info("the cluster's features are now %s", ", ".join(levels))
+    return _response(Error.NONE, None, reply)
+
+
+def _response(
+    error: Error, message: str | None, results: Iterable[UpdatedFeature]
+) -> wire.UpdateFeaturesResponse:
+    return wire.UpdateFeaturesResponse(
+        error_code=error,
+        error_message=message,
+        results=tuple(
+            wire.UpdatableFeatureResult(
+                feature=each.name, error_code=each.error, error_message=each.message
+            )
+            for each in results
+        ),
+    )

@@ -58,7 +58,13 @@ class BrokerNode:
         self._folders = folders
         self._ports = ports
         self.broker: Broker | None = None
-        self._links = ControllerLinks(ports.connect, config, ports.clock, ports.timers)
+        self._links = ControllerLinks(
+            ports.connect,
+            config,
+            ports.clock,
+            ports.timers,
+            caught_up=lambda offset: self._follower.caught_up_to(offset),
+        )
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._controller_changed: Callable[[], None] = lambda: None
         self._follower = self._make_follower(cluster_id, controller, ports)

@@ -6,7 +6,10 @@ parked there, clients' requests, and heartbeats. Of several voters each has a ch
 fetch, for the leader may hang while others know the next one.
 """
 
+from collections.abc import Callable
+
 from ottla.base.ids import NO_LEADER
+from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.peers import Sender
@@ -18,9 +21,20 @@ from ottla.metadata.node_config import NodeConfig
 
 
 class ControllerLinks:
-    """The connections of one broker. `forwarder`: clients' requests; `heartbeats`: its own."""
+    """The connections of one broker. `forwarder`: clients' requests; `heartbeats`: its own.
 
-    def __init__(self, connect: Connect, config: NodeConfig, clock: Clock, timers: Timers) -> None:
+    `caught_up`: the promise that the broker's own metadata holds the record of an offset.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        config: NodeConfig,
+        clock: Clock,
+        timers: Timers,
+        *,
+        caught_up: Callable[[int], Pending[None]],
+    ) -> None:
         voters = {voter.id: (voter.host, voter.port) for voter in config.quorum_voters}
         self._endpoints = ControllerEndpoints(
             voters=voters, bootstrap=config.quorum_bootstrap_servers
@@ -40,7 +54,11 @@ class ControllerLinks:
         self._fetching, forwarding, beating = self._channels
         self.forwarder, self.heartbeats = (
             ControllerForwarder(
-                channel, clock=clock, timers=timers, on_not_controller=channel.retarget
+                channel,
+                clock=clock,
+                timers=timers,
+                on_not_controller=channel.retarget,
+                caught_up=caught_up,
             )
             for channel in (forwarding, beating)
         )

@@ -25,7 +25,11 @@ from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
+from ottla.base.limits import (
+    DELETED_REPLICAS_PER_STEP_MAX,
+    DELETIONS_PER_STEP_MAX,
+    PARTITIONS_PER_REQUEST_MAX,
+)
 from ottla.base.metrics import latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
@@ -55,6 +59,7 @@ RECORDS_PER_STEP_MAX = 40_000
 Kafka stops at 10,000 records, and so refuses ten topics of 1,000 partitions in one request."""
 
 assert RECORDS_PER_STEP_MAX >= 2 * PARTITIONS_PER_REQUEST_MAX
+assert RECORDS_PER_STEP_MAX >= 2 * (2 * DELETIONS_PER_STEP_MAX + DELETED_REPLICAS_PER_STEP_MAX)
 
 BATCH_BYTES_MAX = READ_BYTES_MAX // 2
 """Encoded records of one batch; a follower must be able to fetch it whole."""

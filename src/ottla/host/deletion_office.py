@@ -118,6 +118,9 @@ class DeletionOffice:
     def end(self) -> None:
         """Leave office, if in it: orders that are out are nobody's any more."""
         self._in_office = False
+        self._forget()
+
+    def _forget(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.stop()
@@ -146,11 +149,20 @@ class DeletionOffice:
     def _changed(self, delta: ClusterDelta) -> None:
         if not self._in_office:
             return
-        if self._driver is None:
-            _guarded(lambda: self._drive(delta.image))
+        _guarded(lambda: self._follow(delta))
+
+    def _follow(self, delta: ClusterDelta) -> None:
+        driver = self._driver
+        if driver is None:
+            self._drive(delta.image)
             return
-        self._follow_brokers(delta.image, delta.changed_brokers)
-        self._driver.changed(delta)
+        try:
+            self._follow_brokers(delta.image, delta.changed_brokers)
+            driver.changed(delta)
+        except Exception:
+            # Who missed a change is wrong about brokers from then on. The next one begins anew.
+            self._forget()
+            raise
 
     def _follow_brokers(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
         """Have channels to these brokers as they are registered now."""

@@ -7,7 +7,7 @@ how orders reach brokers, and what becomes of answers, is theirs: `ottla.host.de
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -17,7 +17,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalMove, Replica, decide
+from ottla.controller.deletion_policy import IllegalMove, Replica, Wish, decide
 from ottla.controller.step import Decision
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -57,7 +57,11 @@ class Decides(Protocol):
 
 
 class DeletionDriver:
-    """The deletions of one term of office. `send` puts orders into the brokers' channels."""
+    """The deletions of one term of office.
+
+    `send` puts orders into the brokers' channels; `marked` tells the topics that bear a marker
+    now, where deletions are marked (see `deletion_policy.decide`).
+    """
 
     def __init__(
         self,
@@ -67,12 +71,14 @@ class DeletionDriver:
         *,
         clock: Clock,
         timers: Timers,
+        marked: Callable[[], Collection[str] | None] = lambda: None,
     ) -> None:
         self._manager = manager
         self._runtime = runtime
         self._send = send
         self._clock = clock
         self._timers = timers
+        self._marked = marked
         self._timer: Timer | None = None
         self._image = EMPTY
         self._is_deciding = self._is_over = False
@@ -113,6 +119,11 @@ class DeletionDriver:
         self._manager.halted_by(electing=electing, reassigning=reassigning)
         self._look()
 
+    def marks_changed(self, marked: Collection[str]) -> None:
+        """Hear which topics bear a marker now."""
+        self._manager.marked(marked)
+        self._look()
+
     def _order(self, orders: Iterable[DeletionOrder]) -> None:
         listed = tuple(orders)
         if listed:
@@ -125,30 +136,60 @@ class DeletionDriver:
         if not self._is_deciding:
             wish = self._manager.take_wish()
             if wish is not None:
-                wall_ms = self._clock.now_ms()
-                self._is_deciding = True
-                self._runtime.run(lambda image: decide(image, wish, wall_ms=wall_ms)).then(
-                    self._decided
-                )
+                self._decide(wish)
         self._arm()
 
-    def _decided(self, reply: tuple[IllegalMove, ...] | ApiError) -> None:
+    def _decide(self, wish: Wish) -> None:
+        wall_ms = self._clock.now_ms()
+        has_written = False
+
+        def decide_now(image: ClusterImage) -> Decision[tuple[IllegalMove, ...]]:
+            nonlocal has_written
+            decision = decide(image, wish, wall_ms=wall_ms, marked=self._marked())
+            has_written = bool(decision.step.records)
+            return decision
+
+        self._is_deciding = True
+        self._runtime.run(decide_now).then(lambda reply: self._decided(wish, reply, has_written))
+
+    def _decided(
+        self, wish: Wish, reply: tuple[IllegalMove, ...] | ApiError, has_written: bool
+    ) -> None:
         self._is_deciding = False
         if isinstance(reply, ApiError):
-            if reply.error is not Error.NOT_CONTROLLER:
-                log.error("deletions of topics could not be decided: %s", reply)
-            reply = ()
+            self._refused(wish, reply)
+            return
+        self._manager.decided()
         for move in reply:
             log.error("a replica was not moved from %s to %s: %s", move.source, move.target, move)
-        self._look()
+        if has_written:
+            self._look()
+        else:  # It waited for nobody: let others have their turn before the next decision.
+            self._arm()
+
+    def _refused(self, wish: Wish, error: ApiError) -> None:
+        """Have it decided again, so that what cannot be written holds up nothing else."""
+        if error.error is Error.NOT_CONTROLLER:
+            self.stop()  # The next controller decides on what is stored.
+        if self._is_over:
+            return
+        if len(wish.topics) > 1:
+            log.info("%d deletions could not be decided together: %s", len(wish.topics), error)
+        else:
+            found = (self._image.deletions.of(each) for each in wish.topics)
+            what = next((f"the deletion of {each.name}" for each in found if each), "receipts")
+            log.error("%s could not be decided, which is tried again: %s", what, error)
+        self._manager.refused(now_ms=self._clock.monotonic_ms())
+        self._arm()
 
     def _arm(self) -> None:
+        """Be there when something is due; at once, where there is something to decide."""
+        if self._is_over:
+            return
         due_ms = self._manager.next_due_ms
-        if self._timer is not None:
-            if self._timer.callback is not None and self._timer.at_ms == due_ms:
-                return
-            self._timer.cancel()
-        self._timer = None if due_ms is None else self._timers.at(due_ms, self._tick)
+        if self._manager.has_wish and not self._is_deciding:
+            due_ms = self._clock.monotonic_ms()
+        self._timer = self._timers.move(self._timer, due_ms, self._tick)
 
     def _tick(self) -> None:
         clock = self._clock

@@ -142,6 +142,9 @@ class OsDisk:
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
@@ -165,7 +168,10 @@ class OsDisk:
         # Names may vanish under the walk: another thread removes single files of the same folder.
         while True:
             try:
-                shutil.rmtree(path)
+                if os.path.islink(path):
+                    os.unlink(path)
+                else:
+                    shutil.rmtree(path)
                 return
             except FileNotFoundError:
                 if not os.path.lexists(path):

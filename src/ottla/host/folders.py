@@ -1,7 +1,7 @@
 """A node's folders at start: locked, checked to be this node's, and its logs loaded.
 
-A partition's folder is kept where the metadata says that this broker hosts that topic id. It is
-deleted only on positive evidence, from committed metadata:
+A partition's folder is kept where the metadata says that this broker hosts that topic id. Where
+there are records it is deleted only on positive evidence, from committed metadata:
 
 | the topic id of a folder is                          | then the folder, or an older stray,  |
 |------------------------------------------------------|--------------------------------------|
@@ -9,9 +9,12 @@ deleted only on positive evidence, from committed metadata:
 | known, and the assignment does not name this broker  | is deleted                           |
 | in the ledger of deletions, pending or a receipt     | is deleted                           |
 | unknown: its receipt has passed, or it is foreign    | is set aside as a stray and kept     |
-| unreadable                                           | is set aside as a stray and kept     |
+| missing or damaged, and there is no record in it     | is set aside, then deleted           |
+| missing or damaged                                   | is set aside as a stray and kept     |
+| not for this user to read                            | is left alone                        |
+| none, for the folder is a link to no log             | is left alone                        |
 
-Strays are told in the log at each start.
+Strays, and what is left alone, are told in the log at each start.
 """
 
 import contextlib
@@ -92,6 +95,13 @@ class Folders:
             raise StartError(found.problem)
         for stray in found.strays:
             log.warning("%s belongs to no topic that is known: kept, not used", stray)
+        for error in found.unread:
+            log.warning(
+                "%s cannot be read (%s): left alone, and until a start that can read it no log of "
+                "that name is used",
+                error.filename,
+                error.strerror,
+            )
         log.info("%d logs are loaded", len(found.logs))
 
     def close(self) -> None:

@@ -5,6 +5,11 @@ until its time is over, as Kafka does: whether the lost one was done is unknown,
 controller's decisions are made to be asked for twice (a second creation is told that the topic
 exists).
 
+A client's answer is passed on once this broker's own metadata is as new as the controller's was
+when it answered, or after a second: who has deleted a topic, or made one, and then asks the same
+broker hears of what he did, which Kafka does not promise. Kafka's controllers do not say how far
+that is.
+
 Source: ForwardingManager, NodeToControllerChannelManager, EnvelopeRequest; KIP-590.
 """
 
@@ -16,10 +21,10 @@ from typing import Any
 
 from ottla.base import limits
 from ottla.base.errors import ApiError, Error
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Context
+from ottla.broker.api.base import Context, Forwarded
 from ottla.broker.peers import Sender
 from ottla.wire.codec import encode
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
@@ -33,6 +38,9 @@ PRINCIPAL_VERSION = 0
 VERSIONS = {62: 4, 63: 1}
 """The versions spoken to a controller where they are not the newest that the codec knows:
 those of metadata.version 4.0-IV3."""
+
+METADATA_WAIT_MS = 1_000
+"""How long an answer is held back for this broker's own metadata."""
 
 RETRY_MS = 50
 """The pause before a request is sent again."""
@@ -68,30 +76,53 @@ class ControllerForwarder:
         timers: Timers,
         forward_timeout_ms: int = limits.FORWARD_TIMEOUT_MS,
         on_not_controller: Callable[[], None] = lambda: None,
+        caught_up: Callable[[int], Pending[None]] = lambda offset: completed(None),
     ) -> None:
         self._sender = sender
         self._clock = clock
         self._timers = timers
         self._forward_timeout_ms = forward_timeout_ms
         self._on_not_controller = on_not_controller
+        self._caught_up = caught_up
         self._closed = False
 
     def close(self) -> None:
         """Send nothing again; the channel's owner closes the channel."""
         self._closed = True
 
-    def forward(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
-        """Send a client's request, header included; answer its response, header included.
-
-        None = no controller answered in time, or it could not answer this request.
-        """
+    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
+        """Send a client's request, header included; answer its response, header included."""
         request = EnvelopeRequest(
-            request_data=bytes(frame),
+            request_data=frame,
             request_principal=ANONYMOUS,
             client_host_address=address_bytes(ctx.connection.client_host),
         )
         answer = self._submit(request, ENVELOPE_VERSION, self._forward_timeout_ms, _envelope_error)
-        return answer.map(_unwrapped)
+        forwarded: Pending[Forwarded] = Pending()
+        answer.then(lambda response: self._pass_on(response, forwarded))
+        return forwarded
+
+    def _pass_on(
+        self, response: EnvelopeResponse | ApiError, forwarded: Pending[Forwarded]
+    ) -> None:
+        data = _unwrapped(response)
+        if isinstance(response, ApiError) or not isinstance(data, bytes):
+            forwarded.complete(data)
+            return
+        known = self._caught_up(response.committed_offset)
+        due_ms = self._clock.monotonic_ms() + METADATA_WAIT_MS
+
+        def give_up() -> None:
+            # Whoever keeps the wait lets it go: a broker that hears nothing would gather answers.
+            known.complete(None)
+
+        timer = self._timers.at(due_ms, give_up)
+
+        def pass_on(_: None) -> None:
+            timer.cancel()
+            forwarded.complete(data)
+
+        known.then(pass_on)
 
     def call(self, request: object, *, timeout_ms: int) -> Pending[Any | ApiError]:
         """Ask the controller something of the broker's own."""
@@ -146,7 +177,9 @@ def _envelope_error(response: EnvelopeResponse) -> Error:
     return _top_level_error(response)
 
 
-def _unwrapped(response: EnvelopeResponse | ApiError) -> bytes | None:
-    if isinstance(response, ApiError) or response.error_code:
-        return None
-    return response.response_data
+def _unwrapped(response: EnvelopeResponse | ApiError) -> Forwarded:
+    if isinstance(response, ApiError):
+        return response
+    if response.error_code == Error.NOT_CONTROLLER:
+        return ApiError(Error.NOT_CONTROLLER)
+    return None if response.error_code else response.response_data

@@ -49,7 +49,7 @@ class Publisher:
         self.leader_id = -1
         self.leader_epoch = -1
         self._on_image = on_image
-        self._waiting: list[tuple[Callable[[ClusterImage], bool], Pending[None]]] = []
+        self._waiting: dict[Pending[None], Callable[[ClusterImage], bool]] = {}
 
     @property
     def offset(self) -> int:
@@ -61,13 +61,21 @@ class Publisher:
         return self.until(lambda image: image.position[0] >= offset)
 
     def until(self, holds: Callable[[ClusterImage], bool]) -> Pending[None]:
-        """Return a promise kept once `holds` is true of the image."""
+        """Return a promise kept once `holds` is true of the image.
+
+        Who waits no longer completes it himself: it is forgotten then, also by an image that
+        never grows.
+        """
         pending: Pending[None] = Pending()
         if holds(self.image):
             pending.complete(None)
         else:
-            self._waiting.append((holds, pending))
+            self._waiting[pending] = holds
+            pending.then(lambda _: self._forget(pending))
         return pending
+
+    def _forget(self, pending: Pending[None]) -> None:
+        self._waiting.pop(pending, None)
 
     def publish(self, delta: ClusterDelta) -> None:
         """Make `delta.image` the image and tell everybody, the broker first."""
@@ -78,12 +86,9 @@ class Publisher:
         except Exception:
             # The next change is applied on its own; stopping here would leave every topic stale.
             log.exception("a metadata change up to offset %d could not be applied", self.offset)
-        waiting, self._waiting = self._waiting, []
-        for holds, pending in waiting:
-            if holds(self.image):
+        for pending, holds in list(self._waiting.items()):
+            if not pending.done and holds(self.image):
                 pending.complete(None)
-            else:
-                self._waiting.append((holds, pending))
 
 
 @dataclass(frozen=True, slots=True)

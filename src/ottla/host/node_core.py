@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CONTROLLERS_WORDS = frozenset({4, 5, 6})
+"""LeaderAndIsr, StopReplica and UpdateMetadata, by which brokers of ZooKeeper mode are told."""
+
 SLOW_HANDLER_NS = 100_000_000
 """A handler that holds the loop for longer is named in the log."""
 
@@ -172,8 +175,9 @@ class NodeCore:
             metrics.requests += 1
             metrics.request_bytes += len(frame)
         outcome: Outcome
-        if self._must_wait(header.api_key):
-            outcome = self._held(connection, header, frame, body_at)
+        until = self._awaited(header.api_key)
+        if until is not None:
+            outcome = self._held(until, connection, header, frame, body_at)
         else:
             outcome = self._dispatcher.dispatch(self._context(connection, header), frame, body_at)
         held_ns = ports.ticks_ns() - began_ns
@@ -207,22 +211,38 @@ class NodeCore:
             None if controller is None else controller.runtime.quorum,
         )
 
-    def _must_wait(self, key: int) -> bool:
-        """Tell whether a request came before the broker knows its cluster.
+    def _awaited(self, key: int) -> Pending[None] | None:
+        """Return what a request waits for that came before the broker knows enough; None = nothing.
 
         A broker of ZooKeeper mode is reached by its controller before it can answer clients: it
         would tell them of a cluster without itself, and librdkafka believes that for a minute.
+        And it is reached before it knows its own epoch, while its former life's registration may
+        stand yet: a word to that one would have it lead by a log that this life may have lost.
+        Such words are not refused, for some may be the first ones to the new registration, which
+        nobody says again; once that is known, their epochs tell them apart.
         """
-        if self._roles is None or self._roles.serving.done:
-            return False
+        roles = self._roles
+        if roles is None or roles.serving.done:
+            return None
+        if key in CONTROLLERS_WORDS:
+            return None if roles.registered.done else roles.registered
         endpoint = self._dispatcher.endpoints.get(key)
-        return endpoint is not None and endpoint.api.is_for_clients and key != API_VERSIONS
+        waits = endpoint is not None and endpoint.api.is_for_clients and key != API_VERSIONS
+        return roles.serving if waits else None
 
     def _held(
-        self, connection: Connection, header: RequestHeader, frame: memoryview, body_at: int
+        self,
+        until: Pending[None],
+        connection: Connection,
+        header: RequestHeader,
+        frame: memoryview,
+        body_at: int,
     ) -> Pending[Chunks | None]:
-        """Handle a request once the broker serves; its connection waits with the next one."""
-        assert self._roles is not None
+        """Handle a request once `until` is kept; its connection waits with the next one.
+
+        Where the connection ends before, nobody asks any more. Requests of several connections
+        are handled in the order in which they came.
+        """
         answer: Pending[Chunks | None] = Pending()
         kept = memoryview(bytearray(frame))  # The connection reads into the buffer again.
 
@@ -236,12 +256,15 @@ class NodeCore:
                 )
             except CloseConnection as reason:
                 log.info("%s: a request that waited has no answer: %s", connection.id, reason)
+            except Exception:
+                # It ends its connection; the node's start goes on.
+                log.exception("%s: a request that waited failed", connection.id)
             if isinstance(outcome, Pending):
                 outcome.then(lambda chunks: _keep(answer, chunks))
             else:
                 answer.complete(outcome)
 
-        self._roles.serving.then(handle)
+        until.then(handle)
         return answer
 
     def _answered_late(self, late: Histogram, began_ns: int, _answer: Chunks | None) -> None:

@@ -244,13 +244,7 @@ class QuorumDriver:
         self._news.append(lambda: self._listener.failed(reason))
 
     def _wake_at(self, at_ms: int | None) -> None:
-        if self._timer is not None:
-            if self._timer.callback is not None and self._timer.at_ms == at_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            self._timer = self._timers.at(at_ms, self._tick)
+        self._timer = self._timers.move(self._timer, at_ms, self._tick)
 
     def _tick(self) -> None:
         self.step(Tick(now_ms=self._clock.monotonic_ms()))

@@ -70,6 +70,11 @@ class QuorumServer:
         """Return the node that leads the quorum as far as this one knows, or -1."""
         return self._driver.node.leader_id
 
+    @property
+    def committed_offset(self) -> int:
+        """Return the offset of the last metadata record that is known to be committed, or -1."""
+        return (self._driver.node.high_watermark or 0) - 1
+
     def _answered(self, effect: Answered) -> None:
         waiting = self._waiting.pop(effect.token, None)
         if waiting is not None:

@@ -2,7 +2,8 @@
 
 Steps are a generator that yields what it waits for and is sent its outcome. On the loop `walk`
 drives it, and may be cancelled: what has been done then stands still. `follow` drives it without
-a loop, by callbacks, which is how a simulated node starts and stops by the same steps.
+a loop, by callbacks, which is how a simulated node starts and stops by the same steps; what it
+returns leaves them where they are, too.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -43,12 +44,21 @@ async def _outcome(waits: Pending[Any] | Awaitable[Any]) -> Any:
     return await (outcome_of(waits) if isinstance(waits, Pending) else waits)
 
 
-def follow(steps: Steps[T], ended: Callable[[T | Exception], None]) -> None:
-    """Drive `steps` by callbacks; tell `ended` the result or the exception."""
+def follow(steps: Steps[T], ended: Callable[[T | Exception], None]) -> Callable[[], None]:
+    """Drive `steps` by callbacks; tell `ended` the result or the exception.
+
+    Returns: what leaves them, between two steps: they go no further, and `ended` is not told.
+    """
+    is_left = False
+
+    def leave() -> None:
+        nonlocal is_left
+        is_left = True
+        steps.close()
 
     def go_on(value: Any) -> None:
         # A loop, not a call in a call: many steps in a row may have their outcomes already.
-        while True:
+        while not is_left:
             try:
                 waits = steps.send(value)
             except StopIteration as end:
@@ -64,3 +74,4 @@ def follow(steps: Steps[T], ended: Callable[[T | Exception], None]) -> None:
             value = waits.value
 
     go_on(None)
+    return leave

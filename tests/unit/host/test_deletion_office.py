@@ -12,7 +12,8 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion import TopicReference, delete_topics
-from ottla.controller.deletion_manager import LOOK_AGAIN_MS, RETRY_FIRST_MS
+from ottla.controller.deletion_manager import LOOK_AGAIN_MS
+from ottla.controller.deletion_notes import RETRY_FIRST_MS
 from ottla.controller.step import Decision, Step
 from ottla.controller.unregister import unregister_broker
 from ottla.host.controller_node import ControllerNode
@@ -309,6 +310,22 @@ def test_a_mistake_in_here_keeps_no_controller_from_its_office(
     assert "deletions of topics are not driven" in caplog.text
     cluster.brokers.broken = False
     cluster.write(NoOpRecord())
+    cluster.answer_all(11, 12)
+    assert is_finished(cluster)
+
+
+def test_a_change_that_was_not_followed_is_made_up_for_with_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.brokers.broken = True
+    add_broker(cluster.world, cluster.controller, 12, epoch=99)
+    assert "deletions of topics are not driven" in caplog.text
+    cluster.brokers.broken = False
+    cluster.write(NoOpRecord())
+    assert [each.request.broker_epoch for each in cluster.brokers.out(12)] == [99]
     cluster.answer_all(11, 12)
     assert is_finished(cluster)
 

@@ -14,6 +14,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.controller.deletion_manager import LOOK_AGAIN_MS, DeletionManager
+from ottla.controller.deletion_notes import (
+    RETRY_FIRST_MS,
+    RETRY_MS_MAX,
+    TOPICS_PER_DECISION_MAX,
+)
 from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.step import Decision
@@ -51,6 +56,8 @@ class Controller:
         )
         self.waiting: deque[tuple[Pending[Any], Decision[Any]]] = deque()
         self.refusal: ApiError | None = None
+        self.refused = set(TOPICS)
+        """What cannot be written while there is a refusal."""
         self.orders: list[tuple[ClusterImage, DeletionOrder]] = []
         self.broken = False
         self.driver = DeletionDriver(
@@ -66,10 +73,12 @@ class Controller:
     def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any]:
         """Decide now; the answer waits for `commit`."""
         answer: Pending[Any] = Pending()
-        if self.refusal is not None:
+        decision = decide(self.image)
+        touched = {getattr(each, "topic_id", None) for each in decision.step.records}
+        if self.refusal is not None and touched & self.refused:
             answer.complete(self.refusal)
         else:
-            self.waiting.append((answer, decide(self.image)))
+            self.waiting.append((answer, decision))
         return answer
 
     def appended(self, *records: Record) -> Any:
@@ -86,6 +95,7 @@ class Controller:
             if decision.step.records:
                 self.driver.changed(self.appended(*decision.step.records))
             answer.complete(decision.reply)
+            self.world.advance(0)
 
     def send(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         """Take orders, unless broken."""
@@ -125,20 +135,51 @@ def test_orders_are_given_with_the_change_that_they_rest_on() -> None:
     assert [each.topic_id for each in order.replicas()] == [TOPICS[0]]
 
 
-def test_a_refusal_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    controller = Controller(*TOPICS[:2])
+def test_what_cannot_be_written_is_logged_and_tried_again_after_a_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller = Controller(*TOPICS[:1])
     controller.refusal = ApiError(Error.UNKNOWN_SERVER_ERROR, "no")
     controller.answer(TOPICS[0])
-    assert "deletions of topics could not be decided" in caplog.text
+    assert "the deletion of t could not be decided" in caplog.text
     controller.refusal = None
-    controller.answer(TOPICS[1])
+    controller.world.advance(RETRY_FIRST_MS - 1)
+    assert not controller.waiting
+    controller.world.advance(1)
     controller.commit()
-    assert controller.finished() == {TOPICS[1]}
+    assert controller.finished() == {TOPICS[0]}
+
+
+def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
+    controller = Controller(*TOPICS)
+    controller.answer(TOPICS[0])
+    for topic_id in TOPICS[1:]:
+        controller.answer(topic_id)
+    controller.refusal = ApiError(Error.UNKNOWN_SERVER_ERROR, "no")
+    controller.refused = {TOPICS[1]}
+    controller.commit()
+    assert controller.finished() == {TOPICS[0], TOPICS[2]}
     controller.world.advance(LOOK_AGAIN_MS)
     controller.commit()
-    controller.answer(TOPICS[0])  # It was ordered again.
+    assert TOPICS[1] not in controller.finished()
+    controller.refusal = None
+    controller.world.advance(RETRY_MS_MAX)
     controller.commit()
-    assert TOPICS[0] in controller.finished()
+    assert TOPICS[1] in controller.finished()
+
+
+def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
+    topics = [Uuid(number.to_bytes(16)) for number in range(1, 2 * TOPICS_PER_DECISION_MAX + 2)]
+    controller = Controller(*topics)
+    controller.world.clock.elapsed_ms = LOOK_AGAIN_MS
+    turns = []
+    for _ in range(5):
+        controller.world.timers.run_due(LOOK_AGAIN_MS)
+        turns.append(len(controller.waiting))
+        while controller.waiting:
+            answer, decision = controller.waiting.popleft()
+            answer.complete(decision.reply)
+    assert turns == [1, 1, 1, 1, 0], "the last one is of receipts"
 
 
 def test_that_another_one_rules_is_no_error(caplog: pytest.LogCaptureFixture) -> None:

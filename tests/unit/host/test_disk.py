@@ -114,6 +114,43 @@ def test_missing_files_are_file_not_found(place: tuple[Disk, str]) -> None:
     assert not disk.is_dir(f"{folder}/none")
 
 
+def test_a_file_in_a_folder_s_place_is_not_a_directory(place: tuple[Disk, str]) -> None:
+    disk, folder = place
+    disk.open(f"{folder}/a", create=True).close()
+    disk.mkdir(f"{folder}/b/c")
+    for attempt in (
+        lambda: disk.open(f"{folder}/a/x", create=True),
+        lambda: disk.size(f"{folder}/a/x"),
+        lambda: disk.modified_ms(f"{folder}/a/x"),
+        lambda: disk.read_bytes(f"{folder}/a/x"),
+        lambda: disk.write_atomic(f"{folder}/a/x", b""),
+        lambda: disk.listdir(f"{folder}/a"),
+        lambda: disk.sync_dir(f"{folder}/a"),
+        lambda: disk.mkdir(f"{folder}/a/x"),
+        lambda: disk.remove(f"{folder}/a/x"),
+        lambda: disk.rmtree(f"{folder}/a"),
+        lambda: disk.rmtree(f"{folder}/a/x"),
+        lambda: disk.rename(f"{folder}/a/x", f"{folder}/y"),
+        lambda: disk.rename(f"{folder}/b", f"{folder}/a"),
+    ):
+        with pytest.raises(NotADirectoryError):
+            attempt()
+    assert not disk.exists(f"{folder}/a/x")
+    assert not disk.is_dir(f"{folder}/a/x")
+    with pytest.raises(FileExistsError):
+        disk.mkdir(f"{folder}/a")
+    for replace in (
+        lambda: disk.rename(f"{folder}/a", f"{folder}/b"),
+        lambda: disk.write_atomic(f"{folder}/b", b""),
+        lambda: disk.open(f"{folder}/b"),
+        lambda: disk.read_bytes(f"{folder}/b"),
+        lambda: disk.remove(f"{folder}/b"),
+    ):
+        with pytest.raises(IsADirectoryError):
+            replace()
+    assert disk.listdir(folder) == ["a", "b"]
+
+
 def test_folders(place: tuple[Disk, str]) -> None:
     disk, folder = place
     disk.mkdir(f"{folder}/b/c")
@@ -149,6 +186,62 @@ def test_a_rename_replaces_and_open_files_follow_their_content(place: tuple[Disk
     assert new.read_at(0, 10) == b"new!+"
     old.close()
     new.close()
+
+
+def link(disk: Disk, path: str, target: str) -> None:
+    if isinstance(disk, MemoryDisk):
+        disk.link(path, target)
+    else:
+        os.symlink(target, path)
+
+
+def test_links_are_followed_but_renamed_and_removed_themselves(place: tuple[Disk, str]) -> None:
+    disk, folder = place
+    disk.mkdir(f"{folder}/there")
+    disk.write_atomic(f"{folder}/there/a", b"data")
+    link(disk, f"{folder}/link", f"{folder}/there")
+    link(disk, f"{folder}/file", f"{folder}/there/a")
+    assert disk.is_link(f"{folder}/link")
+    assert not any(disk.is_link(f"{folder}/{each}") for each in ("there", "none", "there/a/x"))
+    assert disk.exists(f"{folder}/link")
+    assert disk.is_dir(f"{folder}/link")
+    assert not disk.is_dir(f"{folder}/file")
+    assert disk.listdir(f"{folder}/link") == ["a"]
+    assert (disk.read_bytes(f"{folder}/link/a"), disk.size(f"{folder}/file")) == (b"data", 4)
+    disk.mkdir(f"{folder}/link")
+    disk.mkdir(f"{folder}/link/below")
+    for create in (False, True):
+        file = disk.open(f"{folder}/file", create=create)
+        assert file.append((b"+",)) == 1
+        file.close()
+    disk.sync_dir(f"{folder}/link")
+    disk.rename(f"{folder}/link", f"{folder}/renamed")
+    disk.rmtree(f"{folder}/renamed")
+    disk.remove(f"{folder}/file")
+    assert disk.listdir(folder) == ["there"]
+    assert disk.listdir(f"{folder}/there") == ["a", "below"]
+    assert disk.read_bytes(f"{folder}/there/a") == b"data++"
+
+
+def test_a_link_that_leads_nowhere_is_there_itself(place: tuple[Disk, str]) -> None:
+    disk, folder = place
+    link(disk, f"{folder}/link", f"{folder}/none")
+    assert disk.is_link(f"{folder}/link")
+    assert not disk.exists(f"{folder}/link")
+    assert not disk.is_dir(f"{folder}/link")
+    assert disk.listdir(folder) == ["link"]
+    for attempt in (
+        lambda: disk.listdir(f"{folder}/link"),
+        lambda: disk.read_bytes(f"{folder}/link/a"),
+        lambda: disk.size(f"{folder}/link"),
+        lambda: disk.open(f"{folder}/link"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            attempt()
+    with pytest.raises(FileExistsError):
+        disk.mkdir(f"{folder}/link")
+    disk.rmtree(f"{folder}/link")
+    assert disk.listdir(folder) == []
 
 
 def test_atomic_writes_replace_as_a_whole(place: tuple[Disk, str]) -> None:

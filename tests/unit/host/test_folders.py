@@ -266,6 +266,19 @@ def test_what_came_back_after_its_receipt_has_passed_is_kept_and_told(
         folders.close()
 
 
+def test_what_may_be_a_replica_on_a_disk_that_is_not_mounted_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    config = formatted(world)
+    world.disk.mkdir("/mnt")
+    world.disk.link("/a/kept-0", "/mnt")
+    folders = opened(world, config)
+    load(world, folders, EMPTY, config)
+    assert "/a/kept-0 cannot be read (The link leads to no log): left alone" in caplog.text
+    assert world.disk.is_link("/a/kept-0")
+
+
 def test_a_stray_of_a_living_topic_is_kept_where_its_replica_may_be() -> None:
     world = World()
     config = formatted(world)

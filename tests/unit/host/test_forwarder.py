@@ -11,8 +11,8 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.broker.api import k58_envelope
-from ottla.broker.api.base import Context
-from ottla.host.forwarder import ControllerForwarder, address_bytes
+from ottla.broker.api.base import Context, Forwarded
+from ottla.host.forwarder import METADATA_WAIT_MS, ControllerForwarder, address_bytes
 from ottla.wire.codec import decode
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.allocate_producer_ids import (
@@ -54,8 +54,8 @@ def broker_context(world: World, host: str = "10.1.2.3") -> Context:
     return world.context(version=3, key=20, connection=connection)
 
 
-def forward(world: World, channel: Any) -> Pending[bytes | None]:
-    return a_forwarder(world, channel).forward(broker_context(world), memoryview(FRAME))
+def forward(world: World, channel: Any) -> Pending[Forwarded]:
+    return a_forwarder(world, channel).forward(broker_context(world), FRAME)
 
 
 # -- the broker's side -------------------------------------------------------------------------
@@ -116,14 +116,13 @@ def test_repetition_ends_with_the_time() -> None:
     channel = Channel(*[ApiError(Error.NETWORK_EXCEPTION)] * 100)
     answer = forward(world, channel)
     world.advance(5_000)
-    assert answer.value is None
+    assert isinstance(answer.value, ApiError)
     assert len(channel.sent) == 20
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
-        ApiError(Error.REQUEST_TIMED_OUT),
         EnvelopeResponse(error_code=Error.UNSUPPORTED_VERSION),
         EnvelopeResponse(error_code=Error.INVALID_REQUEST),
     ],
@@ -168,6 +167,42 @@ def test_a_closed_forwarder_sends_nothing_again() -> None:
     world.advance(1_000)
     assert isinstance(answer.value, ApiError)
     assert len(channel.sent) == 1
+
+
+def test_an_answer_waits_until_this_broker_knows_what_the_controller_knew() -> None:
+    world = World()
+    waited: list[int] = []
+    knows: Pending[None] = Pending()
+
+    def caught_up(offset: int) -> Pending[None]:
+        waited.append(offset)
+        return knows
+
+    channel = Channel(EnvelopeResponse(response_data=b"done", error_code=0, committed_offset=41))
+    forwarder = ControllerForwarder(
+        channel, clock=world.clock, timers=world.timers, caught_up=caught_up
+    )
+    answer = forwarder.forward(broker_context(world), FRAME)
+    assert (waited, answer.done) == ([41], False)
+    knows.complete(None)
+    assert answer.value == b"done"
+    world.advance(METADATA_WAIT_MS)
+
+
+def test_an_answer_does_not_wait_long_for_a_broker_that_hears_nothing() -> None:
+    world = World()
+    channel = Channel(EnvelopeResponse(response_data=b"done", error_code=0, committed_offset=41))
+    never: Pending[None] = Pending()
+    forwarder = ControllerForwarder(
+        channel, clock=world.clock, timers=world.timers, caught_up=lambda _: never
+    )
+    answer = forwarder.forward(broker_context(world), FRAME)
+    world.advance(METADATA_WAIT_MS - 1)
+    assert not answer.done
+    world.advance(1)
+    assert answer.value == b"done"
+    assert never.done  # Whoever keeps the wait may let it go.
+    never.complete(None)
 
 
 # -- both sides --------------------------------------------------------------------------------
@@ -217,6 +252,27 @@ def test_the_request_inside_is_handled_as_its_clients() -> None:
     assert (ctx.header.api_key, ctx.header.api_version) == (20, 3)
     assert (ctx.header.correlation_id, ctx.header.client_id) == (77, "a client")
     assert ctx.connection.client_host == "10.1.2.3"
+
+
+def test_the_answer_says_how_far_the_metadata_was_committed() -> None:
+    world = World()
+    ctx = world.context(version=0, key=58, quorum_or_none=Quorum())
+    ctx.node = cast(Any, Controller())
+    request = EnvelopeRequest(
+        request_data=FRAME,
+        request_principal=b"\0\0\5User\012ANONYMOUS\0\0",
+        client_host_address=b"\x0a\1\2\3",
+    )
+    answer = k58_envelope.handle(ctx, request)
+    assert isinstance(answer, Pending)
+    assert answer.value.committed_offset == 41
+
+
+class Quorum:
+    """A quorum that the node leads."""
+
+    leader_id = 1
+    committed_offset = 41
 
 
 def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> None:

@@ -40,6 +40,22 @@ def test_what_a_step_raises_is_told() -> None:
         asyncio.run(walk(dialogue(completed(-1), [])))
 
 
+def test_steps_that_are_left_go_no_further() -> None:
+    first: Pending[int] = Pending()
+    said: list[str] = []
+    ends: list[int | Exception] = []
+    leave = follow(dialogue(first, said), ends.append)
+    leave()
+    first.complete(21)
+    assert (said, ends) == ([], [])
+
+
+def test_steps_that_have_ended_are_left_without_harm() -> None:
+    ends: list[int | Exception] = []
+    follow(dialogue(completed(1), []), ends.append)()
+    assert ends == [2]
+
+
 def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
     def steps() -> Steps[int]:
         doubled = yield from dialogue(completed(1), [])

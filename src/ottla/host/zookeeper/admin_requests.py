@@ -7,29 +7,24 @@ Each request is decided by the same deciders as the API that asks for the same t
   taken its place; the znode goes with the last. A new controller that finds it begins what the
   one before it did not.
 - `/admin/preferred_replica_election`: elections are held, then the znode goes.
-- `/admin/delete_topics/T`: the topic is queued for deletion; a marker of what cannot be deleted is
-  erased, also while deletions are switched off (KAFKA-3175). A topic that was made a moment ago
-  may be heard of later than its marker, which then waits; Kafka erases it.
+- `/admin/delete_topics/T`: see `ottla.host.zookeeper.marker_requests`.
 - `/log_dir_event_notification`: the broker is told once more what it hosts; its answer names the
   replicas that it cannot read.
 
 Source: KafkaController.{processZkPartitionReassignment, maybeRemoveFromZkReassignment,
-processReplicaLeaderElection, processTopicDeletion, processLogDirEventNotification}, Kafka 3.9.
+processReplicaLeaderElection, processLogDirEventNotification}, Kafka 3.9.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, gather
-from ottla.base.ports import Clock
-from ottla.base.zookeeper import Delete, Operation, SetData, Stat, ZkError
+from ottla.base.zookeeper import Delete, Operation, SetData, ZkError
 from ottla.controller.balance import Elected, elect_leaders
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion_marks import Marked, mark_topics
 from ottla.controller.partition_change import Election
 from ottla.controller.reassignment import (
     Reassigned,
@@ -54,14 +49,12 @@ T = TypeVar("T")
 TARGETS_PER_DECISION_MAX = 1_000
 
 Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
-Exists = Callable[[str], Pending[Stat | ZkError | None]]
 
 
 class AdminRequests:
     """The requests by znode of one term of office.
 
-    `change` writes znodes that are no facts, fenced; `exists` asks for one; `tell_hosted` tells a
-    broker what it hosts;
+    `change` writes znodes that are no facts, fenced; `tell_again` tells a broker all there is;
     `on_halts` hears of which topics elections and reassignments are asked for and not decided.
     """
 
@@ -70,18 +63,14 @@ class AdminRequests:
         runtime: DecisionRuntime,
         context: DecisionContext,
         *,
-        clock: Clock,
         change: Change,
-        exists: Exists,
-        tell_hosted: Callable[[int], None],
+        tell_again: Callable[[int], None],
         on_halts: Callable[[frozenset[str], frozenset[str]], None],
     ) -> None:
         self._runtime = runtime
         self._context = context
-        self._clock = clock
         self._change = change
-        self._exists = exists
-        self._tell_hosted = tell_hosted
+        self._tell_again = tell_again
         self._on_halts = on_halts
         self._listed: dict[Partition, tuple[int, ...]] = {}
         """What `/admin/reassign_partitions` holds, as far as it was taken up."""
@@ -90,19 +79,12 @@ class AdminRequests:
         """What of it may have ended."""
         self._electing: frozenset[str] = frozenset()
         self._is_writing = False
-        self._early: set[str] = set()
-        """Marked topics that are stored and not in the image yet."""
 
-    def serve(self, hooks: StoreHooks, marked: Callable[[], Iterable[str]]) -> None:
-        """Have the store hand its requests on to here. `marked`: the topics with a marker.
-
-        A marker that somebody took away while there was no controller calls its deletion off.
-        """
-        self._mark(marked, are_all=True)
+    def serve(self, hooks: StoreHooks) -> None:
+        """Have the store hand its requests on to here."""
         hooks.on_reassign_request = self.reassign
         hooks.on_preferred_election = self.elect
-        hooks.on_deletion_requests = self.delete
-        hooks.on_log_dir_event = self._tell_hosted
+        hooks.on_log_dir_event = self._tell_again
 
     def changed(self, delta: ClusterDelta) -> None:
         """Hear of a change of the image, by which a reassignment may have ended."""
@@ -115,10 +97,6 @@ class AdminRequests:
         }
         self._to_check |= touched & self._listed.keys()
         self._strike_out()
-        came = self._early.intersection(each.name for each in delta.created_topics.values())
-        if came:
-            self._early -= came
-            self.delete(tuple(sorted(came)))
 
     # -- reassignments -------------------------------------------------------------------------
 
@@ -225,49 +203,6 @@ class AdminRequests:
 
     def _tell_halts(self) -> None:
         self._on_halts(self._electing, frozenset(topic for topic, _ in self._undecided))
-
-    # -- deletions -----------------------------------------------------------------------------
-
-    def delete(self, names: tuple[str, ...]) -> None:
-        """Queue the topics that are marked and not queued yet; erase the markers of others."""
-        image = self._runtime.image
-        wanted = tuple(each for each in names if not image.is_queued_for_deletion(each))
-        if wanted:
-            self._mark(lambda: wanted, are_all=False)
-
-    def _mark(self, names: Callable[[], Iterable[str]], *, are_all: bool) -> None:
-        enabled = self._context.config["delete.topic.enable"]
-        wall_ms = self._clock.now_ms()
-        self._runtime.run(
-            lambda image: mark_topics(
-                image, names(), enabled=enabled, wall_ms=wall_ms, are_all=are_all
-            )
-        ).then(self._marked)
-
-    def _marked(self, reply: Marked | ApiError) -> None:
-        if isinstance(reply, ApiError):
-            if reply.error is not Error.NOT_CONTROLLER:
-                log.error("topics could not be queued for deletion: %s", reply)
-            return
-        for name, error in reply.refused.items():
-            if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
-                self._exists(paths.topic(name)).then(partial(self._looked_for, name))
-            else:
-                self._refuse(name, error)
-
-    def _looked_for(self, name: str, stat: Stat | ZkError | None) -> None:
-        if isinstance(stat, ZkError):
-            return  # The session is over.
-        if stat is None:
-            self._refuse(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
-        elif name in self._runtime.image.topics:
-            self.delete((name,))
-        else:
-            self._early.add(name)
-
-    def _refuse(self, name: str, error: Error) -> None:
-        log.warning("the topic %s is not deleted: %s", name, error.name)
-        self._erase(paths.marker(name))
 
     def _erase(self, path: str) -> None:
         self._change([Delete(path)]).then(_note_failure)

@@ -10,6 +10,7 @@ Source: KafkaServer.startup, Kafka 3.9.
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from ottla.base.ids import Uuid
@@ -17,7 +18,7 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
 from ottla.broker.told import without_own_leadership
-from ottla.broker.told_drops import drop_topics, unproven_at_start
+from ottla.broker.told_drops import drop_topics, note_unproven, unproven_at_start
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
@@ -29,7 +30,7 @@ from ottla.host.zookeeper.controller_broker_links import ControllerBrokerLinks
 from ottla.host.zookeeper.departure import depart
 from ottla.host.zookeeper.folders import ZooKeeperFolders
 from ottla.host.zookeeper.registration import Registration
-from ottla.host.zookeeper.start_reading import read_deleted, read_image, without_deleted
+from ottla.host.zookeeper.start_reading import read_gone, read_image, without_deleted
 from ottla.host.zookeeper.told_metadata import ToldImage
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -138,8 +139,9 @@ class ZooKeeperBrokerNode:
         yield from self._folders.load_logs(image, self._config)
         stored, image = image, without_deleted(image)
         self._told.begin(image)
-        self._told.facts.unproven.update(
-            unproven_at_start(stored, image, self._config.node_id, self._folders.log_dirs)
+        note_unproven(
+            self._told.facts,
+            unproven_at_start(stored, image, self._config.node_id, self._folders.log_dirs),
         )
         self._told.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
@@ -218,25 +220,27 @@ class ZooKeeperBrokerNode:
     def _doubt(self) -> None:
         """Let go what was deleted while this broker was away and did not have to be asked.
 
-        A reassignment had taken its replica out, and nobody waited for it when the topic went.
-        That the ledger knows the topic is proof; that the controller does not is none.
+        It held nothing of the topic; or a reassignment had taken its replica out, and nobody
+        waited for it when the topic went. That the ledger knows the topic is proof; that the
+        controller does not is none.
         """
-        session = self._keeper.session
+        session, ghosts = self._keeper.session, self._told.facts.ghosts
         if session is not None:
-            follow(read_deleted(session), self._undoubted)
+            follow(read_gone(session, ghosts), partial(self._undoubted, ghosts))
 
-    def _undoubted(self, listed: frozenset[Uuid] | Exception) -> None:
-        if isinstance(listed, Exception):
+    def _undoubted(self, ghosts: frozenset[Uuid], found: frozenset[Uuid] | Exception) -> None:
+        if isinstance(found, Exception):
             # After a new session the controller tells all again, and this is asked again.
-            log.warning("which topics were deleted meanwhile is not known: %s", listed)
+            log.warning("which topics were deleted meanwhile is not known: %s", found)
             return
-        ghosts, self._told.facts.ghosts = self._told.facts.ghosts, frozenset()
-        gone = sorted(ghosts & listed)
+        self._told.facts.ghosts -= ghosts
+        gone = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
         if gone and self.broker is not None:
             log.info("%d topics were deleted while this broker was away", len(gone))
             drop_topics(self.broker, self._told, gone)
-            # What it was told meanwhile of new topics of these names, it refused.
-            self._ask_to_be_told()
+            if self._told.facts.refused:
+                # New topics of these names, of which only a change would tell it again.
+                self._ask_to_be_told()
 
     def _folder_lost(self) -> None:
         """Let the controller ask what is still here: it learns of each replica from the answer."""

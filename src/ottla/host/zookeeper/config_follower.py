@@ -5,6 +5,10 @@ that reads it again. With a new session all are read: what was told meanwhile ma
 that is new to the broker has its configuration read before its first log is made, since no
 notification needs to tell of it.
 
+That reading does not wait for others, nor they for it. Of two that were under way together, the
+one that began later counts for what both read: it has seen all that the other one was told of.
+What changes after it began is told of, or is of a topic that is new once more.
+
 Nodes that are older than a quarter of an hour are deleted by whoever sees them, as in Kafka.
 Users', clients' and addresses' configurations are not read: no quota is enforced.
 
@@ -12,7 +16,8 @@ Source: ZkNodeChangeNotificationListener, ZkConfigManager, Kafka 3.9.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from ottla.base.pending import Pending, completed
@@ -58,6 +63,9 @@ class ConfigFollower:
         self._session: Session | None = None
         self._seen: dict[str, int] = {}
         """The notifications that were acted on, with when they were made (epoch milliseconds)."""
+        self._readings = 0
+        self._overtaken: dict[int, set[Resource]] = {}
+        """The readings under way, by number, with what one that began later has read already."""
         self._is_busy = False
         self._is_wanted = False
         self._is_closed = False
@@ -97,7 +105,7 @@ class ConfigFollower:
     # -- steps ---------------------------------------------------------------------------------
 
     def _run(self, session: Session, steps: Steps[None]) -> None:
-        """Do one thing after another: reads that overtook one another would bring old values."""
+        """Do one thing after another: a change that comes meanwhile is looked for once more."""
 
         def ended(result: Exception | None) -> None:
             _log_failure(result)
@@ -121,8 +129,10 @@ class ConfigFollower:
         self._seen = dict.fromkeys(names, self._clock.now_ms())
         # What is learned meanwhile may not have been listed: nobody may take it for gone.
         known = set(self._target.image.configs.resources())
-        found = (yield from read_once(session, Wanted(config_list=True))).configs
-        self._take(session, {resource: found.get(resource) for resource in {*known, *found}})
+        with self._reading() as number:
+            found = (yield from read_once(session, Wanted(config_list=True))).configs
+            read = {resource: found.get(resource) for resource in {*known, *found}}
+            self._take(session, number, read)
 
     def _read_changes(self, session: Session) -> Steps[None]:
         names = yield from self._notifications(session)
@@ -156,17 +166,33 @@ class ConfigFollower:
         return list(found)
 
     def _read(self, session: Session, resources: list[Resource]) -> Steps[None]:
-        found: dict[Resource, Got] = yield from reading(
-            read_each(resources, lambda resource: session.get(paths.config(resource)))
-        )
-        self._take(session, {resource: found.get(resource) for resource in resources})
+        with self._reading() as number:
+            found: dict[Resource, Got] = yield from reading(
+                read_each(resources, lambda resource: session.get(paths.config(resource)))
+            )
+            read = {resource: found.get(resource) for resource in resources}
+            self._take(session, number, read)
 
-    def _take(self, session: Session, found: dict[Resource, Got | None]) -> None:
+    @contextmanager
+    def _reading(self) -> Iterator[int]:
+        """Number a reading that begins now, once it is known what is to be read."""
+        self._readings += 1
+        number = self._readings
+        self._overtaken[number] = set()
+        try:
+            yield number
+        finally:
+            del self._overtaken[number]
+
+    def _take(self, session: Session, number: int, found: dict[Resource, Got | None]) -> None:
         if session is not self._session:
             return
+        for other, overtaken in self._overtaken.items():
+            if other < number:
+                overtaken.update(found)
         image = self._target.image
         records: list[ConfigRecord] = []
-        for resource in sorted(found):
+        for resource in sorted(found.keys() - self._overtaken[number]):
             got = found[resource]
             try:
                 values = {} if got is None else dict(decode_config(resource, got.data).values)

@@ -14,7 +14,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Context, Message
+from ottla.broker.api.base import Context, Forwarded, Message
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.node_ports import Address, Connect
 from ottla.metadata.image import ClusterImage
@@ -51,7 +51,7 @@ class ControllerBrokerLinks:
             for link in self._links
         )
 
-    def forward(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+    def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
         """Send a client's request on; see `ottla.broker.api.base.Forwarder`."""
         return self._forwarder.forward(ctx, frame)
 

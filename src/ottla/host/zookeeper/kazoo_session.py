@@ -4,7 +4,8 @@ All state is the loop's; kazoo's thread only hands over to it, and the loop keep
 `RequestLine` says in which order requests are sent and answered, also over lost connections. Each
 later connection begins with a write that changes nothing: it comes back after everything that was
 written before, wherever the session was moved to, so reads show what lost multis did. Then each
-watch is set again (see `kazoo_watches`), and then what waits is sent.
+watch is set again (see `kazoo_watches`), and then what waits is sent. `session_probe` finds out
+where a session is over and its connection is not.
 
 Not covered: that a server reads the last bytes of a lost connection after the session's next one
 has been served. kazoo waits at least 0.06 s in between.
@@ -58,6 +59,7 @@ from ottla.host.zookeeper.kazoo_requests import (
 )
 from ottla.host.zookeeper.kazoo_watches import Looks, Watches
 from ottla.host.zookeeper.request_line import Request, RequestLine, Stage, safely
+from ottla.host.zookeeper.session_probe import SessionProbe
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +151,9 @@ class KazooSession:
         self._id = 0
         self._line = RequestLine(self._send)
         self._watches = Watches()
+        self._probe = SessionProbe(
+            loop, lambda: self.multi((Check("/", ANY_VERSION),)), session_timeout_ms / 1000
+        )
         self._closed: Pending[None] = Pending()
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -321,6 +326,7 @@ class KazooSession:
         assert self._id in (0, session_id), "a session became another one"
         self._id = session_id
         log.info("connected to ZooKeeper at %s, session 0x%x", self._servers, self._id % 2**64)
+        self._probe.connected(is_first=self._state is SessionState.CONNECTING)
         first = [*self._make_root(), *self._restore()]
         self._become(SessionState.CONNECTED)
         self._line.connected(first)
@@ -329,6 +335,7 @@ class KazooSession:
         if self._state in OVER:
             return
         log.warning("lost the connection to ZooKeeper at %s", self._servers)
+        self._probe.stop()
         self._become(SessionState.SUSPENDED)
         self._line.broken()
 
@@ -341,6 +348,7 @@ class KazooSession:
         self._stop_client()
 
     def _end(self, state: SessionState) -> None:
+        self._probe.stop()
         self._watches.clear()
         left = self._line.end()
         self._become(state)

@@ -49,6 +49,7 @@ from ottla.host.zookeeper.controller_events import (
     event_of,
 )
 from ottla.host.zookeeper.election import Term
+from ottla.host.zookeeper.marker_requests import MarkerRequests
 from ottla.host.zookeeper.runtime import DecisionMetrics, DecisionRuntime
 from ottla.host.zookeeper.store import ZooKeeperStore
 from ottla.host.zookeeper.teller import Teller
@@ -95,6 +96,7 @@ class Office:
         self._teller = Teller(around.channels, self._config, epoch=term.epoch)
         self._deletions: DeletionDriver | None = None
         self._requests: AdminRequests | None = None
+        self._markers: MarkerRequests | None = None
         self._unclean_elections = self._periodic(
             elect_uncleanly, self._config["unclean.leader.election.interval.ms"]
         )
@@ -185,7 +187,8 @@ class Office:
     def _settled(self, _failure: ApiError | None) -> None:
         if self._is_over or not self._ruling.active:
             return  # A write was refused: the end follows, and nobody is to hear this one.
-        around, runtime = self._around, self._ruling
+        runtime, store = self._ruling, self._store
+        assert store is not None
         self._teller.everything(runtime.image)
         self._deletions = DeletionDriver(
             DeletionManager(
@@ -194,30 +197,44 @@ class Office:
             ),
             runtime,
             self._teller.order,
-            clock=around.clock,
-            timers=around.timers,
+            clock=self._around.clock,
+            timers=self._around.timers,
+            marked=lambda: store.known.marked,
         )
         self._deletions.start(runtime.image)
-        self._serve_requests(runtime, self._deletions)
+        self._serve_requests(runtime, store, self._deletions)
         self._unclean_elections.start()
         if self._config["auto.leader.rebalance.enable"]:
             self._later(FIRST_BALANCE_MS, self._begin_to_balance)
 
-    def _serve_requests(self, runtime: DecisionRuntime, deletions: DeletionDriver) -> None:
-        store = self._store
-        assert store is not None
+    def _serve_requests(
+        self, runtime: DecisionRuntime, store: ZooKeeperStore, deletions: DeletionDriver
+    ) -> None:
         self._requests = AdminRequests(
             runtime,
             self._around.context,
-            clock=self._around.clock,
             change=store.change,
-            exists=self._session.exists,
-            tell_hosted=lambda broker_id: self._teller.hosted(runtime.image, broker_id),
+            tell_again=lambda broker_id: self._teller.again(runtime.image, broker_id),
             on_halts=lambda electing, reassigning: deletions.halted_by(
                 electing=electing, reassigning=reassigning
             ),
         )
-        self._requests.serve(store.hooks, lambda: store.known.marked)
+        self._requests.serve(store.hooks)
+        markers = self._markers = MarkerRequests(
+            runtime,
+            self._around.context,
+            clock=self._around.clock,
+            timers=self._around.timers,
+            change=store.change,
+            exists=self._session.exists,
+            marked=lambda: store.known.marked,
+        )
+
+        def marks_changed(marked: tuple[str, ...]) -> None:
+            deletions.marks_changed(frozenset(marked))
+            markers.look_at(marked)
+
+        store.hooks.on_deletion_requests = marks_changed
         store.start_requests()
 
     def _begin_to_balance(self) -> None:
@@ -241,6 +258,8 @@ class Office:
             self._store.close()
         if self._deletions is not None:
             self._deletions.stop()
+        if self._markers is not None:
+            self._markers.stop()
         self._teller.fall_silent()
         if self.runtime is not None:
             self.runtime.pre_empt()
@@ -255,6 +274,8 @@ class Office:
             self._deletions.changed(delta)
         if self._requests is not None:
             self._requests.changed(delta)
+        if self._markers is not None:
+            self._markers.changed(delta)
         self._decide_what_follows(delta)
 
     def _decide_what_follows(self, delta: ClusterDelta) -> None:

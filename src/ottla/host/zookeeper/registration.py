@@ -32,6 +32,7 @@ from ottla.base.zookeeper import (
     ZkCode,
     ZkError,
 )
+from ottla.host.steps import Steps, follow, wait
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
@@ -84,13 +85,22 @@ class Registration:
         self._note(session.id).then(lambda _: self._register(session))
 
     def leave(self) -> Pending[None]:
-        """Register no more, and take the node away: the session may have more to do."""
-        session, is_ours = self._session, self.registered.done and not self._waits_for
+        """Register no more, and take the node away: the session may have more to do.
+
+        Only this session's: whether a former one had the node says nothing, as it may be another
+        broker's by now, which would never find out that it is gone.
+        """
+        session = self._session
         self.close()
-        if session is None or not is_ours:
+        if session is None:
             return completed(None)
-        # Whatever comes of it: what is left goes with the session.
-        return session.multi((Delete(self._path),)).map(lambda _: None)
+        left: Pending[None] = Pending()
+
+        def ended(_outcome: Exception | None) -> None:
+            left.complete(None)  # Whatever came of it: what is left goes with the session.
+
+        follow(self._take_away(session), ended)
+        return left
 
     def close(self) -> None:
         """Register no more; the node goes with its session."""
@@ -169,6 +179,12 @@ class Registration:
         self._cancel()
         due_ms = self._clock.monotonic_ms() + RETRY_MS
         self._timer = self._timers.at(due_ms, lambda: self._register(session))
+
+    def _take_away(self, session: Session) -> Steps[None]:
+        # Asked after what is under way, so that a node that is being made is seen as well.
+        found = yield from wait(session.get(self._path))
+        if isinstance(found, Got) and found.stat.ephemeral_owner == session.id:
+            yield from wait(session.multi((Delete(self._path),)))
 
     def _cancel(self) -> None:
         if self._timer is not None:

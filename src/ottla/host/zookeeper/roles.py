@@ -1,10 +1,11 @@
 """A node of ZooKeeper mode put together: a broker, and the controller that it may be elected to be.
 
 Order of a start: a session, the cluster's id, the folders; the listeners' addresses are taken; the
-broker loads what it has; requests between nodes are let in; it registers, and stands for
-election; once the controller has named it, it serves clients. A stop goes the other way: the
-broker asks to leave, the controller resigns, the logs are written down, and the session ends last,
-which takes the registration with it.
+broker loads what it has; requests are let in, and wait; it registers, and hears controllers from
+then on, for only now it can tell what they say to it from what they said to its former life; it
+stands for election; once the controller has named it, it serves clients. A stop goes the other
+way: the broker asks to leave, the controller resigns, the logs are written down, and the session
+ends last, which takes the registration with it.
 
 Source: KafkaServer.{startup, shutdown}, Kafka 3.9.
 """
@@ -42,7 +43,8 @@ FAREWELL_MS = 3_000
 class ZooKeeperRoles:
     """One node's roles.
 
-    Fields: `serving`: kept once clients may be answered. `request_latency`: of ZooKeeper.
+    Fields: `registered`: kept once the broker knows its own epoch, and controllers may be heard.
+            `serving`: kept once clients may be answered. `request_latency`: of ZooKeeper.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ZooKeeperRoles:
         self._ports = ports
         self._folders = folders
         self._on_failure = on_failure
+        self.registered: Pending[None] = Pending()
         self.serving: Pending[None] = Pending()
         self.broker: ZooKeeperBrokerNode | None = None
         self.controller: ZooKeeperController | None = None
@@ -116,6 +119,7 @@ class ZooKeeperRoles:
         self.controller = controller
         yield doors.accept()
         yield from broker.register(controller.election)
+        self.registered.complete(None)
         controller.start()
         yield from broker.serve()
         self.serving.complete(None)

@@ -21,6 +21,7 @@ from ottla.host.zookeeper.store_gathering import Wanted, read_once
 from ottla.host.zookeeper.store_reading import reading_or_none
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.deletions import DeletionImage, DeletionsImage, Policy, header_record
+from ottla.metadata.deletions_json import decode_deletion
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import UnregisterBrokerRecord
@@ -94,7 +95,7 @@ def _read_deletions(
 
     A topic that cannot be read may be any of these others: then none of them is taken for gone.
     """
-    listed = yield from read_deleted(session)
+    listed = yield from _read_listed(session)
     ids = [_id(name, got) for name, got in topics.items() if got is not None]
     there = {topic_id for topic_id in ids if topic_id is not None}
     found = yield from read_once(session, Wanted(deletions=there & listed))
@@ -102,11 +103,32 @@ def _read_deletions(
     return found.deletions, frozenset(listed - there if is_sure else ())
 
 
-def read_deleted(session: Session) -> Steps[frozenset[Uuid]]:
+def _read_listed(session: Session) -> Steps[frozenset[Uuid]]:
     """Return the topics that the deletion ledger has an entry of. Raises: ZkError."""
     names = yield from reading_or_none(session.children(paths.DELETIONS))
     listed = (_listed(name) for name in names or ())
     return frozenset(topic_id for topic_id in listed if topic_id is not None)
+
+
+def read_gone(session: Session, suspects: frozenset[Uuid]) -> Steps[frozenset[Uuid]]:
+    """Return those topics whose deletion has begun, as the ledger has it. Raises: ZkError.
+
+    One that waits for its deletion is served until then.
+    """
+    listed = yield from _read_listed(session)
+    found = yield from read_once(session, Wanted(deletions=set(suspects & listed)))
+    return frozenset(
+        topic_id for topic_id, got in found.deletions.items() if got is not None and _has_begun(got)
+    )
+
+
+def _has_begun(got: Got) -> bool:
+    try:
+        entry = decode_deletion(got.data)
+    except ValueError as error:
+        log.error("an entry of the deletion ledger cannot be read: %s", error)
+        return False
+    return entry.has_begun or entry.is_finished
 
 
 def _listed(name: str) -> Uuid | None:

@@ -18,9 +18,9 @@ from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.request_batch import RequestBatch
 from ottla.controller.telling import (
     tell,
+    tell_again,
     tell_brokers,
     tell_everything,
-    tell_hosted,
 )
 from ottla.host.controller_channel import ControllerChannels
 from ottla.metadata.delta import ClusterDelta
@@ -65,10 +65,10 @@ class Teller:
         self._former_lives = followed(self._former_lives, delta)
         self._send(delta.image, told)
 
-    def hosted(self, image: ClusterImage, broker_id: int) -> None:
-        """Tell a broker again who leads what it hosts: its answer names what it cannot read."""
+    def again(self, image: ClusterImage, broker_id: int) -> None:
+        """Tell a broker of all partitions again: its answer names what it cannot read."""
         if broker_id in image.brokers:
-            self._send(image, tell_hosted(self._view(image), broker_id))
+            self._send(image, tell_again(self._view(image), broker_id))
 
     def order(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         """Have brokers delete replicas."""

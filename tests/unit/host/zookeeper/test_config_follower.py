@@ -187,37 +187,97 @@ def test_old_notifications_are_deleted_once_somebody_sees_them() -> None:
 
 
 class Slow:
-    """A session that sends the read of one node only when the test says so."""
+    """A session that holds back the first read of one node until the test says so.
 
-    def __init__(self, session: Session, path: str) -> None:
+    `send`: lets it go on, None = nobody has read the node. `is_sent`: it is sent at once, and only
+    its answer is held back.
+    """
+
+    def __init__(self, session: Session, path: str, *, is_sent: bool = False) -> None:
         self.send: Callable[[], None] | None = None
         self.exists, self.children, self.multi = session.exists, session.children, session.multi
         self._session = session
         self._path = path
+        self._is_sent = is_sent
 
     def get(self, path: str) -> Pending[Got | ZkError]:
-        if path != self._path:
+        if path != self._path or self.send is not None:
             return self._session.get(path)
         held: Pending[Got | ZkError] = Pending()
+        sent = self._session.get(path) if self._is_sent else None
 
         def complete(answer: Got | ZkError) -> None:
             held.complete(answer)
 
-        self.send = lambda: self._session.get(path).then(complete)
+        self.send = lambda: (sent or self._session.get(path)).then(complete)
         return held
+
+
+def slow(made: Following, path: str, *, is_sent: bool = False) -> Slow:
+    """Give the follower a session that is slow to read a node; return that."""
+    session = made.client.keeper.session
+    assert session is not None
+    given = Slow(session, path, is_sent=is_sent)
+    made.follower.began(cast(Session, given))
+    return given
 
 
 def test_what_is_learnt_while_all_is_read_is_kept() -> None:
     """The topic came after the names were listed; it is not one that is gone."""
     made = Following().start()
     made.put(ONE, log_cleaner_threads="4")
-    assert made.client.keeper.session is not None
-    slow = Slow(made.client.keeper.session, paths.config(ONE))
-    made.follower.began(cast(Session, slow))
-    made.sim.until(lambda: slow.send is not None)
+    session = slow(made, paths.config(ONE))
+    made.sim.until(lambda: session.send is not None)
     made.put(T, tell=False, retention_ms="7")
     made.sim.wait(made.follower.learn(["t"]))
-    assert slow.send is not None
-    slow.send()
+    assert session.send is not None
+    session.send()
     assert made.values() == {"retention.ms": "7"}
     assert made.values(ONE) == {"log.cleaner.threads": "4"}
+
+
+def test_what_was_learnt_before_a_change_does_not_undo_it() -> None:
+    """To read many new topics takes long; meanwhile a tool changes what was read first."""
+    made = Following().start()
+    made.put(T, tell=False, retention_ms="1")
+    session = slow(made, paths.config((2, "u")))
+    made.sim.settle()
+    learning = made.follower.learn(["t", "u"])
+    made.sim.settle()
+    made.put(T, retention_ms="2")
+    assert made.values() == {"retention.ms": "2"}
+    assert not learning.done
+    assert session.send is not None
+    session.send()
+    made.sim.wait(learning)
+    assert made.values() == {"retention.ms": "2"}
+
+
+def test_what_was_read_of_a_former_topic_does_not_undo_what_is_learnt_of_the_new_one() -> None:
+    """A change of the old one was told of; how the new one is configured is not."""
+    made = Following().start()
+    session = slow(made, paths.config(T), is_sent=True)
+    made.sim.settle()
+    made.put(T, retention_ms="1")
+    made.sim.settle()
+    made.put(T, tell=False, retention_ms="2")
+    made.sim.wait(made.follower.learn(["t"]))
+    assert session.send is not None
+    session.send()
+    assert made.values() == {"retention.ms": "2"}
+
+
+def test_what_is_learnt_late_of_many_does_not_wait_for_what_others_read_of_one() -> None:
+    """Only what both read is left to the later one."""
+    made = Following().start()
+    made.put(T, tell=False, retention_ms="1")
+    session = slow(made, paths.config(T), is_sent=True)
+    made.sim.settle()
+    made.tell(encode_config_change(T))
+    made.sim.settle()
+    made.put((2, "u"), tell=False, retention_ms="3")
+    made.sim.wait(made.follower.learn(["u"]))
+    assert made.values((2, "u")) == {"retention.ms": "3"}
+    assert session.send is not None
+    session.send()
+    assert made.values() == {"retention.ms": "1"}

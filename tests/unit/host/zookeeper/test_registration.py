@@ -196,6 +196,46 @@ def test_one_that_waits_for_another_takes_nothing_away() -> None:
     assert owner(sim) == first.session.id
 
 
+def test_one_that_leaves_before_its_new_session_has_registered_takes_nothing_away() -> None:
+    """It froze until its session was over; meanwhile another broker has become the one of its id.
+
+    The other one would never find out: nobody watches a node of his own.
+    """
+    sim = started()
+    frozen = Broker(sim, "frozen")
+    frozen.wait()
+    sim.model.cut("frozen")
+    sim.model.expire(frozen.session.id)
+    other = Broker(sim, "its replacement")
+    other.wait()
+    sim.model.heal("frozen")
+    sim.until(lambda: frozen.client.keeper.session not in (None, frozen.session))
+    assert frozen.registration.waits_for == 0, "it has not looked yet"
+    sim.wait(frozen.registration.leave())
+    assert owner(sim) == other.session.id
+
+
+def test_one_that_was_registered_with_each_of_its_sessions_takes_the_last_node_away() -> None:
+    sim = started()
+    broker = Broker(sim)
+    broker.wait()
+    sim.model.expire(broker.session.id)
+    sim.until(lambda: len(broker.epochs) == 2)
+    sim.wait(broker.registration.leave())
+    assert sim.data(NODE) is None
+
+
+def test_one_that_leaves_while_its_node_is_being_made_takes_it_away() -> None:
+    """A controller that is elected just then would give it something to lead."""
+    sim = started()
+    broker = Broker(sim)
+    assert not broker.registration.registered.done
+    sim.wait(broker.registration.leave())
+    sim.settle()
+    assert sim.data(NODE) is None
+    assert broker.client.keeper.session is broker.session
+
+
 def test_a_look_at_another_brokers_node_that_fails_is_taken_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

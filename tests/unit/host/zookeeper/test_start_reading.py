@@ -3,13 +3,20 @@
 Method: the simulator's model of ZooKeeper in virtual time.
 """
 
+from dataclasses import replace
+
 from ottla.base.ids import Uuid
 from ottla.broker.told import without_own_leadership
 from ottla.host.folders import verdict_on
 from ottla.host.steps import follow
-from ottla.host.zookeeper.start_reading import cluster_id_of, read_image, without_deleted
+from ottla.host.zookeeper.start_reading import (
+    cluster_id_of,
+    read_gone,
+    read_image,
+    without_deleted,
+)
 from ottla.log.dir_loading import Verdict
-from ottla.metadata.deletions import DeletionImage, Policy
+from ottla.metadata.deletions import DeletionImage, DeletionState, Policy, Standing
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
@@ -126,6 +133,23 @@ def test_folders_of_a_topic_that_was_deleted_meanwhile_go_with_the_start() -> No
     assert (kept.asked_ms, kept.is_finished) == (5, False)
     assert verdict_on(image, 1, TOPIC_ID, 0) is Verdict.KEEP
     assert len(without_deleted(image).deletions) == 0
+
+
+def test_of_topics_in_doubt_those_are_gone_whose_deletion_has_begun() -> None:
+    """One that waits for its deletion is served, and its mark may yet be taken away."""
+    sim = with_receipts(garbage=False)
+    suspects = frozenset({TOPIC_ID, GONE_ID, Uuid(b"u" * 16)})
+    assert sim.follow(read_gone(sim.tool, suspects)) == frozenset()
+    entry = DeletionImage(topic_id=GONE_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
+    begun = entry.with_standing(1, Standing(DeletionState.STARTED), (0,))
+    for each in (begun, replace(entry, finished_ms=6)):
+        sim.delete(paths.deletion(GONE_ID))
+        sim.put(paths.deletion(GONE_ID), encode_deletion(each))
+        assert sim.follow(read_gone(sim.tool, suspects)) == {GONE_ID}
+        assert sim.follow(read_gone(sim.tool, frozenset({TOPIC_ID}))) == frozenset()
+    sim.delete(paths.deletion(GONE_ID))
+    sim.put(paths.deletion(GONE_ID), b"[")
+    assert sim.follow(read_gone(sim.tool, suspects)) == frozenset()
 
 
 def test_a_topic_that_cannot_be_read_may_be_the_one_that_looks_deleted() -> None:

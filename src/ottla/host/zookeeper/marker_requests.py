@@ -1,0 +1,249 @@
+"""What `/admin/delete_topics/T` asks of a ZooKeeper cluster's controller, whoever wrote it.
+
+A marker names a topic, but means the one that was there when it was written: the topic is queued
+for deletion. One that is older than the topic of its name is of a topic before that, whose znodes
+somebody removed by hand; it is erased, as are those of no topic, of topics that must not be
+deleted, and all while deletions are switched off (KAFKA-3175). Kafka goes by the name alone.
+
+A marker without a deletion is looked at when the set of markers changes, and when its topic comes
+or goes or its deletion ends: none stays behind for a topic that is made later. One whose topic
+has been stored and not heard of yet waits for it; Kafka erases it.
+
+What fails, since ZooKeeper refuses it or by a mistake of ours, is tried again, as in
+`ottla.controller.deletion_notes`: in halves, until the one marker that it fails for is alone, and
+that one after a pause. None of the others waits for it, and no other event has to come.
+
+Source: KafkaController.processTopicDeletion, Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
+from ottla.controller.context import DecisionContext
+from ottla.controller.deletion_marks import mark_topics
+from ottla.controller.deletion_notes import Pause
+from ottla.host.steps import Steps, follow, wait
+from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.zookeeper.store_reading import read_each, reading
+from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, Deposed, Done, Written
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.znodes import paths
+
+log = logging.getLogger(__name__)
+
+Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
+Exists = Callable[[str], Pending[Stat | ZkError | None]]
+
+
+class _Queue:
+    """The topics whose markers are to be looked at, until they were without a failure."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._parts: list[list[str]] = []
+        self._pauses: dict[str, Pause] = {}
+        """Of topics that failed alone, until they do not."""
+
+    def add(self, names: Iterable[str]) -> None:
+        """Have topics looked at; one that has a pause, after it."""
+        self._names.update(names)
+
+    def take(self) -> list[str]:
+        """Return what is to be looked at together; empty = nothing is, now."""
+        names = self._parts.pop() if self._parts else sorted(self._names - self._pauses.keys())
+        self._names.difference_update(names)
+        return names
+
+    def done(self, names: Iterable[str]) -> None:
+        """Hear that what was taken did not fail."""
+        for name in names:
+            self._pauses.pop(name, None)
+
+    def failed(self, names: Sequence[str], now_ms: int) -> None:
+        """Hear that what was taken failed, or some of it."""
+        self._names.update(names)
+        if len(names) == 1:
+            self._pauses.setdefault(names[0], Pause()).begin(now_ms)
+        else:
+            middle = len(names) // 2
+            self._parts += [list(names[middle:]), list(names[:middle])]
+
+    def due_ms(self) -> int | None:
+        """Return when the next pause is over."""
+        due = (pause.due_ms for pause in self._pauses.values())
+        return min((each for each in due if each is not None), default=None)
+
+    def end_pauses(self, now_ms: int) -> None:
+        """Have those taken again, each alone, whose pause is over."""
+        self._parts += ([name] for name, pause in self._pauses.items() if pause.end(now_ms))
+
+
+class MarkerRequests:
+    """The markers of one term of office.
+
+    `change` writes znodes that are no facts, fenced; `exists` asks for one; `marked`: the topics
+    with a marker, as far as it is known.
+    """
+
+    def __init__(
+        self,
+        runtime: DecisionRuntime,
+        context: DecisionContext,
+        *,
+        clock: Clock,
+        timers: Timers,
+        change: Change,
+        exists: Exists,
+        marked: Callable[[], Collection[str]],
+    ) -> None:
+        self._runtime = runtime
+        self._enabled = context.config["delete.topic.enable"]
+        self._clock = clock
+        self._timers = timers
+        self._change = change
+        self._exists = exists
+        self._marked = marked
+        self._queue = _Queue()
+        self._timer: Timer | None = None
+        self._is_looking = self._is_over = False
+
+    def look_at(self, names: Iterable[str]) -> None:
+        """Queue the topics that are marked and not queued yet; erase the markers of others."""
+        image = self._runtime.image
+        self._queue.add(each for each in names if not image.is_queued_for_deletion(each))
+        self._go_on()
+
+    def stop(self) -> None:
+        """Look at nothing any more: the office is over."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def changed(self, delta: ClusterDelta) -> None:
+        """Hear of a change of the image, after which a marker may be another one's, or nobody's."""
+        marked = self._marked()
+        if not marked:
+            return
+        touched = {each.name for each in delta.created_topics.values()}
+        touched.update(each.name for each in delta.deleted_topics.values())
+        for topic_id in delta.changed_deletions:
+            entry = delta.before.deletions.of(topic_id)
+            if entry is not None:
+                touched.add(entry.name)
+        self.look_at(touched.intersection(marked))
+
+    @property
+    def _is_open(self) -> bool:
+        return self._runtime.active and not self._is_over
+
+    def _go_on(self) -> None:
+        if self._is_open and not self._is_looking:
+            self._is_looking = True
+            follow(self._look(), self._looked)
+
+    def _look(self) -> Steps[None]:
+        """Look at all that is to be looked at, one set of markers after the other."""
+        while self._is_open and (names := self._queue.take()):
+            try:
+                yield from self._look_together(names)
+            except Exception as error:
+                if isinstance(error, ZkError) and error.code is ZkCode.SESSION_EXPIRED:
+                    return  # The next controller looks at all there are.
+                self._failed(names, error)
+            else:
+                self._queue.done(names)
+
+    def _look_together(self, names: Sequence[str]) -> Steps[None]:
+        """Queue the topics or erase their markers. Raises: whatever it fails with."""
+        # The ids first: what is read after that is never older than the topics they are of.
+        image = self._runtime.image
+        ids = {
+            name: image.topics.id_of(name)
+            for name in names
+            if not image.is_queued_for_deletion(name)
+        }
+        listed = [*map(paths.topic, ids), *map(paths.marker, ids)]
+        found = yield from reading(read_each(listed, self._exists))
+        wanted, refused = self._sort(ids, found)
+        if wanted:
+            yield from self._queue_topics(wanted, refused)
+        yield from self._erase(refused)
+
+    def _failed(self, names: Sequence[str], error: Exception) -> None:
+        bug = None if isinstance(error, ApiError | ZkError) else error
+        if len(names) > 1:
+            text = "%d deletions' markers could not be dealt with together: %s"
+            log.info(text, len(names), error, exc_info=bug)
+        else:
+            text = "the marker of %s could not be dealt with, which is tried again: %s"
+            log.error(text, names[0], error, exc_info=bug)
+        self._queue.failed(names, self._clock.monotonic_ms())
+
+    def _looked(self, outcome: Exception | None) -> None:
+        self._is_looking = False
+        if outcome is not None:
+            log.error("deletions' markers are not looked at", exc_info=outcome)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Be there when the next pause is over."""
+        due_ms = self._queue.due_ms() if self._is_open else None
+        self._timer = self._timers.move(self._timer, due_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._queue.end_pauses(self._clock.monotonic_ms())
+        self._go_on()
+
+    def _sort(
+        self, ids: Mapping[str, Uuid | None], found: Mapping[str, Stat | None]
+    ) -> tuple[dict[str, Uuid], dict[str, str]]:
+        """Return whose marker is for the topic of its name, and whose is to go, with the reason."""
+        wanted: dict[str, Uuid] = {}
+        refused: dict[str, str] = {}
+        for name, topic_id in ids.items():
+            topic, marker = found.get(paths.topic(name)), found.get(paths.marker(name))
+            if marker is None:
+                continue  # Whoever wrote it has taken it away.
+            if topic is None:
+                refused[name] = Error.UNKNOWN_TOPIC_OR_PARTITION.name
+            elif marker.czxid < topic.czxid:
+                refused[name] = "its marker is of a topic of that name before it"
+            elif topic_id is not None:
+                wanted[name] = topic_id
+            elif name in self._runtime.image.topics:
+                self._queue.add((name,))  # It was heard of meanwhile; else it will be.
+        return wanted, refused
+
+    def _queue_topics(self, wanted: Mapping[str, Uuid], refused: dict[str, str]) -> Steps[None]:
+        wall_ms = self._clock.now_ms()
+        reply = yield from wait(
+            self._runtime.run(
+                lambda image: mark_topics(image, wanted, enabled=self._enabled, wall_ms=wall_ms)
+            )
+        )
+        if isinstance(reply, ApiError):
+            if reply.error is not Error.NOT_CONTROLLER:
+                raise reply
+            return  # The next controller looks at all there are.
+        for name, error in reply.refused.items():
+            if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+                self._queue.add((name,))  # It went, and there may be another one by now.
+            else:
+                refused[name] = error.name
+
+    def _erase(self, refused: Mapping[str, str]) -> Steps[None]:
+        for name, reason in refused.items():
+            log.warning("the topic %s is not deleted: %s", name, reason)
+        markers = [Delete(paths.marker(name)) for name in refused]
+        for start in range(0, len(markers), DELETES_PER_MULTI):
+            outcome = yield from wait(self._change(markers[start : start + DELETES_PER_MULTI]))
+            if isinstance(outcome, ZkError):
+                raise outcome
+            if not isinstance(outcome, Done | Deposed):
+                raise ApiError(Error.UNKNOWN_SERVER_ERROR, f"markers are still there: {outcome}")

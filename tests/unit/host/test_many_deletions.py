@@ -1,0 +1,106 @@
+"""A request that deletes more topics than one batch may is served, and the loop has others' turns.
+
+Method: the controller role on a disk in memory, which runs its threads when told; the limits of a
+batch and of a step are made small. The request passes the handler.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.broker.api import k20_delete_topics as k20
+from ottla.controller import deletion
+from ottla.controller.step import Decision, Step
+from ottla.host import controller_runtime
+from ottla.host.controller_node import ControllerNode
+from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION
+from ottla.metadata.records import PartitionRecord, Record, TopicRecord
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+
+from .test_controller_node import add_broker, running
+from .world import World
+
+BROKERS = (11, 12)
+TOPICS = 25
+RECORDS_EACH = 2 + len(BROKERS)
+"""Of a deletion: the topic's removal, the header of its entry, a row for each broker."""
+
+
+def topic_id(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def records_of(number: int) -> tuple[Record, ...]:
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=topic_id(number),
+        replicas=BROKERS,
+        isr=BROKERS,
+        leader=11,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+    return TopicRecord(name=f"t{number}", topic_id=topic_id(number)), partition
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(controller_runtime, "RECORDS_PER_STEP_MAX", 10 * RECORDS_EACH)
+    monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 5)
+    return World()
+
+
+def a_controller(world: World) -> ControllerNode:
+    controller = running(world, features={ELR_VERSION: 0, OTTLA_VERSION: 1})
+    for broker_id in BROKERS:
+        add_broker(world, controller, broker_id)
+    for number in range(TOPICS):
+        records = records_of(number)
+        controller.run(lambda _image, records=records: Decision(Step(records), None))
+    world.workers.run()
+    return controller
+
+
+def delete_all(world: World, controller: ControllerNode) -> Pending[Any]:
+    request = DeleteTopicsRequest(
+        topic_names=tuple(f"t{number}" for number in range(TOPICS)), timeout_ms=500
+    )
+    broker: Any = SimpleNamespace()
+    context = world.context(version=5, key=20, controller_or_none=controller, broker_or_none=broker)
+    answer = k20.handle(context, request)
+    assert isinstance(answer, Pending)
+    return answer
+
+
+def left(controller: ControllerNode) -> tuple[int, int]:
+    """Return how many topics are there, and how many are in the ledger; committed."""
+    image = controller.runtime.committed_image
+    return len(image.topics), image.deletions.pending_count()
+
+
+def test_a_request_goes_in_steps_and_each_topic_with_its_entry(world: World) -> None:
+    controller = a_controller(world)
+    answer = delete_all(world, controller)
+    seen = [left(controller)]
+    while world.workers.waiting:
+        assert not answer.done
+        world.workers.run(1)
+        seen.append(left(controller))
+    assert {each.error_code for each in answer.value.responses} == {Error.NONE}
+    assert seen[-1] == (0, TOPICS)
+    assert all(topics + entries == TOPICS for topics, entries in seen)
+    assert len(dict.fromkeys(seen)) == 1 + TOPICS // 5
+
+
+def test_what_is_asked_meanwhile_is_decided_between_two_steps(world: World) -> None:
+    controller = a_controller(world)
+    answer = delete_all(world, controller)
+    met: list[int] = []
+    controller.run(lambda image: Decision(Step(), met.append(len(image.topics))))
+    world.workers.run()
+    assert answer.done
+    assert met == [TOPICS - 5]

@@ -1,0 +1,240 @@
+"""Who takes a marker away before the deletion has begun calls it off, whoever rules, and for good.
+
+Method: real controllers on a simulated ZooKeeper; a tool's session writes markers and takes them
+away. What is true with one controller is true when another one takes over in between.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.zookeeper import Create, Delete
+from ottla.controller.deletion import TopicReference, delete_topics
+from ottla.controller.step import Decision
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.admin import encode_reassignment
+from ottla.metadata.znodes.topic import Assignment, encode_topic
+
+from .controller_world import ControllerWorld, Node
+from .test_controller_requests import set_isr
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def sim() -> ControllerWorld:
+    made = ControllerWorld()
+    made.start(1, 2, 3)
+    return made
+
+
+def kill_all(sim: ControllerWorld) -> None:
+    """Have nobody rule."""
+    for broker_id in (1, 2, 3):
+        sim.nodes[broker_id].kill()
+    sim.until(lambda: not sim.names(paths.BROKER_IDS))
+
+
+def revive_all(sim: ControllerWorld) -> None:
+    """Have all brokers up again, and one of them rule."""
+    for broker_id in (1, 2, 3):
+        sim.revive(broker_id)
+    sim.until(lambda: bool(sim.ruling()))
+    sim.run(5_000)
+
+
+def fail_over(sim: ControllerWorld) -> None:
+    """Have another controller rule."""
+    sim.wait(sim.controller.controller.stop())
+    sim.until(lambda: bool(sim.ruling()))
+    sim.settle()
+
+
+def asking(node: Node) -> Callable[[ClusterImage], Decision[Any]]:
+    """Return what DeleteTopics asks of a node's controller, for the topic that there is now."""
+    context = node.controller.context
+    topic_id = node.controller.image.topics.id_of("t")
+    assert topic_id is not None
+    wanted = [TopicReference(topic_id=topic_id)]
+    return lambda image: delete_topics(image, wanted, context=context, wall_ms=5, queue=True)
+
+
+def lives(sim: ControllerWorld, name: str = "t") -> bool:
+    """Tell whether a topic is there, is not to go, and no broker was told to delete it."""
+    is_there = sim.data(paths.topic(name)) is not None and sim.data(paths.marker(name)) is None
+    told = [sim.nodes[each].stopped(name) for each in (1, 2, 3)]
+    is_ordered = any(each is not None and each.delete_partition for each in told)
+    return is_there and not sim.image.is_queued_for_deletion(name) and not is_ordered
+
+
+# -- called off --------------------------------------------------------------------------------
+
+
+def halt(sim: ControllerWorld) -> None:
+    """Have a deletion wait for a reassignment."""
+    sim.create("t", (2, 3))
+    sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (2, 1)}))
+    sim.until(lambda: sim.partition("t").adding_replicas == (1,))
+    sim.write_marker("t")
+    sim.settle()
+    assert sim.image.is_queued_for_deletion("t")
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_halted_deletion_is_called_off_at_once(sim: ControllerWorld, fails_over: bool) -> None:
+    halt(sim)
+    sim.delete(paths.marker("t"))
+    sim.settle()
+    assert len(sim.image.deletions) == 0
+    if fails_over:
+        fail_over(sim)
+    set_isr(sim, "t", (2, 3, 1))
+    sim.run(HOUR_MS)
+    assert sim.partition("t").replicas == (2, 1)
+    assert sim.data(paths.topic("t")) is not None
+    assert not sim.image.is_queued_for_deletion("t")
+
+
+def test_a_halted_deletion_keeps_others_markers(sim: ControllerWorld) -> None:
+    halt(sim)
+    sim.create("other", (1, 2))
+    sim.write_marker("other")
+    sim.until(lambda: sim.data(paths.topic("other")) is None)
+    assert sim.image.is_queued_for_deletion("t")
+
+
+def test_a_marker_taken_away_just_before_the_deletion_begins_calls_it_off(
+    sim: ControllerWorld,
+) -> None:
+    sim.create("t", (2, 3))
+    sim.write_marker("t")
+    while not sim.names(paths.DELETIONS):
+        sim.world.run_until(sim.world.now_us + 100)
+    # It is queued, which the controller hears before it hears of the marker.
+    process = sim.controller.client.process
+    process.paused = True
+    sim.delete(paths.marker("t"))
+    sim.world.resume(process)
+    sim.settle()
+    assert lives(sim)
+    assert len(sim.image.deletions) == 0
+
+
+def test_what_was_called_off_can_be_asked_for_again(sim: ControllerWorld) -> None:
+    halt(sim)
+    sim.delete(paths.marker("t"))
+    sim.settle()
+    sim.write_marker("t")
+    sim.settle()
+    assert sim.image.is_queued_for_deletion("t")
+    set_isr(sim, "t", (2, 3, 1))
+    sim.until(lambda: sim.data(paths.topic("t")) is None)
+
+
+def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerWorld) -> None:
+    sim.create("t", (2, 3))
+    sim.nodes[3].kill()
+    sim.until(lambda: sim.partition("t").isr == (2,))
+    sim.write_marker("t")
+    sim.settle()
+    sim.delete(paths.marker("t"))
+    sim.settle()
+    sim.start(3)
+    sim.until(lambda: sim.data(paths.topic("t")) is None)
+
+
+def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
+    sim: ControllerWorld,
+) -> None:
+    sim.create("t", (2, 3))
+
+    sim.controller.controller.run(asking(sim.controller))
+    # The controller dies between its first write and its second.
+    while sim.data(paths.marker("t")) is None:
+        sim.world.run_until(sim.world.now_us + 100)
+    kill_all(sim)
+    sim.delete(paths.marker("t"))
+    revive_all(sim)
+    assert lives(sim)
+    assert len(sim.image.deletions) == 0
+
+
+# -- other topics of the name ------------------------------------------------------------------
+
+
+def make_anew(sim: ControllerWorld, name: str) -> None:
+    """Remove a topic's znodes by hand and make another one of its name in the same moment."""
+    below = (paths.state(name, 0), paths.partition(name, 0), paths.partitions(name))
+    sim.write(
+        *map(Delete, (*below, paths.topic(name))),
+        Create(paths.topic(name), encode_topic([(0, Assignment((1, 2)))], None)),
+    )
+    sim.settle()
+
+
+def half_deleted(sim: ControllerWorld) -> None:
+    """Have a deletion wait for a broker that is down."""
+    sim.create("t", (2, 3))
+    sim.nodes[3].kill()
+    sim.until(lambda: sim.partition("t").isr == (2,))
+    sim.write_marker("t")
+    sim.settle()
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_marker_does_not_hit_a_topic_that_is_made_later(
+    sim: ControllerWorld, fails_over: bool
+) -> None:
+    sim.create("other", (1, 2))
+    half_deleted(sim)
+    if fails_over:
+        sim.nodes[1].kill()
+        sim.nodes[2].kill()
+        sim.until(lambda: not sim.names(paths.BROKER_IDS))
+    make_anew(sim, "t")
+    if fails_over:
+        revive_all(sim)
+    assert sim.data(paths.marker("t")) is None
+    [receipt] = sim.image.deletions.receipts()
+    assert receipt.topic_id != sim.image.topics.id_of("t")
+    # Another topic's marker has all of them looked at.
+    sim.write_marker("other")
+    sim.until(lambda: sim.data(paths.topic("other")) is None)
+    sim.run(HOUR_MS)
+    assert sim.data(paths.topic("t")) is not None
+    assert not sim.image.is_queued_for_deletion("t")
+
+
+def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerWorld) -> None:
+    half_deleted(sim)
+    make_anew(sim, "t")
+    sim.write_marker("t")
+    sim.until(lambda: sim.data(paths.topic("t")) is None)
+    sim.settle()
+    assert len(sim.image.deletions.receipts()) == 2
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_topic_that_the_controller_has_not_heard_of_yet_is_safe(
+    sim: ControllerWorld, has_begun: bool
+) -> None:
+    sim.create("t", (1, 2))
+    node = sim.controller
+    if has_begun:
+        sim.net.cut.add(2)
+        sim.write_marker("t")
+        sim.settle()
+    node.client.process.paused = True
+    make_anew(sim, "t")
+    # The first that it does is to end the deletion, or to write that it is asked for.
+    if has_begun:
+        sim.net.cut.clear()
+    else:
+        node.controller.run(asking(node))
+    sim.world.resume(node.client.process)
+    sim.run(30_000)
+    assert sim.data(paths.topic("t")) is not None
+    assert sim.data(paths.marker("t")) is None
+    assert not sim.image.is_queued_for_deletion("t")

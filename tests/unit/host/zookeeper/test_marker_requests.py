@@ -1,0 +1,280 @@
+"""A marker deletes the topic that it was written for, and no other; one of nothing is erased.
+
+Method: the markers alone, over a back end in memory; what is looked for is answered by the test,
+and time passes when the test says so.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending, completed
+from ottla.base.timers import Timers
+from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
+from ottla.controller.context import DecisionContext
+from ottla.controller.deletion_notes import RETRY_FIRST_MS, RETRY_MS_MAX
+from ottla.controller.liveness import BrokerLiveness
+from ottla.host.zookeeper.marker_requests import MarkerRequests
+from ottla.host.zookeeper.runtime import DecisionRuntime
+from ottla.host.zookeeper.store_writing import Changed, Done, Written
+from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
+from ottla.metadata.records import ForgetDeletionRecord, RemoveTopicRecord, TopicRecord
+from ottla.metadata.znodes import paths
+from ottla.testing.memory_store import MemoryMetadata
+
+from .controller_world import a_config
+
+OLD, NEW = Uuid(b"old-------------"), Uuid(b"new-------------")
+
+
+class FakeClock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+
+class Markers:
+    """The markers of one office. `erased`: topics whose marker was; `sought`: asked for.
+    `refusal`: what erasing is answered, None = it is done."""
+
+    def __init__(self) -> None:
+        nothing: Any = None
+        self.stored = MemoryMetadata()
+        self.clock, self.timers = FakeClock(), Timers()
+        self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=self.clock)
+        self.erased: list[Operation] = []
+        self.sought: dict[str, Pending[Any]] = {}
+        self.refusal: Written | ZkError | None = None
+        self.marked = {"t"}
+        self.requests = MarkerRequests(
+            self.runtime,
+            DecisionContext(
+                config=a_config(1, {}), cluster_id="c", dice=nothing, liveness=BrokerLiveness(1)
+            ),
+            clock=self.clock,
+            timers=self.timers,
+            change=self._change,
+            exists=self._exists,
+            marked=lambda: self.marked,
+        )
+        self.runtime.subscribe(self.requests.changed)
+
+    def _exists(self, path: str) -> Pending[Any]:
+        assert path not in self.sought, "one look at a time"
+        self.sought[path] = Pending()
+        return self.sought[path]
+
+    def _change(self, operations: Sequence[Operation]) -> Pending[Any]:
+        if self.refusal is not None:
+            return completed(self.refusal)
+        self.erased += operations
+        return completed(Done((None,) * len(operations)))
+
+    def found(self, *, topic: int | None, marker: int | None) -> None:
+        """Answer what is looked for; the numbers are of the writes that made it."""
+        for path, czxid in ((paths.topic("t"), topic), (paths.marker("t"), marker)):
+            stat = None if czxid is None else Stat(czxid, czxid, 0, 0, 0, 0, 0)
+            self.sought.pop(path).complete(stat)
+
+    def fail(self, code: ZkCode) -> None:
+        """Have what is looked for not be read."""
+        for path in (paths.topic("t"), paths.marker("t")):
+            self.sought.pop(path).complete(ZkError(code, path))
+
+    def wait(self, ms: int) -> None:
+        """Let time pass."""
+        self.clock.now += ms
+        self.timers.run_due(self.clock.now)
+
+    def is_queued(self) -> bool:
+        return self.runtime.image.is_queued_for_deletion("t")
+
+
+@pytest.fixture
+def world() -> Markers:
+    return Markers()
+
+
+def test_a_marker_of_nothing_is_erased(world: Markers) -> None:
+    world.requests.look_at(("t",))
+    assert world.erased == []
+    world.found(topic=None, marker=7)
+    assert world.erased == [Delete(paths.marker("t"))]
+
+
+def test_a_marker_waits_for_a_topic_that_is_stored_already(world: Markers) -> None:
+    # Found by a random history: the topics had been read before it was made, the markers after.
+    world.requests.look_at(("t",))
+    world.found(topic=6, marker=7)
+    assert world.erased == []
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=6, marker=7)
+    assert world.is_queued()
+
+
+def test_a_topic_may_come_while_it_is_looked_for(world: Markers) -> None:
+    world.requests.look_at(("t",))
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=6, marker=7)
+    world.found(topic=6, marker=7)
+    assert world.is_queued()
+    assert world.sought == {}
+
+
+def test_a_marker_that_is_older_than_the_topic_is_erased(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=7, marker=6)
+    assert world.erased == [Delete(paths.marker("t"))]
+    assert not world.is_queued()
+
+
+def test_a_marker_that_came_with_the_topic_is_for_it(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=7, marker=7)
+    assert world.is_queued()
+
+
+def test_a_topic_that_was_made_again_while_its_marker_was_looked_at_is_another(
+    world: Markers,
+) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=OLD))
+    world.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=5, marker=6)
+    assert not world.is_queued()
+    world.found(topic=7, marker=6)
+    assert world.erased == [Delete(paths.marker("t"))]
+
+
+def test_a_marker_that_is_gone_by_now_asks_for_nothing(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=6, marker=None)
+    assert not world.is_queued()
+    assert world.erased == []
+
+
+def test_a_marker_is_looked_at_when_the_deletion_that_had_it_ends(world: Markers) -> None:
+    begun = DeletionImage(topic_id=OLD, name="t", policy=Policy.CLASSIC, asked_ms=5)
+    begun = begun.with_standing(1, STARTED, (0,))
+    world.stored.observe(TopicRecord(name="t", topic_id=OLD), *deletion_records(begun))
+    assert world.sought == {}, "it has a deletion"
+    world.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=7, marker=6)
+    world.erased.clear()  # Had that failed:
+    world.stored.observe(ForgetDeletionRecord(topic_id=OLD))
+    world.found(topic=7, marker=6)
+    assert world.erased == [Delete(paths.marker("t"))]
+
+
+def test_many_markers_are_one_decision(world: Markers) -> None:
+    names = [f"t{number:03}" for number in range(700)]
+    world.stored.observe(
+        *(TopicRecord(name=each, topic_id=Uuid(each.encode().ljust(16))) for each in names)
+    )
+    world.requests.look_at(names)
+    while world.sought:
+        _path, answer = world.sought.popitem()
+        answer.complete(Stat(1, 1, 0, 0, 0, 0, 0))
+    assert world.stored.store is not None
+    [step] = world.stored.store.steps
+    assert len(step.records) == len(names)
+
+
+def test_a_look_that_fails_is_taken_again_after_a_pause(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.fail(ZkCode.SYSTEM_ERROR)
+    world.wait(RETRY_FIRST_MS - 1)
+    assert world.sought == {}
+    world.wait(1)
+    world.fail(ZkCode.SYSTEM_ERROR)
+    world.wait(2 * RETRY_FIRST_MS - 1)
+    assert world.sought == {}, "it fails again: the pause is longer"
+    world.wait(1)
+    world.found(topic=6, marker=7)
+    assert world.is_queued()
+    assert len(world.timers) == 0
+
+
+def test_our_own_mistake_is_tried_again_as_well(
+    world: Markers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_named: object) -> Any:
+        raise KeyError("t")
+
+    monkeypatch.setattr("ottla.host.zookeeper.marker_requests.read_each", fail)
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    monkeypatch.undo()
+    world.wait(RETRY_FIRST_MS)
+    world.found(topic=6, marker=7)
+    assert world.is_queued()
+
+
+def test_a_marker_with_a_pause_is_not_looked_at_before_its_end(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.fail(ZkCode.SYSTEM_ERROR)
+    world.requests.look_at(("t", "u"))
+    assert sorted(world.sought) == sorted((paths.topic("u"), paths.marker("u")))
+    for path in (paths.topic("u"), paths.marker("u")):
+        world.sought.pop(path).complete(None)
+    assert world.sought == {}
+    world.wait(RETRY_FIRST_MS)
+    world.found(topic=6, marker=7)
+    assert world.is_queued()
+
+
+@pytest.mark.parametrize(
+    "refusal", [ZkError(ZkCode.NO_AUTH), Changed(frozenset({paths.marker("t")}))]
+)
+def test_a_marker_that_could_not_be_erased_is_erased_later(
+    world: Markers, refusal: Written | ZkError
+) -> None:
+    world.refusal = refusal
+    world.requests.look_at(("t",))
+    world.found(topic=None, marker=7)
+    assert world.erased == []
+    world.refusal = None
+    world.wait(RETRY_FIRST_MS)
+    world.found(topic=None, marker=7)
+    assert world.erased == [Delete(paths.marker("t"))]
+    assert len(world.timers) == 0
+
+
+def test_one_that_was_taken_away_in_the_pause_is_forgotten(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.fail(ZkCode.SYSTEM_ERROR)
+    world.wait(RETRY_FIRST_MS)
+    world.found(topic=6, marker=None)
+    world.wait(RETRY_MS_MAX)
+    assert world.sought == {}
+    assert not world.is_queued()
+
+
+def test_nothing_is_looked_at_once_the_office_is_over(world: Markers) -> None:
+    world.requests.look_at(("t",))
+    world.fail(ZkCode.SYSTEM_ERROR)
+    world.requests.stop()
+    assert len(world.timers) == 0
+    world.requests.look_at(("t",))
+    assert world.sought == {}
+
+
+def test_a_look_that_fails_as_the_office_ends_sets_no_timer(world: Markers) -> None:
+    world.requests.look_at(("t",))
+    world.requests.stop()
+    world.fail(ZkCode.SYSTEM_ERROR)
+    assert len(world.timers) == 0
+
+
+def test_the_end_of_the_session_is_no_failure(world: Markers) -> None:
+    """The next controller looks at all markers."""
+    world.requests.look_at(("t",))
+    world.fail(ZkCode.SESSION_EXPIRED)
+    assert len(world.timers) == 0

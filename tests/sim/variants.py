@@ -275,7 +275,7 @@ def deletes_by_name() -> Iterator[None]:
 
     with (
         replaced(ToldMetadata, "may_stop", may_stop),
-        replaced(k05_stop_replica, "_is_late", lambda image, told: False),
+        replaced(k05_stop_replica, "is_late", lambda image, name, topic_id: False),
     ):
         yield
 

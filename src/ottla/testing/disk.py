@@ -9,6 +9,7 @@ the bytes that a short write would have written. `on_operation` sees each operat
 simulator lets its clock advance there, which is what a slow disk is.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Sequence
@@ -80,6 +81,13 @@ class _FileNode:
     data: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
     modified_ms: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Link(_FileNode):
+    """A symbolic link: to those who rename or remove it, a file without content."""
+
+    target: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -204,6 +212,11 @@ class MemoryDisk:
         node.data[position : position + len(data)] = data
         node.synced = bytes(node.data)
 
+    def link(self, path: str, target: str) -> None:
+        """Make a symbolic link to an absolute path, durably; it may lead nowhere."""
+        folder, name = self._parent(path)
+        folder.entries[name] = folder.durable[name] = _Link(target=target)
+
     def _forget(self, folder: _Folder, path: str, keep: KeepUnsynced) -> None:
         folder.entries = dict(folder.durable)
         for name, node in folder.entries.items():
@@ -226,6 +239,8 @@ class MemoryDisk:
         self._begin("open", path)
         folder, name = self._parent(path)
         node = folder.entries.get(name)
+        if isinstance(node, _Link):
+            node = self._node(path)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -243,6 +258,12 @@ class MemoryDisk:
     def is_dir(self, path: str) -> bool:
         return isinstance(self._find(path), _Folder)
 
+    def is_link(self, path: str) -> bool:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            folder, name = self._parent(path)
+            return isinstance(folder.entries.get(name), _Link)
+        return False
+
     def size(self, path: str) -> int:
         return len(self._file(path).data)
 
@@ -256,11 +277,15 @@ class MemoryDisk:
     def mkdir(self, path: str) -> None:
         self._begin("mkdir", path)
         folder = self._root
-        for name in _names(path):
-            child = folder.entries.setdefault(name, _Folder())
+        *parents, last = _names(path)
+        for name in parents:
+            child = self._followed(folder.entries.setdefault(name, _Folder()))
             if not isinstance(child, _Folder):
-                raise FileExistsError(errno.EEXIST, "a file has this name", path)
+                raise NotADirectoryError(errno.ENOTDIR, "a parent is no folder", path)
             folder = child
+        there = folder.entries.setdefault(last, _Folder())
+        if not isinstance(there, _Folder) and not self.is_dir(path):
+            raise FileExistsError(errno.EEXIST, "a file has this name", path)
 
     def rename(self, source: str, target: str) -> None:
         self._begin("rename", source)
@@ -270,7 +295,11 @@ class MemoryDisk:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         there = new_folder.entries.get(new_name)
-        if isinstance(there, _Folder) and (there.entries or not isinstance(node, _Folder)):
+        if isinstance(there, _Folder) and not isinstance(node, _Folder):
+            raise IsADirectoryError(errno.EISDIR, "the target is a folder", target)
+        if isinstance(there, _FileNode) and isinstance(node, _Folder):
+            raise NotADirectoryError(errno.ENOTDIR, "the target is no folder", target)
+        if isinstance(there, _Folder) and there.entries:
             raise OSError(errno.ENOTEMPTY, "the target is a folder that is not empty", target)
         del old_folder.entries[old_name]
         new_folder.entries[new_name] = node
@@ -291,6 +320,9 @@ class MemoryDisk:
             folder, name = self._parent(path)
         except FileNotFoundError:
             return
+        node = folder.entries.get(name)
+        if isinstance(node, _FileNode) and not isinstance(node, _Link):
+            raise NotADirectoryError(errno.ENOTDIR, "is not a folder", path)
         folder.entries.pop(name, None)
 
     def sync_dir(self, path: str) -> None:
@@ -307,6 +339,8 @@ class MemoryDisk:
         if self._room(len(data)) < len(data):
             raise OSError(errno.ENOSPC, "write_atomic failed", path)
         folder, name = self._parent(path)
+        if isinstance(folder.entries.get(name), _Folder):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         node = _FileNode(bytearray(data), data, self.now_ms())
         folder.entries[name] = node
         folder.durable = dict(folder.entries)
@@ -344,25 +378,32 @@ class MemoryDisk:
         return max(0, min(wanted, self.capacity - _used(self._root)))
 
     def _find(self, path: str) -> _FileNode | _Folder | None:
-        node: _FileNode | _Folder | None = self._root
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return self._node(path)
+        return None
+
+    def _node(self, path: str) -> _FileNode | _Folder:
+        node: _FileNode | _Folder = self._root
         for name in _names(path):
             if not isinstance(node, _Folder):
-                return None
-            node = node.entries.get(name)
+                raise NotADirectoryError(errno.ENOTDIR, "a parent is no folder", path)
+            child = node.entries.get(name)
+            if child is None:
+                raise FileNotFoundError(errno.ENOENT, "no such file or folder", path)
+            node = self._followed(child)
         return node
 
+    def _followed(self, node: _FileNode | _Folder) -> _FileNode | _Folder:
+        return self._node(node.target) if isinstance(node, _Link) else node
+
     def _file(self, path: str) -> _FileNode:
-        node = self._find(path)
-        if node is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        node = self._node(path)
         if isinstance(node, _Folder):
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         return node
 
     def _folder(self, path: str) -> _Folder:
-        node = self._find(path)
-        if node is None:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        node = self._node(path)
         if not isinstance(node, _Folder):
             raise NotADirectoryError(errno.ENOTDIR, "is not a folder", path)
         return node

@@ -8,6 +8,7 @@ committed records are the leader's. At the end, with nothing failing any more, a
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -280,10 +281,14 @@ class Quorum(RuleBasedStateMachine):
             MARKS.update(type(effect).__name__ for effect in member.effects)
 
 
+PROOFS = ("AppendRecords", "AppendFetched", "AdoptSnapshot", "DeletePrefix")
+"""Effects without which the histories proved nothing; the last one is in few of them."""
+
+
 def test_any_history_converges() -> None:
-    run_state_machine_as_test(
-        Quorum, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
-    )
-    # Else the histories proved nothing.
-    for effect in ("AppendRecords", "AppendFetched", "AdoptSnapshot", "DeletePrefix"):
-        assert MARKS[effect] > 0, effect
+    histories = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    for _ in range(10):
+        run_state_machine_as_test(Quorum, settings=histories)
+        if all(MARKS[effect] > 0 for effect in PROOFS):
+            return
+    pytest.fail(f"600 histories had no {[each for each in PROOFS if MARKS[each] == 0]}")

@@ -140,13 +140,17 @@ class Run:
     def _bury(self, limit_ms: int) -> None:
         """Wait until deletions have ended, and their folders are gone."""
         sim, history = self.sim, self.history
-        self._until(lambda: not deletions_left(sim), limit_ms)
         delay_ms = max(node.config["log.segment.delete.delay.ms"] for node in sim.nodes.values())
+
+        def unburied() -> list[str]:
+            return [*deletions_left(sim), *folders_left(sim)]
+
         known: set[str] = set()
         # A request that was on its way when all was healed may delete a topic only now.
-        while not known.issuperset(left := folders_left(sim)):
+        while not known.issuperset(left := unburied()):
             known.update(left)
-            self._until(lambda: not folders_left(sim), delay_ms + BURIAL_MS)
+            self._until(lambda: not deletions_left(sim), limit_ms)
+            self._until(lambda: not unburied(), delay_ms + BURIAL_MS)
         history.deletions_left = deletions_left(sim)
         history.folders_left = folders_left(sim)
         if self.scenario.zookeeper or ledger_enabled(sim.image.features):

@@ -98,6 +98,7 @@ class SimNode:
         self._process: Process | None = None
         self._doors: list[Door] = []
         self._stopping = False
+        self._leave_start: Callable[[], None] = lambda: None
         self._back_after_ms: int | None = None
         self._doom: Doom | None = None
         self.disk_written: Callable[[SimNode, str, str], None] | None = None
@@ -211,7 +212,9 @@ class SimNode:
             self._ended(process, f"cannot open its folders: {error}")
             return
         process.after = lambda: self._look(watch)
-        follow(core.start_roles(SimDoors(self, process)), lambda end: self._started(process, end))
+        self._leave_start = follow(
+            core.start_roles(SimDoors(self, process)), lambda end: self._started(process, end)
+        )
 
     def _started(self, process: Process, end: Exception | None) -> None:
         if end is None:
@@ -242,6 +245,8 @@ class SimNode:
             return
         self._stopping = True
         self.serves = False
+        # What is half made must stand still before it is taken down.
+        self._leave_start()
 
         def stopped(end: Exception | None) -> None:
             if end is not None and not isinstance(end, OSError):

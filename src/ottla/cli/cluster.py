@@ -12,6 +12,7 @@ from ottla.cli.options import (
     BootstrapServer,
     CommandConfig,
     Timeout,
+    check_number,
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
@@ -79,7 +80,9 @@ def unregister(
     Its replicas stay listed until their partitions are reassigned, or a broker of that id comes;
     what it has not deleted yet is given up.
     """
+    check_number("--id", broker_id, 0)
     with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
+        client.expect_kraft(UnregisterBrokerRequest)
         request = UnregisterBrokerRequest(broker_id=broker_id)
         answer = client.patiently(lambda: client.ask(request, UnregisterBrokerResponse))
         check(f"broker {broker_id}", answer.error_code, answer.error_message)

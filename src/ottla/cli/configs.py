@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ottla.cli import configs_client, configs_zookeeper
 from ottla.cli import configs_options as opt
 from ottla.cli.configs_client import BROKER, SOURCES, TOPIC, Entry
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
@@ -19,6 +19,7 @@ from ottla.cli.options import (
     check_zookeeper,
     connect,
     one_of,
+    parse_ids,
     read_property_file,
 )
 from ottla.cli.typing_app import examples, new_app
@@ -131,11 +132,13 @@ def choose_entity(
     if kind in OTHER_KINDS:
         raise UsageError(f"--entity-type {kind} is not available in this version")
     if kind not in KINDS:
-        raise UsageError(f"--entity-type {kind}: expected topics or brokers")
+        raise UsageError(f"--entity-type {shown(kind)}: expected topics or brokers")
     if kind == "topics" and name == "":
         raise UsageError("topics have no default entity: expected --entity-name")
-    if kind == "brokers" and name and not name.isdecimal():
-        raise UsageError(f"broker {name}: expected a broker's id, an integer")
+    if kind == "brokers" and name:
+        ids = parse_ids(name)
+        if ids is None or len(ids) > 1:
+            raise UsageError(f"broker {shown(name)}: expected a broker's id, an integer")
     return kind, name
 
 
@@ -145,10 +148,10 @@ def parse_added(text: str) -> dict[str, str]:
     for pair in re.split("," + _OUTSIDE_BRACKETS, text):
         parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)
         if len(parts) != 2:
-            raise UsageError(f"--add-config {pair}: expected NAME=VALUE")
+            raise UsageError(f"--add-config {shown(pair)}: expected NAME=VALUE")
         name, value = parts[0].strip(), parts[1]
         if not _NAME.fullmatch(name):
-            raise UsageError(f"--add-config {name}: not a name of a configuration")
+            raise UsageError(f"--add-config {shown(name)}: not a name of a configuration")
         added[name] = value.replace("[", "").replace("]", "").strip()
     return added
 

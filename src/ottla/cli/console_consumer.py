@@ -10,12 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli import librdkafka
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.closing import close
+from ottla.cli.errors import CommandError, UsageError, shortened, shown
 from ottla.cli.options import (
     BootstrapServer,
     bootstrap_or_local,
     check_seconds,
     key_values,
+    parse_number,
     read_property_file,
 )
 from ottla.cli.record_text import RecordText, Shown, record_text
@@ -133,13 +135,13 @@ def console_consumer(
     """Print the records of topics."""
     check(topic, include, partition, offset, from_beginning)
     check_seconds(timeout)
-    shown = read_property_file(formatter_config)
-    shown |= {"key.deserializer": key_deserializer} if key_deserializer else {}
-    shown |= {"value.deserializer": value_deserializer} if value_deserializer else {}
-    text = record_text(shown | key_values(property_, "--property"))
+    printed = read_property_file(formatter_config)
+    printed |= {"key.deserializer": key_deserializer} if key_deserializer else {}
+    printed |= {"value.deserializer": value_deserializer} if value_deserializer else {}
+    text = record_text(printed | key_values(property_, "--property"))
     silent = _is_silent(formatter)
     given = read_property_file(consumer_config)
-    extra = key_values(consumer_property, "--consumer-property")
+    extra = librdkafka.client_properties(consumer_property, "--consumer-property")
     name = one_group(group, given.get("group.id"), extra.get("group.id"))
     if name is not None and partition is not None:
         raise UsageError("--group cannot be used with --partition")
@@ -164,6 +166,10 @@ def check(
     """Raise UsageError where the options do not fit each other."""
     if (topic is None) == (include is None):
         raise UsageError("exactly one of --topic and --include is required")
+    if topic is not None:
+        librdkafka.check_topic(topic)
+    if include is not None and not librdkafka.is_sayable(include):
+        raise UsageError(f"--include {shown(shortened(include))}: expected text in UTF-8")
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic")
     if partition is not None and not 0 <= partition <= PARTITION_MAX:
@@ -174,9 +180,19 @@ def check(
         raise UsageError("--from-beginning cannot be used with --offset")
 
 
-def one_group(*names: str | None) -> str | None:
-    """Return the group that the options name; raise UsageError where they name several."""
-    given = sorted({name for name in names if name is not None})
+def one_group(option: str | None, *properties: str | None) -> str | None:
+    """Return the group that the options name.
+
+    Raises UsageError where they name several, or one that is none: librdkafka ends the process
+    at some of those.
+    """
+    named = [("--group", option), *(("group.id", each) for each in properties)]
+    for where, name in named:
+        if name is not None and not (name.strip() and librdkafka.is_sayable(name)):
+            raise UsageError(
+                f"{where} {shown(shortened(name))}: expected a group's name, text in UTF-8"
+            )
+    given = sorted({name for _, name in named if name is not None})
     if len(given) > 1:
         raise UsageError(
             "--group, --consumer-property and --consumer.config name different groups: "
@@ -192,11 +208,13 @@ def parse_offset(text: str | None, from_beginning: bool) -> int | str:
     word = text.lower()
     if word in ("earliest", "latest"):
         return word
-    if not word.isdecimal() or int(word) > OFFSET_MAX:
+    number = parse_number(word)
+    if number is None or number > OFFSET_MAX:
         raise UsageError(
-            f"--offset {text}: expected 'earliest', 'latest' or a number from 0 to {OFFSET_MAX}"
+            f"--offset {shown(shortened(text))}: expected 'earliest', 'latest' or a number "
+            f"from 0 to {OFFSET_MAX}"
         )
-    return int(word)
+    return number
 
 
 def consumer_settings(
@@ -250,7 +268,7 @@ def _open(
     consumer = librdkafka.make(Consumer, config)
     partitions = librdkafka.find_broker(consumer, topic, config, timeout).get(topic or "", 0)
     if partition is not None and 0 < partitions <= partition:
-        consumer.close()
+        close(consumer)
         raise CommandError(
             f"there is no partition {topic}-{partition}: expected 0 to {partitions - 1}"
         )
@@ -264,7 +282,7 @@ def _open(
         else:
             consumer.subscribe([f"^({include})$"])
     except KafkaException as error:
-        consumer.close()
+        close(consumer)
         subject = "" if include is None else f"--include {include}: "
         raise CommandError(subject + librdkafka.reason_of(error)) from None
     return consumer
@@ -336,7 +354,7 @@ def _read(
         print("Unable to write to standard out, closing consumer.", file=sys.stderr)
     finally:
         signal.signal(signal.SIGTERM, before)
-        consumer.close()
+        close(consumer)
         print(f"Processed a total of {printer.count} messages", file=sys.stderr)
     return code
 

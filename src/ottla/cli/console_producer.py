@@ -117,6 +117,7 @@ def console_producer(
     reader_class: ReaderClass = None,
 ) -> int:
     """Send each line of standard input as a record."""
+    librdkafka.check_topic(topic)
     if reader_class is not None and not reader_class.endswith("LineMessageReader"):
         raise UsageError(f"--line-reader {reader_class}: Java classes cannot be loaded here")
     if compression_codec is not None and compression_codec not in CODECS:
@@ -124,7 +125,7 @@ def console_producer(
             f"--compression-codec {compression_codec}: expected one of {', '.join(CODECS)}"
         )
     reader = line_reader(read_property_file(reader_config) | key_values(property_, "--property"))
-    given = read_property_file(producer_config) | key_values(
+    given = read_property_file(producer_config) | librdkafka.client_properties(
         producer_property, "--producer-property"
     )
     settings = {

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.cli.deletions_client import CannotTell, Selection, check_served, fetch, fetch_ids
-from ottla.cli.deletions_text import json_text, open_text, table_lines
+from ottla.cli.deletions_text import json_text, open_text, table_lines, unproven_text
 from ottla.cli.errors import CommandError
 from ottla.cli.progress import Progress
 from ottla.cli.wire_client import Refusal, WireClient
@@ -43,8 +43,7 @@ def describe(client: WireClient, selection: Selection, *, as_json: bool) -> None
     check_served(client)
     found = client.patiently(lambda: fetch(client, selection, receipts=True))
     missing = selection.missing(found)
-    if found or not missing:
-        _print(found, as_json=as_json)
+    _print(found, as_json=as_json)
     if missing:
         raise _nothing_of(client, selection, missing)
 
@@ -66,6 +65,8 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
     for name in watch.forgotten:
         progress.say(f"{name}: finished, and the receipt is forgotten already")
     _print(watch.listed(), as_json=as_json)
+    for text in filter(None, map(unproven_text, watch.listed())):
+        progress.say(text)
     if watch.open:
         raise CommandError(f"not finished after {timeout:g} s: {watch.open_text()}")
 

@@ -162,13 +162,32 @@ def open_text(deletions: Sequence[DeletionImage]) -> str:
     return ". ".join(shown) + (f". And {more} more" if more else "")
 
 
+def unproven_text(deletion: DeletionImage) -> str | None:
+    """Return what of a finished deletion nobody has proved, None = all of it is."""
+    abandoned: dict[Reason, list[int]] = defaultdict(list)
+    for broker_id, standing, _ in deletion.rows():
+        if standing.state is DeletionState.ABANDONED:
+            abandoned[standing.reason].append(broker_id)
+    if not abandoned or not deletion.is_finished:
+        return None
+    why = "; ".join(
+        f"{word(reason)}: {_numbers('broker', sorted(brokers))}"
+        for reason, brokers in sorted(abandoned.items())
+    )
+    gone = deletion.count(DeletionState.SUCCESSFUL)
+    return (
+        f"WARN: {deletion.name}: finished, but only {gone} of {deletion.count(*DeletionState)}"
+        f" replicas are proved gone; the others were abandoned ({why})"
+    )
+
+
 def causes(deletion: DeletionImage) -> list[str]:
     """Return what an open deletion waits for, and what helps; never nothing."""
     found: list[str] = []
     if deletion.halted is Halt.REASSIGNMENT:
         found.append(
             "its partitions are being reassigned: let that end, or end it with "
-            "'ottla reassign-partitions --cancel'"
+            "'ottla reassign-partitions --cancel --reassignment-json-file FILE'"
         )
     elif deletion.halted is Halt.PREFERRED_ELECTION:
         found.append("a preferred election of it is under way: let that end")

@@ -20,6 +20,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from ottla.cli.closing import close
 from ottla.cli.flights import Totals, data_path, read_flights
 
 if TYPE_CHECKING:
@@ -187,15 +188,29 @@ def read_back(console: Console, bootstrap: str, written: Written) -> None:
                     checksum += zlib.crc32(message.value())
                     shares[index] += 1
                     deadline = time.monotonic() + QUIET_S_MAX
-        for consumer, share in zip(consumers, shares, strict=True):
-            if share:
-                consumer.commit(asynchronous=False)
+        for consumer in consumers:
+            commit(consumer)
         check(console, "records read", sum(shares), written.totals.count)
         check(console, "checksum of all messages", checksum, written.checksum)
         console.print(f"  shares of the {CONSUMERS} consumers: {_commas(shares)}")
     finally:
         for consumer in consumers:
-            consumer.close()
+            close(consumer)
+
+
+def commit(consumer: Any) -> None:
+    """Commit what a member has read.
+
+    There may be nothing left: it has read nothing, or has committed all of it by itself just now,
+    by the clock or when it handed partitions over.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        consumer.commit(asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._NO_OFFSET:
+            raise
 
 
 def restart(console: Console, cluster: "Cluster", written: Written) -> None:
@@ -214,7 +229,7 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
         check(console, "records after the restart", sum(ends.values()), written.totals.count)
         check(console, "offsets committed by the group", committed, ends)
     finally:
-        consumer.close()
+        close(consumer)
 
 
 def ask_spark(console: Console, bootstrap: str, written: Written) -> None:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
+from ottla.cli.options import parse_ids
 from ottla.cli.wire_client import TopicPartition
 
 Plan = dict[TopicPartition, int]
@@ -20,6 +21,7 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
     re.IGNORECASE,
 )
+_OFFSET = re.compile(r"[0-9]{1,19}")  # It is moved into its log before anybody hears of it.
 _UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 
@@ -29,7 +31,9 @@ def parse_duration_ms(text: str) -> int:
     parts = match.groupdict() if match else {}
     given = {unit: parts[unit] for unit in _UNIT_MS if parts.get(unit)}
     if not given or (parts["time"] is not None and len(parts["time"]) == 1):
-        raise UsageError(f"--by-duration {text}: expected a duration as PnDTnHnMnS, like P1DT2H")
+        raise UsageError(
+            f"--by-duration {shown(text)}: expected a duration as PnDTnHnMnS, like P1DT2H"
+        )
     total = sum(
         round(float(value.replace(",", ".")) * _UNIT_MS[unit]) for unit, value in given.items()
     )
@@ -38,8 +42,9 @@ def parse_duration_ms(text: str) -> int:
 
 def parse_datetime_ms(text: str) -> int:
     """Return epoch milliseconds of `YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless it names a zone."""
-    expected = UsageError(f"--to-datetime {text}: expected YYYY-MM-DDTHH:mm:SS.sss, with a zone "
-                          "or in UTC")  # fmt: skip
+    expected = UsageError(
+        f"--to-datetime {shown(text)}: expected YYYY-MM-DDTHH:mm:SS.sss, with a zone or in UTC"
+    )
     if "T" not in text:
         raise expected
     try:
@@ -60,10 +65,10 @@ def parse_topics(arguments: list[str]) -> tuple[set[TopicPartition], set[str]]:
         if not separator:
             topics.add(topic)
             continue
-        words = [word.strip() for word in numbers.split(",")]
-        if not topic or not all(word.isdecimal() for word in words):
-            raise UsageError(f"--topic {argument}: expected TOPIC or TOPIC:0,1,2")
-        partitions.update((topic, int(word)) for word in words)
+        found = parse_ids(numbers)
+        if not topic or found is None:
+            raise UsageError(f"--topic {shown(argument)}: expected TOPIC or TOPIC:0,1,2")
+        partitions.update((topic, number) for number in found)
     return partitions, topics
 
 
@@ -80,7 +85,7 @@ def parse_plan(text: str, only_group: str | None) -> dict[str, Plan]:
             continue
         if len(cells) == 3 and only_group is not None:
             cells = [only_group, *cells]
-        if len(cells) != 4 or not (cells[2].isdecimal() and cells[3].isdecimal()):
+        if len(cells) != 4 or parse_ids(cells[2]) is None or not _OFFSET.fullmatch(cells[3]):
             expected = "topic,partition,offset" if only_group else "group,topic,partition,offset"
             raise CommandError(f"line {number}: {','.join(row)!r}: expected {expected}")
         group, topic, partition, offset = cells

@@ -9,8 +9,15 @@ import typer
 from ottla.base.errors import Error
 from ottla.cli import election_zookeeper
 from ottla.cli import partition_file as files
-from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import BootstrapServer, Timeout, ZooKeeper, check_zookeeper, connect
+from ottla.cli.errors import CommandError, UsageError, shown
+from ottla.cli.options import (
+    BootstrapServer,
+    Timeout,
+    ZooKeeper,
+    check_number,
+    check_zookeeper,
+    connect,
+)
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.wire_client import TopicPartition, WireClient, check, reason_of
 from ottla.wire.messages import elect_leaders as wire
@@ -63,7 +70,7 @@ def leader_election(
         str | None, typer.Option("--topic", metavar="NAME", help="The topic of --partition.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", metavar="N", min=0, help="One partition.")
+        int | None, typer.Option("--partition", metavar="N", help="One partition.")
     ] = None,
     path_to_json_file: Annotated[
         Path | None, typer.Option("--path-to-json-file", metavar="FILE", help="Many partitions.")
@@ -77,7 +84,7 @@ def leader_election(
     """Elect leaders of partitions: the preferred ones, or unclean ones where there is none."""
     kind = election_type.lower()
     if kind not in ELECTION_TYPES:
-        raise UsageError(f"--election-type {election_type}: expected preferred or unclean")
+        raise UsageError(f"--election-type {shown(election_type)}: expected preferred or unclean")
     chosen = (topic is not None, all_topic_partitions, path_to_json_file is not None)
     if sum(chosen) != 1:
         raise UsageError(
@@ -88,6 +95,7 @@ def leader_election(
         raise UsageError("--partition is required with --topic")
     if topic is None and partition is not None:
         raise UsageError("--partition is only allowed if --topic is used")
+    check_number("--partition", partition, 0)
     wanted: list[TopicPartition] | None = None
     if path_to_json_file is not None:
         wanted = files.read_as(path_to_json_file, files.parse_partitions)

@@ -5,7 +5,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.cli.errors import CommandError
+from ottla.cli.errors import CommandError, UsageError, shortened, shown
+from ottla.cli.options import key_values
+from ottla.cli.unsayable import is_text
+from ottla.cli.wire_client import seconds_text
+from ottla.metadata.topic_names import fault_of
 
 TELL_SECONDS = 1.0
 TRY_SECONDS = 0.5
@@ -40,6 +44,40 @@ RENAMED = {
 """Properties of the Java clients that librdkafka calls otherwise."""
 
 
+PROGRAMS_ONLY = frozenset(
+    {
+        "default.topic.config",
+        "delivery.report.only.error",
+        "error_cb",
+        "logger",
+        "oauth_cb",
+        "stats_cb",
+        "throttle_cb",
+    }
+)
+"""Properties that take objects of Python: at text for them the client raises whatever comes."""
+
+
+def is_sayable(text: str) -> bool:
+    """Tell whether librdkafka survives this text, and takes all of it: it wants C's strings."""
+    return is_text(text) and "\0" not in text
+
+
+def check_topic(name: str) -> None:
+    """Raise UsageError for what no topic can be called: to ask for some of it fails badly."""
+    fault = fault_of(name)
+    if fault is not None:
+        raise UsageError(f"--topic {shown(shortened(name))}: {fault}")
+
+
+def client_properties(pairs: list[str], option: str) -> dict[str, str]:
+    """Return `NAME=VALUE` arguments. Raises: UsageError, naming `option`."""
+    for pair in pairs:
+        if not is_sayable(pair):
+            raise UsageError(f"{option} {shown(shortened(pair))}: expected text in UTF-8")
+    return key_values(pairs, option)
+
+
 def translate(properties: Mapping[str, str]) -> dict[str, Any]:
     """Return Java client properties as librdkafka takes them."""
     return {
@@ -60,6 +98,14 @@ def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
     """Return a client; raise CommandError for a property that librdkafka does not take."""
     from confluent_kafka import KafkaException
 
+    for name, value in config.items():
+        if not isinstance(value, str):
+            continue
+        subject = f"client configuration: {shown(shortened(f'{name}={value}'))}"
+        if not is_sayable(name + value):
+            raise CommandError(f"{subject}: expected text in UTF-8")
+        if name in PROGRAMS_ONLY:
+            raise CommandError(f"{subject}: expected a property that text can set")
     try:
         return kind(config)
     except KafkaException as error:
@@ -83,7 +129,9 @@ def find_broker(
         waited = time.monotonic() - began
         if waited >= timeout:
             reason = config["error_cb"].reason(client)
-            raise CommandError(f"no broker answers at {bootstrap} within {timeout:g} s{reason}")
+            raise CommandError(
+                f"no broker answers at {bootstrap} within {seconds_text(timeout)}{reason}"
+            )
         if not is_told and waited >= TELL_SECONDS:
             print(f"waiting for a broker at {bootstrap}", file=sys.stderr, flush=True)
             is_told = True

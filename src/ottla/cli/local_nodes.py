@@ -45,7 +45,7 @@ def down(
 ) -> int:
     """Stop a cluster: brokers first, then separate controllers, or a ZooKeeper of its own.
 
-    Its data stays.
+    Its data stays. Exit code 1 where a node had to be killed.
     """
     from ottla.cli.local_up import stop_all
 
@@ -56,7 +56,7 @@ def down(
 
 @app.command("kill", epilog=examples("ottla kill 2"))
 def kill(node: Node, data_dir: DataDir = DATA_DIR) -> None:
-    """Kill a node (SIGKILL), as if its machine had lost power but for what the disk holds."""
+    """Kill a node (SIGKILL): it says goodbye to nobody, and what it had written stays."""
     with cluster_of(data_dir) as engine:
         engine.kill(node)
     print(f"node {node} is dead")

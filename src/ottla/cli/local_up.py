@@ -1,9 +1,10 @@
 """`ottla up`: starts a cluster on this machine and waits until it serves."""
 
-import re
+import shutil
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -14,6 +15,7 @@ from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import DEFAULT_DATA_DIR, check_seconds, key_values
 from ottla.cli.progress import Progress
 from ottla.cli.typing_app import examples, new_app
+from ottla.cli.zookeeper_client import parse_connect
 from ottla.testing import cluster_facts, cluster_file
 from ottla.testing.cluster_file import ClusterEntry
 from ottla.testing.layout import (
@@ -38,9 +40,6 @@ DEFAULT_BROKERS = 1
 DEFAULT_PORT = 9092
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 30.0
-
-SERVERS = re.compile(r"[^\s,/:]+(:\d+)?(,[^\s,/:]+(:\d+)?)*(/\S*)?")
-"""What zookeeper.connect may be: servers, and perhaps a path below which all of it lives."""
 
 EPILOG = examples(
     "ottla up                                   one broker at localhost:9092, until Ctrl-C",
@@ -115,8 +114,9 @@ def up(
             if found is None
             else choose_brokers(data_dir, brokers, controllers, port, found)
         )
-        entry = engine.prepare(plans, properties, connect)
-        _start(engine, entry, timeout)
+        with leaving_nothing(engine, plans):
+            entry = engine.prepare(plans, properties, connect)
+            _start(engine, entry, timeout)
         if detach:
             print(f"Stop it with: ottla down --data-dir {data_dir}")
             return 0
@@ -167,8 +167,8 @@ def choose_brokers(
             f"--controllers {controllers}: expected none with --zookeeper, "
             "where one of the brokers is elected"
         )
-    if zookeeper and not SERVERS.fullmatch(zookeeper):
-        raise UsageError(f"--zookeeper {zookeeper}: expected HOST:PORT[,...][/PATH]")
+    if zookeeper:
+        parse_connect(zookeeper)
     stored: Sequence[NodePlan] = ()
     if cluster_file.exists(data_dir):
         stored = cluster_file.load(data_dir).plans
@@ -222,6 +222,38 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
     print(f"Ottla serves at {entry.bootstrap} ({noun}, cluster id {cluster_id})", flush=True)
 
 
+@contextmanager
+def leaving_nothing(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator[None]:
+    """Take away again what was made for a new cluster of which no node could be started.
+
+    Else the folder would insist on the shape of a cluster that never was.
+    """
+    data_dir = engine.data_dir
+    folders = [engine.node_dir(plan.id) for plan in plans]
+    files = [data_dir / cluster_file.FILE, data_dir / cluster_file.LOCK]
+    is_new = not any(path.exists() for path in (*folders, files[0]))
+    had_folder = data_dir.exists()
+    try:
+        yield
+    except ClusterError:
+        if is_new and not _has_started(data_dir):
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+            for file in files:
+                file.unlink(missing_ok=True)
+            if not had_folder:
+                with suppress(OSError):  # Somebody put something there meanwhile.
+                    data_dir.rmdir()
+        raise
+
+
+def _has_started(data_dir: Path) -> bool:
+    """Tell whether a node was ever started there, by whomever."""
+    if not cluster_file.exists(data_dir):
+        return False
+    return any(node.process is not None for node in cluster_file.load(data_dir).nodes)
+
+
 def _stay(engine: LocalCluster) -> int:
     """Watch the nodes until Ctrl-C or SIGTERM, then stop them."""
     ended = threading.Event()
@@ -255,16 +287,26 @@ def _watch(engine: LocalCluster, ended: threading.Event) -> None:
 
 
 def stop_all(engine: LocalCluster, timeout: float) -> int:
-    """Stop the nodes that live, and say what had to be killed; return the exit code."""
+    """Stop the nodes that live; return the exit code.
+
+    Raises: CommandError naming those that had to be killed.
+    """
     living = engine.alive()
     if not living:
         print("No node is running.")
         return 0
     progress = Progress()
-    killed = engine.stop(timeout, tell=progress.wait)
-    progress.done()
-    for node_id in killed:
-        print(f"node {node_id} did not stop within {timeout:g} s and was killed (SIGKILL)")
+    try:
+        killed = engine.stop(timeout, tell=progress.wait)
+    finally:
+        progress.done()
     count = len(living)
-    print(f"Stopped {count} {'node' if count == 1 else 'nodes'}.")
+    print(f"Stopped {count} {'node' if count == 1 else 'nodes'}.", flush=True)
+    if killed:
+        named = "node" if len(killed) == 1 else "nodes"
+        verb = "was" if len(killed) == 1 else "were"
+        raise CommandError(
+            f"{named} {', '.join(map(str, killed))} did not stop within {timeout:g} s "
+            f"and {verb} killed (SIGKILL)"
+        )
     return 0

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
     CommandConfig,
     Timeout,
     connect,
+    parse_ids,
 )
 from ottla.cli.typing_app import examples, new_app
 from ottla.cli.wire_client import check, reason_of
@@ -51,17 +52,18 @@ def log_dirs(
     if not describe:
         raise UsageError("--describe is required")
     topics = {topic for topic in topic_list.split(",") if topic}
-    words = [word.strip() for word in broker_list.split(",") if word.strip()]
-    if not all(word.isdecimal() for word in words):
-        raise UsageError(f"--broker-list {broker_list}: expected broker ids, as 1,2")
+    words = ",".join(word for word in broker_list.split(",") if word.strip())
+    wanted = parse_ids(words) if words else []
+    if wanted is None:
+        raise UsageError(f"--broker-list {shown(broker_list)}: expected broker ids, as 1,2")
     with connect(bootstrap_server, command_config, timeout, "log-dirs-tool") as client:
         live = client.broker_ids()
-        unknown = sorted(set(map(int, words)) - set(live))
+        unknown = sorted(set(wanted) - set(live))
         if unknown:
             raise CommandError(
                 f"no live broker has the id {_ids(unknown)}: expected some of {_ids(live)}"
             )
-        asked = sorted(set(map(int, words))) or live
+        asked = sorted(set(wanted)) or live
         print("Querying brokers for log directories information")
         answers = {}
         for broker in asked:

@@ -7,17 +7,20 @@ on stderr, 2 wrong usage, 130 interrupted.
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.cli.errors import CommandError, UsageError, os_reason
+from ottla.cli.errors import NAMED_MAX, CommandError, UsageError, os_reason, shortened
 
 DONE = 0
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
+
+_LONG_WORD = re.compile(r"[^\s:,']{1000,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("leader-election", "leader_election", "Elect preferred or unclean leaders."),
             Command("cluster", "cluster", "Show id and endpoints; unregister a broker for good."),
             Command("metadata-quorum", "metadata_quorum", "Show the controllers' quorum."),
+            Command("features", "features", "Show or change the cluster's feature levels."),
         ),
     ),
 )
@@ -117,13 +121,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         return _fail(f"{prefix}: {error}", FAILED)
     except UsageError as error:
-        return _fail(f"{prefix}: {error}\nSee '{prefix} --help'.", WRONG_USAGE)
+        return _fail(f"{prefix}: {error}\nSee '{error.command or prefix} --help'.", WRONG_USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has gone. Nothing more can be said, not even at exit.
         _drop_output()
         return FAILED
+    except UnicodeEncodeError as error:
+        # An argument of other bytes than text that went on to a place which takes text alone.
+        near = error.object[max(0, error.start - NAMED_MAX) : error.end + NAMED_MAX]
+        return _fail(f"{prefix}: {near!r}: expected text in {error.encoding.upper()}", WRONG_USAGE)
     except OSError as error:
         # The world's doing: a disk that is full or read-only, a file in a folder's place.
         return _fail(f"{prefix}: {os_reason(error)}", FAILED)
@@ -169,7 +177,7 @@ def _fail(text: str, code: int) -> int:
         sys.stdout.flush()
     except OSError:
         _drop_output()
-    print(text, file=sys.stderr)
+    print(_LONG_WORD.sub(lambda word: shortened(word[0]), text), file=sys.stderr)
     return code
 
 

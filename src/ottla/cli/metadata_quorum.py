@@ -1,7 +1,6 @@
 """`ottla metadata-quorum`: the quorum that keeps the metadata. As kafka-metadata-quorum.sh."""
 
 import time
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -13,10 +12,10 @@ from ottla.cli.options import (
     BootstrapServer,
     CommandConfig,
     Timeout,
-    connect,
 )
 from ottla.cli.quorum_text import Quorum, replication_lines, status_lines
 from ottla.cli.typing_app import examples, new_app
+from ottla.cli.where import BootstrapController, Where
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages import describe_cluster as cluster_wire
 from ottla.wire.messages import describe_quorum as wire
@@ -39,35 +38,15 @@ FIXED_VOTERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Whom to ask, from the options before the sub-command."""
-
-    brokers: str | None
-    controllers: str | None
-    command_config: str | None
-    timeout: float
-
-
 @app.callback(epilog=EPILOG)
 def metadata_quorum(
     context: typer.Context,
     bootstrap_server: BootstrapServer = None,
-    bootstrap_controller: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-controller",
-            metavar="HOST:PORT[,...]",
-            help="Controllers to ask, instead of brokers.",
-            show_default=False,
-        ),
-    ] = None,
+    bootstrap_controller: BootstrapController = None,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """Describe the quorum that keeps the cluster's metadata."""
-    if bootstrap_server is not None and bootstrap_controller is not None:
-        raise UsageError("only one of --bootstrap-server and --bootstrap-controller can be given")
     context.obj = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
 
 
@@ -88,7 +67,9 @@ def describe(
         raise UsageError(f"{what} of --status and --replication must be given with describe")
     if human_readable and not replication:
         raise UsageError("--human-readable goes with --replication only")
-    quorum = ask(context.obj)
+    where: Where = context.obj
+    kind = BROKERS if where.controllers is None else CONTROLLERS
+    quorum = where.ask(CLIENT_ID, lambda client: _describe(client, kind))
     if status:
         lines = status_lines(quorum)
     else:
@@ -117,23 +98,8 @@ def remove_controller(
     raise CommandError(f"remove-controller {FIXED_VOTERS}")
 
 
-def ask(where: Where) -> Quorum:
-    """Ask the brokers, which pass it on, or the controllers, of which only the leader answers."""
-    if where.controllers is None:
-        with connect(where.brokers, where.command_config, where.timeout, CLIENT_ID) as client:
-            return client.patiently(lambda: _describe(client, BROKERS))
-    refusal: CommandError | None = None
-    for address in where.controllers.split(","):
-        try:
-            with connect(address, where.command_config, where.timeout, CLIENT_ID) as client:
-                return _describe(client, CONTROLLERS)
-        except CommandError as error:
-            refusal = refusal or error
-    assert refusal is not None, "splitting gives one address at least"
-    raise refusal
-
-
 def _describe(client: WireClient, kind: int) -> Quorum:
+    client.expect_kraft(wire.DescribeQuorumRequest)
     cluster = client.ask(
         cluster_wire.DescribeClusterRequest(
             endpoint_type=kind, include_cluster_authorized_operations=False

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.wire_client import WireClient
 
 DEFAULT_DATA_DIR = "ottla-data"
 DEFAULT_TIMEOUT_SECONDS = 15.0
 SECONDS_MAX = 1_000_000.0
+CLIENT_ID_BYTES_MAX = 32_767
+NUMBER_MAX = 2**31 - 1
+"""The largest id, partition or count: the protocol's integers have 32 bits."""
+DIGITS_MAX = 100
+"""Of a number, leading zeros included: Python refuses to read thousands of them."""
 
 BootstrapServer = Annotated[
     str | None,
@@ -90,11 +95,12 @@ def connect(
             f"{command_config}: security.protocol={protocol}: expected PLAINTEXT, "
             "the only protocol of this version's administration commands"
         )
-    return WireClient(
-        bootstrap_or_local(bootstrap),
-        timeout=timeout,
-        client_id=properties.get("client.id", client_id),
-    )
+    client_id = properties.get("client.id", client_id)
+    if len(client_id.encode()) > CLIENT_ID_BYTES_MAX:
+        raise CommandError(
+            f"{command_config}: client.id={client_id}: expected {CLIENT_ID_BYTES_MAX} bytes at most"
+        )
+    return WireClient(bootstrap_or_local(bootstrap), timeout=timeout, client_id=client_id)
 
 
 def check_zookeeper(bootstrap: str | None, command_config: str | None) -> None:
@@ -113,6 +119,30 @@ def check_seconds(timeout: float, option: str = "--timeout") -> None:
         )
 
 
+def check_number(option: str, value: int | None, lowest: int, highest: int = NUMBER_MAX) -> None:
+    """Raise UsageError where an option that was given is out of its range."""
+    if value is not None and not lowest <= value <= highest:
+        raise UsageError(f"{option} {value}: expected {lowest} to {highest}")
+
+
+def parse_ids(text: str, separator: str = ",") -> list[int] | None:
+    """Return the ids of brokers or numbers of partitions in a list; None where it is not one."""
+    ids = []
+    for word in text.split(separator):
+        number = parse_number(word.strip())
+        if number is None or number > NUMBER_MAX:
+            return None
+        ids.append(number)
+    return ids
+
+
+def parse_number(text: str) -> int | None:
+    """Return a number of decimal digits alone; None where it is not one, or too long for one."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
+        return None
+    return int(text)
+
+
 def read_property_file(path: str | None) -> dict[str, str]:
     """Return the properties of a file that an option named; none where it named none."""
     if path is None:
@@ -128,7 +158,7 @@ def key_values(pairs: list[str], option: str, *, empty: bool = True) -> dict[str
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not name.strip() or not (separator or empty):
-            raise UsageError(f"{option} {pair}: expected NAME=VALUE")
+            raise UsageError(f"{option} {shown(pair)}: expected NAME=VALUE")
         values[name.strip()] = value
     return values
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.cli import configs_client
-from ottla.cli.wire_client import TopicPartition, WireClient, check, reason_of
+from ottla.cli.wire_client import Refusal, TopicPartition, WireClient, check, reason_of
 from ottla.wire.messages import alter_partition_reassignments as alter_wire
 from ottla.wire.messages import incremental_alter_configs as config_wire
 from ottla.wire.messages import list_partition_reassignments as list_wire
@@ -127,9 +127,16 @@ def clear_broker_throttles(client: WireClient, brokers: Iterable[int], *, direct
 
 
 def clear_topic_throttles(client: WireClient, topics: Iterable[str]) -> None:
-    """Delete from topics the lists of the replicas that are limited."""
+    """Delete from topics the lists of the replicas that are limited.
+
+    A topic that is gone has none: its deletion may have waited for the end of its move.
+    """
     for topic in sorted(topics):
-        _delete(client, configs_client.TOPIC, topic, TOPIC_THROTTLES)
+        try:
+            _delete(client, configs_client.TOPIC, topic, TOPIC_THROTTLES)
+        except Refusal as refusal:
+            if refusal.code != Error.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
 
 
 def _delete(

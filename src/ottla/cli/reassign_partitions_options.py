@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ottla.cli import partition_file as files
-from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import check_takers, flag, is_given
+from ottla.cli.errors import CommandError, UsageError, shown
+from ottla.cli.options import check_takers, flag, is_given, parse_ids
 
 NO_LIMIT = -1
 DEFAULT_TIMEOUT_MS = 10_000
@@ -124,10 +124,9 @@ def check(action: str, wish: Wish) -> None:
 
 def parse_brokers(text: str) -> list[int]:
     """Return the ids that --broker-list names."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() for word in words):
-        raise UsageError(f"--broker-list {text}: expected broker ids, as 1,2,3")
-    brokers = list(map(int, words))
+    brokers = parse_ids(text)
+    if brokers is None:
+        raise UsageError(f"--broker-list {shown(text)}: expected broker ids, as 1,2,3")
     twice = sorted({each for each in brokers if brokers.count(each) > 1})
     if twice:
         raise CommandError(f"Broker list contains duplicate entries: {files.ids(twice)}")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
 
 if TYPE_CHECKING:
     from ottla.metadata.node_config import NodeConfig
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     for each in options.override:
         name, separator, value = each.partition("=")
         if not separator or not name:
-            raise UsageError(f"--override {each}: expected NAME=VALUE")
+            raise UsageError(f"--override {shown(each)}: expected NAME=VALUE")
         properties[name.strip()] = value.strip()
     return _run_node(parse_config(properties, options.file), options.until_stdin_closes)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.typing_app import examples, new_app
 
 app = new_app()
@@ -98,7 +98,7 @@ def chosen_seeds(seed: int | None, seeds: str | None, count: int | None) -> rang
     if seeds is not None:
         found = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", seeds)
         if found is None or int(found[1]) > int(found[2]):
-            raise UsageError(f"--seeds {seeds}: expected A..B with A at most B, like 1..200")
+            raise UsageError(f"--seeds {shown(seeds)}: expected A..B with A at most B, like 1..200")
         chosen = range(int(found[1]), int(found[2]) + 1)
     elif count is not None:
         chosen = range(1, count + 1)

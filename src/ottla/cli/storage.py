@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shortened, shown
+from ottla.cli.options import parse_number
 from ottla.cli.typing_app import examples, new_app
 
 if TYPE_CHECKING:
@@ -108,11 +109,12 @@ def parse_features(given: list[str]) -> dict[str, int]:
     levels: dict[str, int] = {}
     for text in given:
         name, separator, level = text.partition("=")
-        if not separator or not name.strip() or not level.strip().isdecimal():
-            raise UsageError(f"--feature {text}: expected NAME=LEVEL")
+        number = parse_number(level.strip())
+        if not separator or not name.strip() or number is None:
+            raise UsageError(f"--feature {shown(shortened(text))}: expected NAME=LEVEL")
         if name.strip() in levels:
             raise UsageError(f"--feature {text}: {name.strip()} is given twice")
-        levels[name.strip()] = int(level)
+        levels[name.strip()] = number
     return levels
 
 
@@ -153,7 +155,7 @@ def check_release(release_version: str | None) -> None:
 
     known = METADATA_VERSION_NAMES[METADATA_VERSION_LEVEL]
     if release_version is not None and release_version not in (known, known.partition("-")[0]):
-        raise CommandError(f"--release-version {release_version}: expected {known}")
+        raise CommandError(f"--release-version {shown(release_version)}: expected {known}")
 
 
 def format_lines(result: "FormatResult", metadata_log_dir: str) -> list[str]:

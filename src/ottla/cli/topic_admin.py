@@ -96,7 +96,13 @@ def delete(client: WireClient, names: Sequence[str]) -> None:
         # Versions from 6 on carry ids too; a name says what was meant here.
         answer = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
         for result in answer.responses:
-            check(f"topic {result.name}", result.error_code, result.error_message)
+            message = result.error_message
+            if result.error_code == Error.REQUEST_TIMED_OUT:
+                message = (
+                    f"{message or 'It is not gone in time, and goes on.'} What becomes of it tells"
+                    f" 'ottla topics --describe-deletions --topic {result.name}'."
+                )
+            check(f"topic {result.name}", result.error_code, message)
 
     client.patiently(act)
 

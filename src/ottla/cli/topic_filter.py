@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from ottla.base.ids import INTERNAL_TOPICS
-from ottla.cli.errors import UsageError
+from ottla.cli.errors import UsageError, shortened
 
 
 def compile_filter(text: str) -> re.Pattern[str]:
@@ -16,8 +16,9 @@ def compile_filter(text: str) -> re.Pattern[str]:
     cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
         return re.compile(cleaned)
-    except re.error as error:
-        raise UsageError(f"{text!r} is not a regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        # The latter two: a count of repetitions that is too large, brackets nested too deep.
+        raise UsageError(f"{shortened(text)!r} is not a regular expression: {error}") from None
 
 
 def choose(names: Iterable[str], text: str | None, *, exclude_internal: bool) -> list[str]:

@@ -10,8 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from ottla.base.ids import Uuid, parse_uuid
-from ottla.cli.errors import UsageError
-from ottla.cli.options import DEFAULT_TIMEOUT_SECONDS, check_takers, flag
+from ottla.cli.errors import UsageError, shown
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    NUMBER_MAX,
+    check_number,
+    check_takers,
+    flag,
+    parse_ids,
+)
 from ottla.cli.topic_text import Report
 
 REPLICAS_MAX = 32_767
@@ -202,11 +209,9 @@ def check(action: str, wish: Wish) -> None:
         for name in ("partitions", "replication_factor"):
             if getattr(wish, name) is not None:
                 raise UsageError(f"{flag(name)} cannot be used with --replica-assignment")
-    if wish.partitions is not None and wish.partitions < 1:
-        raise UsageError(f"--partitions {wish.partitions}: expected 1 or more")
-    factor = wish.replication_factor
-    if factor is not None and not 1 <= factor <= REPLICAS_MAX:
-        raise UsageError(f"--replication-factor {factor}: expected 1 to {REPLICAS_MAX}")
+    check_number("--partitions", wish.partitions, 1)
+    check_number("--replication-factor", wish.replication_factor, 1, REPLICAS_MAX)
+    check_number("--partition-size-limit-per-response", wish.partition_limit, 1)
 
 
 def parse_assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
@@ -215,10 +220,13 @@ def parse_assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
         return ()
     partitions: list[tuple[int, ...]] = []
     for each in text.split(","):
-        words = [word.strip() for word in each.split(":")]
-        if not all(word.isdecimal() for word in words):
-            raise UsageError(f"--replica-assignment {text}: expected broker ids, as 1:2,2:3")
-        replicas = tuple(map(int, words))
+        ids = parse_ids(each, ":")
+        if ids is None:
+            raise UsageError(
+                f"--replica-assignment {shown(text)}: expected broker ids from 0 to {NUMBER_MAX}, "
+                "as 1:2,2:3"
+            )
+        replicas = tuple(ids)
         if len(set(replicas)) != len(replicas):
             raise UsageError(f"--replica-assignment {text}: a partition names a broker twice")
         if partitions and len(replicas) != len(partitions[0]):
@@ -236,7 +244,7 @@ def parse_configs(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            raise UsageError(f"--config {pair}: expected NAME=VALUE")
+            raise UsageError(f"--config {shown(pair)}: expected NAME=VALUE")
         configs[name.strip()] = value.strip()
     return tuple(configs.items())
 

@@ -18,8 +18,10 @@ from ottla.cli.options import flag
 from ottla.cli.topic_filter import choose
 from ottla.cli.topic_options import Wish
 from ottla.cli.topic_text import Partition, Reassignment, Topic, describe_lines
+from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
 from ottla.controller.placement import Candidate, place
+from ottla.controller.topics import check_partition_total
 from ottla.host.world import SystemDice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.topic_config import validate_topic_configs
@@ -41,6 +43,8 @@ def run(action: str, connect: str, timeout: float, wish: Wish) -> None:
             f"{flag(action)} asks brokers, in ZooKeeper clusters too: expected --bootstrap-server "
             "instead of --zookeeper"
         )
+    if action == "create":
+        _check_total(wish.topic, len(wish.replica_assignment) or wish.partitions or 0)
     with ZooKeeperClient(connect, timeout) as client:
         ACTIONS[action](client, wish)
 
@@ -140,6 +144,14 @@ def _create(client: ZooKeeperClient, wish: Wish) -> None:
     print(f"Created topic {name}.")
 
 
+def _check_total(name: str | None, count: int) -> None:
+    """Refuse so many new partitions as brokers do: the controller takes them in one step, too."""
+    try:
+        check_partition_total(count)
+    except ApiError as error:
+        raise Refusal(f"topic {name}", error.error, error.message) from None
+
+
 def _check_name(name: str, existing: list[str]) -> None:
     fault = fault_of(name)
     if fault is not None:
@@ -223,6 +235,7 @@ def _grow(client: ZooKeeperClient, name: str, znode: TopicZnode, version: int, w
             f"The number of partitions for a topic can only be increased. Topic {name} currently "
             f"has {present} partitions, {count} would not be an increase."
         )
+    _check_total(name, count - present)
     if wish.replica_assignment:
         if len(wish.replica_assignment) != count:
             raise CommandError(

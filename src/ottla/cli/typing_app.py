@@ -8,7 +8,7 @@ from typer import BadParameter
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
 
 _USAGE_EXIT_CODE = 2
 
@@ -42,14 +42,26 @@ def run_app(
         prefix = f"ottla {name}"
     try:
         result = command.main(args=words, prog_name=prefix, standalone_mode=False)
+    except UsageError as error:
+        parts = getattr(command, "commands", ())
+        error.command = " ".join([prefix, *[word for word in words if word in parts][:1]])
+        raise
     except TyperException as error:
         message = _message_of(error)
         if error.exit_code == _USAGE_EXIT_CODE:
-            raise UsageError(message) from None
+            raise _usage_error(error, message) from None
         raise CommandError(message) from None
     except typer.Abort:
         raise CommandError("aborted") from None
     return result if isinstance(result, int) else 0
+
+
+def _usage_error(error: TyperException, message: str) -> UsageError:
+    wrong = UsageError(message)
+    context: Any = getattr(error, "ctx", None)
+    if context is not None:
+        wrong.command = context.command_path
+    return wrong
 
 
 def _message_of(error: TyperException) -> str:
@@ -60,7 +72,7 @@ def _message_of(error: TyperException) -> str:
         expected = EXPECTED.get(problem["type"].partition("_")[0])
         if expected is not None:
             hint = str(error.param.get_error_hint()).replace("'", "")
-            return f"{hint} {problem['input']}: expected {expected}"
+            return f"{hint} {shown(problem['input'])}: expected {expected}"
     return " ".join(error.format_message().split())
 
 

@@ -6,16 +6,20 @@ default broker configuration, and it hides topic ids and the brokers' own words.
 commands, which move records, use librdkafka.
 """
 
+import re
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ottla.base.errors import Error, error_name
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, shown
+from ottla.cli.unsayable import refusal_of
 from ottla.client.connection import Connection, NoSuchVersionError
-from ottla.wire.errors import WireError
+from ottla.wire.errors import EncodeError, WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -35,6 +39,7 @@ ByBroker = dict[int, list[TopicPartition]]
 RETRY_SECONDS = 0.1
 TELL_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
+LAST_TRY_SECONDS = 0.05
 
 _MOVED = frozenset(
     {
@@ -75,12 +80,18 @@ def check(subject: str, code: int, message: str | None = None) -> None:
         raise Refusal(subject, code, message)
 
 
+def say(line: str) -> None:
+    """Print a line for people on stderr, at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
 class Waiting:
     """A deadline, and saying on stderr, once, what is waited for when it takes a while."""
 
     def __init__(self, timeout: float) -> None:
         self._began = time.monotonic()
         self._deadline = self._began + timeout
+        self._telling = threading.Lock()
         self._is_told = False
 
     @property
@@ -91,14 +102,35 @@ class Waiting:
     @property
     def seconds_left(self) -> float:
         """Return what is left, or a moment, so that a last try is one."""
-        return max(0.05, self._deadline - time.monotonic())
+        return max(LAST_TRY_SECONDS, self._deadline - time.monotonic())
+
+    def share_of(self, tries: int) -> float:
+        """Return the seconds of one connection of `tries`: who hangs must leave others theirs."""
+        return min(max(LAST_TRY_SECONDS, self.seconds_left / tries), CONNECT_SECONDS)
 
     def pause(self, what: str) -> None:
         """Wait a little for `what`."""
-        if not self._is_told and time.monotonic() >= self._began + TELL_SECONDS:
-            print(f"waiting for {what}", file=sys.stderr, flush=True)
-            self._is_told = True
+        if time.monotonic() >= self._began + TELL_SECONDS:
+            self._tell(what)
         time.sleep(RETRY_SECONDS)
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """Say what is waited for while the caller waits for it, also where that blocks."""
+        wait_s = max(0.0, self._began + TELL_SECONDS - time.monotonic())
+        timer = threading.Timer(wait_s, self._tell, [what])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell(self, what: str) -> None:
+        with self._telling:
+            if not self._is_told:
+                say(f"waiting for {what}")
+            self._is_told = True
 
 
 class WireClient:
@@ -150,11 +182,13 @@ class WireClient:
             return connection.ask(request, response, timeout=self.timeout, version=version)
         except NoSuchVersionError as error:
             raise CommandError(str(error)) from None
+        except EncodeError as error:
+            raise refusal_of(request, error) from None
         except (OSError, WireError) as error:
             self._forget(connection)
             what = type(request).__name__.removesuffix("Request")
             raise CommandError(
-                f"{connection.host}:{connection.port}: {_network_reason(error, self.timeout)} "
+                f"{connection.host}:{connection.port}: {network_reason(error, self.timeout)} "
                 f"(waiting for the answer to {what})"
             ) from None
 
@@ -165,6 +199,15 @@ class WireClient:
         except NoSuchVersionError:
             return False
         return True
+
+    def expect_kraft(self, request: type) -> None:
+        """Raise CommandError where nobody serves a request that only KRaft clusters have."""
+        if not self.serves(request):
+            what = request.__name__.removesuffix("Request")
+            raise CommandError(
+                f"the cluster at {self.bootstrap} does not serve {what}: "
+                "expected a KRaft cluster, not one over ZooKeeper"
+            )
 
     def patiently(self, act: Callable[[], T]) -> T:
         """Repeat what leadership on the move refuses, until the timeout."""
@@ -246,17 +289,26 @@ class WireClient:
         for connection in self._open.values():
             return connection
         waiting = Waiting(self.timeout)
-        while True:
-            for host, port in self._addresses:
-                try:
-                    return self._connect(host, port, waiting.seconds_left)
-                except (OSError, WireError) as error:
-                    reason = f"{host}:{port}: {_network_reason(error, self.timeout)}"
-            if waiting.is_over:
-                raise CommandError(
-                    f"no broker answers at {self.bootstrap} within {self.timeout:g} s ({reason})"
-                )
-            waiting.pause(f"a broker at {self.bootstrap}")
+        what = f"a broker at {self.bootstrap}"
+        reasons = {}
+        longest: dict[str, float] = {}
+        with waiting.told(what):
+            while True:
+                for number, (host, port) in enumerate(self._addresses):
+                    address = f"{host}:{port}"
+                    share = waiting.share_of(len(self._addresses) - number)
+                    longest[address] = max(share, longest.get(address, 0.0))
+                    try:
+                        return self._connect(host, port, share)
+                    except (OSError, WireError) as error:
+                        reasons[address] = network_reason(error, longest[address])
+                if waiting.is_over:
+                    break
+                waiting.pause(what)
+        raise CommandError(
+            f"no broker answers at {self.bootstrap} within {seconds_text(self.timeout)} "
+            f"({reasons_text(reasons)})"
+        )
 
     def _node(self, node: int) -> Connection:
         for broker in self.cluster().brokers:
@@ -269,18 +321,16 @@ class WireClient:
         open_already = self._open.get(address)
         if open_already is not None:
             return open_already
+        what = f"broker {node} at {address[0]}:{address[1]}"
+        timeout = min(self.timeout, CONNECT_SECONDS)
         try:
-            return self._connect(*address, self.timeout)
+            with Waiting(timeout).told(what):
+                return self._connect(*address, timeout)
         except (OSError, WireError) as error:
-            raise CommandError(
-                f"broker {node} at {address[0]}:{address[1]}: "
-                f"{_network_reason(error, self.timeout)}"
-            ) from None
+            raise CommandError(f"{what}: {network_reason(error, timeout)}") from None
 
     def _connect(self, host: str, port: int, timeout: float) -> Connection:
-        connection = Connection(
-            host, port, client_id=self._client_id, timeout=min(timeout, CONNECT_SECONDS)
-        )
+        connection = Connection(host, port, client_id=self._client_id, timeout=timeout)
         self._open[host, port] = connection
         return connection
 
@@ -295,19 +345,47 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     for each in text.split(","):
         address = each.strip().removeprefix("PLAINTEXT://")
         host, separator, port = address.rpartition(":")
-        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise UsageError(f"--bootstrap-server {text}: expected HOST:PORT[,HOST:PORT...]")
+        if not separator or not is_host(host) or not is_port(port):
+            raise UsageError(f"--bootstrap-server {shown(text)}: expected HOST:PORT[,HOST:PORT...]")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
 
 
-def _network_reason(error: Exception, timeout: float) -> str:
+def is_host(text: str) -> bool:
+    """Tell whether this can be the name or address of a machine."""
+    if re.search(r"\s", text):
+        return False
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def is_port(text: str) -> bool:
+    """Tell whether this is the number of a port that somebody can listen on."""
+    return re.fullmatch(r"[0-9]{1,5}", text) is not None and 0 < int(text) < 65_536
+
+
+def network_reason(error: Exception, timeout: float) -> str:
+    """Return what happened at an address that the caller names. `timeout`: seconds."""
     if isinstance(error, TimeoutError):
-        return f"no answer within {timeout:g} s"
+        return f"no answer within {seconds_text(timeout)}"
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens there"
+    if isinstance(error, ConnectionResetError) and error.strerror is None:
+        return "the connection was closed there"  # As `Connection` says it, with the address.
     if isinstance(error, socket.gaierror):
         return "the host's name is not known"
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error)
+
+
+def reasons_text(reasons: Mapping[str, str]) -> str:
+    """Return why each address gave nothing, in the order asked."""
+    return "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a length of time as people read it: what is left of one has many digits."""
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:g} s"

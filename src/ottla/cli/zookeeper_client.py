@@ -5,13 +5,23 @@ What a znode must hold, and what it means, is `ottla.metadata.znodes`.
 """
 
 import logging
+import socket
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.base.zookeeper import Check, Create, Delete, Operation, SetData
-from ottla.cli.errors import CommandError
+from ottla.cli.errors import CommandError, UsageError, shown
+from ottla.cli.options import check_seconds
+from ottla.cli.wire_client import (
+    Waiting,
+    is_host,
+    is_port,
+    network_reason,
+    reasons_text,
+    seconds_text,
+)
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import decode_broker
 from ottla.metadata.znodes.fields import ZnodeError
@@ -22,6 +32,10 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 T = TypeVar("T")
+
+DEFAULT_PORT = 2181
+PROBE_SECONDS = 1.0
+SESSION_SECONDS = 10.0
 
 
 class Read(NamedTuple):
@@ -42,10 +56,13 @@ class Overtaken(Exception):
 class ZooKeeperClient:
     """Reads and writes below one chroot.
 
-    Raises: CommandError where ZooKeeper does not answer in `timeout` seconds.
+    `timeout`: seconds within which a server must be found, and each read or write be answered.
+    Raises:    CommandError where ZooKeeper does not answer, or refuses a znode; UsageError where
+               one of the two makes no sense.
     """
 
     def __init__(self, connect: str, timeout: float) -> None:
+        check_seconds(timeout)
         self.connect = connect
         self._timeout = timeout
         self._client = _start(connect, timeout)
@@ -68,13 +85,13 @@ class ZooKeeperClient:
 
     def read_all(self, wanted: Sequence[str]) -> list[Read | None]:
         """Return several znodes, asked for at once."""
-        asked = [self._client.get_async(path) for path in wanted]
-        found = [self._answer(each) for each in asked]
+        asked = [(self._client.get_async(path), path) for path in wanted]
+        found = [self._read(*each) for each in asked]
         return [None if each is None else Read(each[0], each[1].version) for each in found]
 
     def children(self, path: str) -> list[str]:
         """Return the names below a znode, sorted; none where it does not exist."""
-        return sorted(self._answer(self._client.get_children_async(path)) or ())
+        return sorted(self._read(self._client.get_children_async(path), path) or ())
 
     def write(self, operations: Sequence[Operation]) -> None:
         """Do all of it or nothing. Raises: Overtaken."""
@@ -97,18 +114,19 @@ class ZooKeeperClient:
                     transaction.delete(path, version)
                 case Check(path, version):
                     transaction.check(path, version)
-        results = self._guarded(transaction.commit)
+        results = self._written(transaction.commit_async(), operations[0].path)
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, (RolledBackError, RuntimeInconsistency)):
                 continue
             if isinstance(result, (BadVersionError, NodeExistsError, NoNodeError)):
                 raise Overtaken(operation.path)
             if isinstance(result, Exception):
-                raise CommandError(f"ZooKeeper refuses {operation.path}: {type(result).__name__}")
+                raise _refusal(result, operation.path, "written")
 
     def make_parents(self, path: str) -> None:
         """Make sure of all znodes above a path: a cluster that never started has none."""
-        self._guarded(lambda: self._client.ensure_path(path.rpartition("/")[0]))
+        parent = path.rpartition("/")[0]
+        self._written(self._client.ensure_path_async(parent), parent)
 
     # -- what several tools ask ----------------------------------------------------------------
 
@@ -150,32 +168,64 @@ class ZooKeeperClient:
 
     # -- kazoo ---------------------------------------------------------------------------------
 
-    def _answer(self, asked: Any) -> Any:
-        from kazoo.exceptions import NoNodeError
+    def _read(self, asked: Any, path: str) -> Any:
+        return _answer(asked, path, "read", self.connect, self._timeout)
 
-        try:
-            return self._guarded(lambda: asked.get(timeout=self._timeout))
-        except NoNodeError:
+    def _written(self, asked: Any, path: str) -> Any:
+        return _answer(asked, path, "written", self.connect, self._timeout)
+
+
+def _answer(asked: Any, path: str, verb: str, connect: str, timeout: float) -> Any:
+    """Return what came of a request; None where a znode that is to be read does not exist.
+
+    Each is waited for with a limit: kazoo keeps what it could not send until a server comes back.
+    """
+    from kazoo.exceptions import (
+        ConnectionLoss,
+        KazooException,
+        NoNodeError,
+        OperationTimeoutError,
+        SessionExpiredError,
+    )
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    lost = (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, SessionExpiredError)
+    try:
+        return asked.get(timeout=timeout)
+    except lost as error:
+        doubt = "" if verb == "read" else f"; whether {path} was {verb} is not known"
+        raise CommandError(
+            f"ZooKeeper {connect} does not answer: {type(error).__name__}{doubt}"
+        ) from None
+    except KazooException as error:
+        if verb == "read" and isinstance(error, NoNodeError):
             return None
+        raise _refusal(error, path, verb) from None
 
-    def _guarded(self, act: Callable[[], T]) -> T:
-        from kazoo.exceptions import ConnectionLoss, OperationTimeoutError, SessionExpiredError
-        from kazoo.handlers.threading import KazooTimeoutError
 
-        try:
-            return act()
-        except (
-            ConnectionLoss,
-            KazooTimeoutError,
-            OperationTimeoutError,
-            SessionExpiredError,
-        ) as error:
-            raise CommandError(
-                f"ZooKeeper {self.connect} does not answer: {type(error).__name__}"
-            ) from None
+def _refusal(error: Exception, path: str, verb: str) -> CommandError:
+    from kazoo.exceptions import NoAuthError
+
+    name = type(error).__name__
+    reason = f"it may not be {verb} ({name})" if isinstance(error, NoAuthError) else name
+    return CommandError(f"ZooKeeper refuses {path}: {reason}")
+
+
+def parse_connect(text: str) -> list[tuple[str, int]]:
+    """Return the servers in `HOST[:PORT][,...][/CHROOT]`. Raises: UsageError."""
+    servers = []
+    for each in text.partition("/")[0].split(","):
+        host, port = each.strip(), str(DEFAULT_PORT)
+        if ":" in host.rpartition("]")[2]:
+            host, _, port = host.rpartition(":")
+        if not is_host(host) or not is_port(port):
+            raise UsageError(f"--zookeeper {shown(text)}: expected HOST:PORT[,...][/CHROOT]")
+        servers.append((host.strip("[]"), int(port)))
+    return servers
 
 
 def _start(connect: str, timeout: float) -> "KazooClient":
+    servers = parse_connect(connect)
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
 
@@ -183,20 +233,43 @@ def _start(connect: str, timeout: float) -> "KazooClient":
     quiet = logging.getLogger("ottla.cli.kazoo")
     quiet.disabled = True
     try:
-        client = KazooClient(hosts=connect, logger=quiet)
+        # To stop a client takes as long as its session, where a server took the connection only.
+        session_s = min(timeout, SESSION_SECONDS)
+        client = KazooClient(hosts=connect, timeout=session_s, logger=quiet)
     except ValueError as error:
-        raise CommandError(f"--zookeeper {connect}: {error}") from None
+        raise UsageError(f"--zookeeper {shown(connect)}: {error}") from None
     try:
-        with warnings.catch_warnings(action="ignore"):  # Of a chroot that does not exist.
+        with (
+            warnings.catch_warnings(action="ignore"),  # Of a chroot that does not exist.
+            Waiting(timeout).told(f"a ZooKeeper server at {connect}"),
+        ):
             client.start(timeout=timeout)
-        if client.exists("/") is not None:
+        if _answer(client.exists_async("/"), "/", "read", connect, timeout) is not None:
             return client
         reason = f"{client.chroot} does not exist: expected the chroot of a cluster"
     except KazooTimeoutError:
-        reason = f"no ZooKeeper server answers within {timeout:g} s"
+        reason = (
+            f"no ZooKeeper server answers within {seconds_text(timeout)} "
+            f"({reasons_text(_reasons(servers, timeout))})"
+        )
+    except CommandError as error:
+        reason = str(error)
     client.stop()
     client.close()
     raise CommandError(f"--zookeeper {connect}: {reason}")
+
+
+def _reasons(servers: Sequence[tuple[str, int]], timeout: float) -> dict[str, str]:
+    """Return what each server does to a connection: kazoo does not tell why it got none."""
+    reasons = {}
+    for host, port in servers:
+        try:
+            socket.create_connection((host, port), timeout=min(timeout, PROBE_SECONDS)).close()
+            reason = network_reason(TimeoutError(), timeout)
+        except OSError as error:
+            reason = network_reason(error, timeout)
+        reasons[f"{host}:{port}"] = reason
+    return reasons
 
 
 def _decoded(decode: Callable[..., T], *values: Any) -> T:

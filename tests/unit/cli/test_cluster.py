@@ -77,8 +77,18 @@ def test_one_that_is_not_there_is_named(run: Run, broker: FakeBroker) -> None:
     assert "broker 9: Broker 9 is not registered. (BROKER_ID_NOT_REGISTERED)" in ran.err
 
 
+def test_an_id_that_no_broker_can_have(run: Run) -> None:
+    for number in ("99999999999", "-1"):
+        ran = run("cluster", "unregister", "--bootstrap-server", "x:1", "--id", number)
+        assert ran.code == 2
+        assert f"--id {number}: expected 0 to 2147483647" in ran.err
+
+
 def test_over_zookeeper_nobody_unregisters(run: Run, broker: FakeBroker) -> None:
-    """Brokers there do not serve the request; it says so."""
+    """Brokers there do not serve the request; it says so, and why."""
     ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "3")
     assert ran.code == 1
-    assert "does not serve UnregisterBroker" in ran.err
+    assert ran.err == (
+        f"ottla cluster: the cluster at {broker.address} does not serve UnregisterBroker: "
+        "expected a KRaft cluster, not one over ZooKeeper\n"
+    )

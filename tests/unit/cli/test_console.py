@@ -4,8 +4,8 @@ import pytest
 
 from ottla.cli.console_consumer import check, consumer_settings, one_group, parse_offset
 from ottla.cli.console_producer import producer_settings
-from ottla.cli.errors import UsageError
-from ottla.cli.librdkafka import translate
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.librdkafka import make, translate
 
 from .conftest import Run
 
@@ -61,12 +61,20 @@ def test_groups_named_twice_must_agree() -> None:
         one_group("g", "h")
 
 
+@pytest.mark.parametrize("name", ["", " ", "\t", "\0", "a\0b", "\udcff"])
+def test_groups_that_would_end_the_process(name: str) -> None:
+    for given, where in (((name, None), "--group "), ((None, name), "group.id ")):
+        with pytest.raises(UsageError, match="expected a group's name") as caught:
+            one_group(*given)
+        assert str(caught.value).startswith(where)
+
+
 def test_offsets() -> None:
     assert parse_offset(None, False) == "latest"
     assert parse_offset(None, True) == "earliest"
     assert parse_offset("Earliest", False) == "earliest"
     assert parse_offset("42", False) == 42
-    for wrong in ("-1", "first", "", str(2**63)):
+    for wrong in ("-1", "first", "", str(2**63), "9" * 4301):
         with pytest.raises(UsageError, match="expected 'earliest', 'latest' or a number from 0"):
             parse_offset(wrong, False)
 
@@ -77,6 +85,7 @@ def test_offsets() -> None:
         ((None, None, None, None, False), "exactly one of --topic and --include is required"),
         (("t", "r", None, None, False), "exactly one of --topic and --include is required"),
         ((None, "r", 0, None, False), "--partition needs --topic"),
+        ((None, "\udcff", None, None, False), "expected text in UTF-8"),
         (("t", None, None, "5", False), "--offset needs --partition"),
         (("t", None, 0, "5", True), "--from-beginning cannot be used with --offset"),
     ],
@@ -103,6 +112,18 @@ def test_what_does_not_fit(
          "--partition -1: expected 0 to 2147483647"),
         ("console-consumer", ["--topic", "t", "--timeout", "nan"],
          "--timeout nan: expected more than 0 seconds, at most 1e+06"),
+        ("console-consumer", ["--topic", "t", "--consumer-property", "group.id="],
+         "group.id '': expected a group's name, text in UTF-8"),
+        ("console-consumer", ["--topic", "t", "--consumer-property", "\udcff"],
+         "--consumer-property '\\udcff': expected text in UTF-8"),
+        ("console-producer", ["--topic", "t", "--producer-property", "client.id=\udcff"],
+         "--producer-property 'client.id=\\udcff': expected text in UTF-8"),
+        ("console-consumer", ["--topic", "x" * 600],
+         f"--topic {'x' * 100}... (600 characters): "
+         "the topic's name is longer than 249 characters"),
+        ("console-producer", ["--topic", "\udcff"],
+         "--topic '\\udcff': the topic's name '\\udcff' has characters other than "
+         "a-z, A-Z, 0-9, '.', '_', '-'"),
         ("console-producer", ["--topic", "t", "--max-block-ms", "0"],
          "--max-block-ms 0: expected 1 or more"),
     ],
@@ -118,3 +139,21 @@ def test_a_property_that_librdkafka_does_not_know(run: Run) -> None:
     assert ran.code == 1
     assert ran.err.startswith("ottla console-producer: client configuration: ")
     assert "no.such" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("\udcff", "x", "text in UTF-8"),
+        ("client.id", "\udcff", "text in UTF-8"),
+        ("client.id", "a\0b", "text in UTF-8"),
+        ("stats_cb", "x", "a property that text can set"),
+        ("default.topic.config", "x", "a property that text can set"),
+    ],
+)
+def test_properties_that_a_client_does_not_survive(name: str, value: str, expected: str) -> None:
+    """No client is made of them, wherever they come from: a file, too, can hold any character."""
+    made: list[object] = []
+    with pytest.raises(CommandError, match=f"^client configuration: .*: expected {expected}$"):
+        make(made.append, {"bootstrap.servers": "x:1", "error_cb": made.append, name: value})
+    assert made == []

@@ -17,6 +17,7 @@ from ottla.broker.api import k1003_describe_deletions as k1003
 from ottla.broker.api.k1003_describe_deletions import described, page_of
 from ottla.cli import deletions
 from ottla.cli.deletions_client import Selection
+from ottla.controller.deletion_policy import UNREGISTERED
 from ottla.metadata.deletions import (
     BROKER_DOWN,
     STARTED,
@@ -147,6 +148,8 @@ def test_what_is_not_there_is_said(run: Run, broker: FakeBroker, how: tuple[str,
     assert (ran.code, ran.out) == (1, "")
     assert "no deletion of a topic" in ran.err
     assert "ottla.deletion.receipt.retention.ms" in ran.err
+    as_json = ask(run, broker, option, uuid_text(uuid(99)) if value == "ID" else value, "--json")
+    assert (as_json.code, json.loads(as_json.out)) == (1, {"deletions": []})
 
 
 def test_of_several_names_each_must_be_there(run: Run, broker: FakeBroker) -> None:
@@ -210,6 +213,19 @@ def test_waiting_ends_when_all_that_was_open_is_finished(run: Run, broker: FakeB
     assert [each["state"] for each in json.loads(ran.out)["deletions"]] == ["finished"] * 2
     assert len(ledger.asked) == 3
     assert [each.topic_id for each in ledger.asked[-1].topics] == [OTHER.topic_id]
+
+
+def test_who_waited_is_told_of_replicas_that_nobody_has_proved_gone(
+    run: Run, broker: FakeBroker
+) -> None:
+    given_up = DOWN.with_standing(1, SUCCESSFUL, (0,)).with_standing(2, UNREGISTERED, (0,))
+    Ledger(broker, [DOWN], [replace(given_up, finished_ms=5_000)])
+    ran = ask(run, broker, "--json", *PATIENT)
+    assert (ran.code, ids(ran)) == (0, texts(DOWN))
+    assert ran.err.splitlines()[-1] == (
+        "WARN: stuck: finished, but only 1 of 2 replicas are proved gone; the others were"
+        " abandoned (unregistered: broker 2)"
+    )
 
 
 def test_a_deletion_that_begins_later_is_not_waited_for(run: Run, broker: FakeBroker) -> None:

@@ -3,9 +3,10 @@
 import io
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
-from ottla.cli.demo import DemoError, check, totals_table
+from ottla.cli.demo import DemoError, check, commit, totals_table
 
 
 def console() -> tuple[Console, io.StringIO]:
@@ -36,3 +37,20 @@ def test_the_table_fits_into_80_columns_and_adds_up() -> None:
     assert "…" not in text.getvalue()
     assert any(line.split()[0] == "UA" and line.split()[-1] == "60000" for line in lines[1:])
     assert any(line.split() == ["OO", "1", "1"] for line in lines)
+
+
+class Refusing:
+    """A consumer whose commits fail."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def commit(self, *, asynchronous: bool) -> None:
+        assert not asynchronous
+        raise KafkaException(KafkaError(self.code))
+
+
+def test_a_member_may_have_committed_everything_already() -> None:
+    commit(Refusing(KafkaError._NO_OFFSET))
+    with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
+        commit(Refusing(KafkaError.NOT_COORDINATOR))

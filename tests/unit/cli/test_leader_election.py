@@ -112,6 +112,8 @@ def test_a_controller_on_the_move_is_awaited(run: Run, broker: FakeBroker) -> No
         (("--topic", "a", "--partition", "0", "--all-topic-partitions"), "One and only one of"),
         (("--topic", "a"), "--partition is required with --topic"),
         (("--all-topic-partitions", "--partition", "0"), "--partition is only allowed if --topic"),
+        (("--topic", "a", "--partition", "-5"), "--partition -5: expected 0 to 2147483647"),
+        (("--topic", "a", "--partition", "99999999999"), "--partition 99999999999: expected 0 to"),
     ],
 )
 def test_wrong_usage(

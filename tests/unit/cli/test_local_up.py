@@ -1,16 +1,24 @@
-"""Which cluster `ottla up` runs: what the folder holds, unless the options say otherwise."""
+"""Which cluster `ottla up` runs: what the folder holds, unless the options say otherwise.
+
+And what it leaves behind where nothing could be started, and how the stop of nodes ends.
+"""
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from ottla.cli.errors import UsageError
-from ottla.cli.local_up import choose_brokers, choose_plans, stored_zookeeper
+from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.local_up import choose_brokers, choose_plans, stop_all, stored_zookeeper
 from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
 from ottla.testing.layout import place_nodes, plan_brokers, plan_nodes
+from ottla.testing.local_cluster import LocalCluster
 from ottla.testing.ports import HOST, free_ports
+
+from .conftest import Run
 
 
 def store(folder: Path, brokers: int, controllers: int, port: int) -> None:
@@ -114,3 +122,64 @@ def test_what_names_no_servers(tmp_path: Path, given: str) -> None:
 def test_there_are_no_controllers_over_zookeeper(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--controllers 3: expected none with --zookeeper"):
         choose_brokers(tmp_path, None, 3, None, "")
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else has."""
+    with socket.create_server((HOST, 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_cluster_of_which_no_node_could_start_leaves_nothing(
+    run: Run, tmp_path: Path, taken: int
+) -> None:
+    folder = tmp_path / "cluster"
+    for brokers in ("1", "2"):
+        ran = run("up", "--data-dir", str(folder), "--port", str(taken), "--brokers", brokers)
+        assert ran.code == 1
+        assert f"port {taken} for node 1 is in use" in ran.err
+        assert not folder.exists()
+
+
+def test_what_was_in_the_folder_stays(run: Run, tmp_path: Path, taken: int) -> None:
+    for names in ([], ["mine"]):
+        for name in names:
+            (tmp_path / name).write_text("")
+        assert run("up", "--data-dir", str(tmp_path), "--port", str(taken)).code == 1
+        assert [each.name for each in tmp_path.iterdir()] == names
+
+
+def test_a_cluster_that_was_there_stays(run: Run, tmp_path: Path, taken: int) -> None:
+    engine = LocalCluster(tmp_path, bound=False)
+    engine.prepare(plan_nodes(1, 0, free_ports(1)[0]), {})
+    assert run("up", "--data-dir", str(tmp_path), "--port", str(taken)).code == 1
+    assert cluster_file.load(tmp_path).plans[0].port == taken
+    assert engine.properties_path(1).exists()
+
+
+class Stoppable:
+    """What stopping asks of a cluster's engine. `killed`: the nodes that do not end in time."""
+
+    def __init__(self, living: int, killed: list[int]) -> None:
+        self._living = living
+        self._killed = killed
+
+    def alive(self) -> list[int]:
+        return list(range(self._living))
+
+    def stop(self, timeout: float, *, tell: Any) -> list[int]:
+        return self._killed
+
+
+def test_nodes_that_had_to_be_killed_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    def stop(living: int, *killed: int) -> int:
+        return stop_all(cast(LocalCluster, Stoppable(living, list(killed))), 30)
+
+    assert stop(0) == stop(3) == 0
+    assert capsys.readouterr().out == "No node is running.\nStopped 3 nodes.\n"
+    with pytest.raises(CommandError, match=r"^node 2 did not stop within 30 s and was killed \(S"):
+        stop(3, 2)
+    with pytest.raises(CommandError, match=r"^nodes 1, 2 did not stop within 30 s and were killed"):
+        stop(3, 1, 2)
+    assert capsys.readouterr().out == "Stopped 3 nodes.\n" * 2

@@ -91,6 +91,21 @@ def test_a_file_in_a_folders_place_is_a_reason_and_no_traceback(run: Run, tmp_pa
     assert ran == (1, "", f"ottla up: {file}: file exists\n")
 
 
+def test_a_name_that_cannot_be_written_is_a_reason_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name may be of any bytes, and dump-log says which file it reads."""
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")  # As in any locale but C.
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    file = folder / f"{0:020}.log"
+    file.write_bytes(b"")
+    code, said = ottla("dump-log", "--files", str(file), stdout=subprocess.DEVNULL)
+    assert code == 2
+    assert said.endswith(f"\\udcff/{file.name}': expected text in UTF-8\n")
+    assert len(said.splitlines()) == 1
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
 @pytest.mark.parametrize("arguments", [("--help",), ("storage", "random-uuid"), ("up", "--help")])
 def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:

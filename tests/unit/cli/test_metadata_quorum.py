@@ -142,6 +142,16 @@ def serve(broker: FakeBroker, quorum: Quorum, error_code: int = 0) -> None:
     broker.answer(wire.DescribeQuorumRequest, describe_quorum)
 
 
+def test_over_zookeeper_there_is_none(run: Run, broker: FakeBroker) -> None:
+    ran = run("metadata-quorum", "--bootstrap-server", broker.address, "describe", "--status")
+    assert ran == (
+        1,
+        "",
+        f"ottla metadata-quorum: the cluster at {broker.address} does not serve DescribeQuorum: "
+        "expected a KRaft cluster, not one over ZooKeeper\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "kind"), [("--bootstrap-server", 1), ("--bootstrap-controller", 2)]
 )

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import connect, is_given, key_values, one_of, read_property_file
+from ottla.cli.options import (
+    connect,
+    is_given,
+    key_values,
+    one_of,
+    parse_ids,
+    parse_number,
+    read_property_file,
+)
 
 
 def test_pairs() -> None:
@@ -41,6 +49,26 @@ def test_property_files(tmp_path: Path) -> None:
     assert read_property_file(str(file))["client.id"] == "me"
     with pytest.raises(CommandError, match=r"security.protocol=SASL_SSL: expected PLAINTEXT"):
         connect("x:1", str(file))
+
+
+def test_a_clients_name_that_does_not_fit_a_request(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"client.id={'x' * 32_768}\n")
+    with pytest.raises(CommandError, match=r"client\.id=x*: expected 32767 bytes at most"):
+        connect("x:1", str(file))
+
+
+def test_ids() -> None:
+    assert parse_ids("1, 2,2147483647") == [1, 2, 2_147_483_647]
+    assert parse_ids("1:2", ":") == [1, 2]
+    for text in ("", "1,", "x", "-1", "2147483648", "\u0661", "9" * 5000, "0" * 5000):
+        assert parse_ids(text) is None
+
+
+def test_numbers_of_more_digits_than_python_reads() -> None:
+    assert (parse_number("042"), parse_number(str(2**63))) == (42, 2**63)
+    for text in ("", "-1", "\u0661", "x", "9" * 4301, "0" * 5000):
+        assert parse_number(text) is None
 
 
 def test_a_timeout_must_leave_some_time() -> None:

@@ -24,6 +24,7 @@ class Moves:
         self.broker = broker
         self.under_way: dict[Partition, tuple[tuple[int, ...], ...]] = {}
         self.refusals: dict[Partition, Error] = {}
+        self.config_errors: dict[str, Error] = {}
         broker.topics = [topic("a", 2), topic("b")]
         broker.others = {2: None, 3: None}
         broker.answer(list_wire.ListPartitionReassignmentsRequest, self._list)
@@ -95,7 +96,7 @@ class Moves:
         return config_wire.IncrementalAlterConfigsResponse(
             responses=tuple(
                 config_wire.AlterConfigsResourceResponse(
-                    error_code=0,
+                    error_code=self.config_errors.get(each.resource_name, Error.NONE),
                     resource_type=each.resource_type,
                     resource_name=each.resource_name,
                 )
@@ -201,6 +202,19 @@ def test_verify(run: Run, moves: Moves, file: Any) -> None:
     )
     assert reassign(run, moves, *arguments) == (0, status, "")
     assert moves.cleared() == []
+
+
+def test_topics_that_have_gone_meanwhile_have_no_throttles(
+    run: Run, moves: Moves, file: Any
+) -> None:
+    """A deletion over ZooKeeper waits for the end of its topic's move, and goes on just then."""
+    path = file(("b", 0, [1]), ("a", 0, [1]))
+    moves.config_errors["a"] = Error.UNKNOWN_TOPIC_OR_PARTITION
+    ran = reassign(run, moves, "--verify", "--reassignment-json-file", path)
+    assert (ran.code, ran.err) == (0, "")
+    assert moves.cleared() == ["1", "2", "3", "a", "b"]
+    moves.config_errors["a"] = Error.INVALID_CONFIG
+    assert reassign(run, moves, "--verify", "--reassignment-json-file", path).code == 1
 
 
 def test_verify_clears_throttles_when_all_is_done(run: Run, moves: Moves, file: Any) -> None:

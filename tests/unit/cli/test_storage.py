@@ -56,6 +56,7 @@ def test_features(run: Run, config: Path) -> None:
     for given, said in (
         ([f"{ELR}"], "expected NAME=LEVEL"),
         ([f"{ELR}=-1"], "expected NAME=LEVEL"),
+        ([f"{ELR}={'9' * 4301}"], "... (4334 characters): expected NAME=LEVEL"),
         ([f"{ELR}=1", f"{ELR}=0"], "is given twice"),
     ):
         options = [each for text in given for each in ("--feature", text)]

@@ -29,7 +29,22 @@ ACTIONS = "--create, --delete, --describe, --list, --alter, --describe-deletions
          "used with --list"),
         (["--alter", "--topic", "t", "--partitions", "2", "--config", "a=b"], "--config cannot be "
          "used with --alter"),
-        (["--create", "--topic", "t", "--partitions", "0"], "--partitions 0: expected 1 or more"),
+        *(
+            ([f"--{action}", "--topic", "t", "--partitions", number], f"--partitions {number}: "
+             "expected 1 to 2147483647")
+            for action in ("create", "alter")
+            for number in ("0", "99999999999")
+        ),
+        *(
+            (["--describe", "--partition-size-limit-per-response", number],
+             f"--partition-size-limit-per-response {number}: expected 1 to 2147483647")
+            for number in ("-5", "0", "99999999999")
+        ),
+        (
+            ["--create", "--topic", "t", "--replica-assignment", "1:99999999999"],
+            "--replica-assignment 1:99999999999: expected broker ids from 0 to 2147483647, "
+            "as 1:2,2:3",
+        ),
         (
             ["--create", "--topic", "t", "--replication-factor", "40000"],
             "--replication-factor 40000: expected 1 to 32767",
@@ -59,7 +74,7 @@ def test_assignments() -> None:
     assert parse_assignment("1:2,2:3, 3:1") == ((1, 2), (2, 3), (3, 1))
 
 
-@pytest.mark.parametrize("text", ["1:1", "1:2,3", "1:x", "", "1,"])
+@pytest.mark.parametrize("text", ["1:1", "1:2,3", "1:x", "", "1,", "1:" + "9" * 5000, "\u0661"])
 def test_assignments_that_make_no_sense(text: str) -> None:
     with pytest.raises(UsageError, match="--replica-assignment"):
         parse_assignment(text)

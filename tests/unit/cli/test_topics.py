@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid, uuid_text
 from ottla.wire.messages import create_partitions as grow_wire
 from ottla.wire.messages import create_topics as create_wire
@@ -174,6 +175,23 @@ def test_what_does_not_exist(run: Run, broker: FakeBroker) -> None:
     ran = topics(run, broker, "--describe", "--topic-id", uuid_text(ID))
     assert ran.err == "ottla topics: no topic has this id: expected one that exists\n"
     assert topics(run, broker, "--describe") == (0, "", "")
+
+
+def test_a_deletion_that_is_not_at_its_end_says_where_to_look(run: Run, broker: FakeBroker) -> None:
+    broker.topics = [topic("a1")]
+    broker.answer(
+        delete_wire.DeleteTopicsRequest,
+        lambda request: delete_wire.DeleteTopicsResponse(
+            responses=(
+                delete_wire.DeletableTopicResult(name="a1", error_code=Error.REQUEST_TIMED_OUT),
+            )
+        ),
+    )
+    ran = topics(run, broker, "--delete", "--topic", "a1")
+    assert ran.code == 1
+    assert "goes on" in ran.err
+    assert "'ottla topics --describe-deletions --topic a1'" in ran.err
+    assert "REQUEST_TIMED_OUT" in ran.err
 
 
 def test_delete_takes_all_that_match(run: Run, broker: FakeBroker) -> None:

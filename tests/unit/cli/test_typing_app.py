@@ -15,12 +15,33 @@ from .conftest import Run
         (("kill", "two"), "ottla kill: NODE two: expected an integer"),
         (("down", "--timeout", "soon"), "ottla down: --timeout soon: expected a number"),
         (("kill",), "ottla kill: Missing argument 'NODE'."),
+        (("kill", ""), "ottla kill: NODE '': expected an integer"),
+        (("down", "--timeout", " "), "ottla down: --timeout ' ': expected a number"),
+        (("up", "--config", ""), "ottla up: --config '': expected NAME=VALUE"),
     ],
 )
 def test_values_of_the_wrong_type(run: Run, arguments: tuple[str, ...], message: str) -> None:
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines() == [message, f"See 'ottla {arguments[0]} --help'."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("cluster", "unregister", "--id", ""), "ottla cluster unregister"),
+        (("cluster", "unregister", "--id", "-1"), "ottla cluster unregister"),
+        (("cluster", "unregister"), "ottla cluster unregister"),
+        (("cluster", "--none"), "ottla cluster"),
+        (("metadata-quorum", "describe"), "ottla metadata-quorum describe"),
+        (("start", "1", "--timeout", "0"), "ottla start"),
+        (("topics",), "ottla topics"),
+    ],
+)
+def test_the_help_that_tells_more(run: Run, arguments: tuple[str, ...], command: str) -> None:
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1] == f"See '{command} --help'."
 
 
 def test_a_value_that_may_be_left_out() -> None:

@@ -4,12 +4,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from ottla.base.errors import Error
+from ottla.cli import wire_client
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.wire_client import Refusal, WireClient, parse_bootstrap, reason_of
+from ottla.cli.wire_client import Refusal, WireClient, parse_bootstrap, reason_of, seconds_text
 from ottla.testing.ports import free_ports
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -30,7 +32,21 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "localhost:", ":9092", "a:b", "a:0", "a:70000"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "localhost",
+        "localhost:",
+        ":9092",
+        "a:b",
+        "a:0",
+        "a:70000",
+        "a..b:1",
+        "a" * 64 + ":1",
+        "a:" + "9" * 5000,
+    ],
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         parse_bootstrap(text)
@@ -72,6 +88,147 @@ def babbler() -> Iterator[int]:
 
         threading.Thread(target=babble, daemon=True).start()
         yield server.getsockname()[1]
+
+
+def test_every_address_has_its_reason(broker: FakeBroker) -> None:
+    one, other = free_ports(2)
+    with (
+        WireClient(f"127.0.0.1:{one},127.0.0.1:{other}", timeout=0.1) as client,
+        pytest.raises(
+            CommandError,
+            match=rf"\(127.0.0.1:{one}: nobody listens there; "
+            rf"127.0.0.1:{other}: nobody listens there\)",
+        ),
+    ):
+        client.cluster()
+
+
+class Clock:
+    """Time that passes where somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Network:
+    """Connections that cost `needed` seconds by port, or all that they are given."""
+
+    def __init__(self, clock: Clock, needed: dict[int, float]) -> None:
+        self.clock = clock
+        self.needed = needed
+
+    def __call__(self, host: str, port: int, *, client_id: str, timeout: float) -> Any:
+        self.clock.now += min(self.needed[port], timeout)
+        if self.needed[port] > timeout:
+            raise TimeoutError
+        return self
+
+    def version_for(self, request: type) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+def found_after(monkeypatch: pytest.MonkeyPatch, needed: dict[int, float], timeout: float) -> float:
+    """Return the seconds after which one of these ports was connected to."""
+    clock = Clock()
+    monkeypatch.setattr(wire_client, "time", clock)
+    monkeypatch.setattr(wire_client, "Connection", Network(clock, needed))
+    with WireClient(",".join(f"x:{port}" for port in needed), timeout=timeout) as client:
+        assert client.serves(ListGroupsRequest)
+    return clock.now
+
+
+HUNG = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("needed", "timeout", "seconds"),
+    [
+        ({1: HUNG, 2: 0.5}, 5, 3.0),
+        ({1: HUNG, 2: HUNG, 3: 0.5}, 6, 4.5),
+        ({1: 4.0, 2: 0.5}, 15, 4.0),
+        ({1: HUNG, 2: HUNG, 3: 0.5}, 60, 10.5),
+    ],
+)
+def test_who_hangs_leaves_the_next_its_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, needed: dict[int, float], timeout: float, seconds: float
+) -> None:
+    assert found_after(monkeypatch, needed, timeout) == pytest.approx(seconds)
+
+
+def test_of_who_hangs_is_told_how_long_he_was_given_at_the_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last tries of all are of a moment, and nobody would be quick enough for those."""
+    with pytest.raises(
+        CommandError, match=r"within 6 s \(x:1: no answer within 3 s; x:2: no answer within 3 s\)"
+    ):
+        found_after(monkeypatch, {1: HUNG, 2: HUNG}, 6)
+
+
+class SlowBroker(FakeBroker):
+    """One that answers only when `awaited` is set, which tells that somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = threading.Event()
+
+    def _versions(self) -> Any:
+        assert self.awaited.wait(60)
+        return super()._versions()
+
+
+@pytest.mark.parametrize("node", [None, 1])
+def test_who_hangs_is_waited_for_aloud(monkeypatch: pytest.MonkeyPatch, node: int | None) -> None:
+    """It has the connection from the system, and nothing after that."""
+    slow = SlowBroker()
+    said: list[str] = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        slow.awaited.set()
+
+    monkeypatch.setattr(wire_client, "say", hear)
+    monkeypatch.setattr(wire_client, "CONNECT_SECONDS", 60.0)
+    with closing(slow), WireClient(slow.address, timeout=60) as client:
+        if node is None:
+            assert client.broker_ids() == [1]
+            assert said == [f"waiting for a broker at {slow.address}"]
+            return
+        slow.awaited.set()
+        client.cluster()
+        client.close()
+        slow.awaited.clear()
+        said.clear()
+        slow.answer(ListGroupsRequest, lambda _: ListGroupsResponse(error_code=0, groups=()))
+        client.ask(ListGroupsRequest(), ListGroupsResponse, node=1)
+        assert said == [f"waiting for broker 1 at {slow.address}"]
+
+
+def test_a_connection_that_ends_is_told_once(broker: FakeBroker) -> None:
+    broker.answer(ListGroupsRequest, lambda _: None)
+    with (
+        WireClient(broker.address, timeout=5) as client,
+        pytest.raises(
+            CommandError,
+            match=rf"^{broker.address}: the connection was closed there "
+            r"\(waiting for the answer to ListGroups\)$",
+        ),
+    ):
+        client.ask(ListGroupsRequest(), ListGroupsResponse)
+
+
+def test_lengths_of_time() -> None:
+    told = [seconds_text(each) for each in (4.99652, 0.05, 15.0, 1234.0, 1e6)]
+    assert told == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
 
 
 def test_somebody_who_is_no_broker(babbler: int) -> None:

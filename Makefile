@@ -22,9 +22,10 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo
 
-# Of the clusters, those that wait most share the machine; clients with clocks of their own do not.
+# What bears a busy machine shares it: simulated clusters, and the real ones that wait most. Clients
+# with clocks of their own run alone.
 test: test-unit
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m beside tests/cluster
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m beside tests/cluster tests/sim
 	@$(BIN)/python -m pytest -m "not beside" tests/sim tests/cluster tests/spark
 
 test-unit: $(STAMP)

@@ -24,8 +24,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.cli.closing import is_closed
+
 from .clients import TIMEOUT_SECONDS, Message, Record, Refused, TopicPartition
-from .closing import is_closed
 
 NAME = "confluent"
 POLLED_MAX = 1000
@@ -153,10 +154,19 @@ class Consumer:
             raise _refused(error.args[0]) from None
 
     def committed(self, partition: TopicPartition) -> int | None:
-        try:
-            (found,) = self._library.committed([LibraryPartition(*partition)], 30)
-        except KafkaException as error:
-            raise _refused(error.args[0]) from None
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            try:
+                (found,) = self._library.committed([LibraryPartition(*partition)], 30)
+            except KafkaException as error:
+                # It looks for the new coordinator, but leaves asking that one to its caller, where
+                # the other clients ask again themselves.
+                moved = error.args[0].code() == KafkaError.NOT_COORDINATOR
+                if not moved or time.monotonic() >= deadline:
+                    raise _refused(error.args[0]) from None
+                time.sleep(0.1)
+            else:
+                break
         return None if found.offset == OFFSET_INVALID else int(found.offset)
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:

@@ -59,19 +59,29 @@ _numbers = itertools.count(1)
 FOLDER = Path(__file__).parent
 BESIDE = frozenset(
     {
+        "test_cli_local",
+        "test_cli_tools",
         "test_compaction",
         "test_controller_failover",
+        "test_deletion",
         "test_deletion_cases",
         "test_deletion_crashes",
         "test_deletion_hazards",
+        "test_deletion_offsets",
         "test_describe_deletions",
         "test_faults",
+        "test_features",
+        "test_idle_topics",
         "test_lost_disks",
+        "test_metadata_quorum",
+        "test_metrics",
         "test_quorum",
         "test_reassignment",
         "test_replicated_compaction",
         "test_replication",
         "test_restarts",
+        "test_rolling_restart",
+        "test_testing_cluster",
     }
 )
 """Modules that run two at a time, as all about ZooKeeper do: they wait more than they work."""

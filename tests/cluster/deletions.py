@@ -47,6 +47,7 @@ from ottla.wire.schema import spec_of
 
 from .clients import eventually
 from .conftest import QUICK_FENCING, Kind, NewCluster
+from .stored import segments_in
 
 PATIENCE_SECONDS = 90.0
 ASK_SECONDS = 40.0
@@ -310,7 +311,7 @@ class Site:
             if self.cluster.state(node) == "running"
             for folder in self._partition_folders(node)
             if folder.name != "__cluster_metadata-0"
-            for path in folder.glob("*.log")
+            for path in segments_in(folder)
             if word in _bytes(path)
         ]
 

@@ -101,11 +101,24 @@ class Consumer:
         self._library.seek(LibraryPartition(*partition), offset)
 
     def poll(self, seconds: float) -> list[Record]:
+        self._hold_on_to_rejoin()
         try:
             found = _asked(lambda: self._library.poll(timeout_ms=int(seconds * 1000)))
         except library_errors.KafkaConnectionError:
             return []  # It raises where the others try again by themselves.
         return [_record(each) for records in found.values() for each in records]
+
+    def _hold_on_to_rejoin(self) -> None:
+        """Make it finish a rejoin that outlasts one poll.
+
+        kafka-python 3.0.12 looks for the answer to its JoinGroup only while it finds a reason to
+        join. Where the reason was new metadata, a leader that assigns by it takes that reason away
+        itself; it then neither takes its partitions nor beats, with any broker. Java's client
+        keeps a mark that a rejoin is pending; so does this.
+        """
+        coordinator = self._library._coordinator
+        if coordinator.rejoining:
+            coordinator.request_rejoin()
 
     def commit(self) -> None:
         try:

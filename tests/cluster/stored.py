@@ -1,5 +1,7 @@
 """What lies on a broker's disk: the batches of a partition, read as any Kafka tool would."""
 
+import fnmatch
+import os
 from pathlib import Path
 
 from ottla.records.batch import BatchHeader, check_crc, iter_headers
@@ -10,6 +12,24 @@ from ottla.testing import Cluster
 def segments(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> list[Path]:
     """Return a partition's segment files, oldest first."""
     return sorted((cluster.data_dir(node) / f"{topic}-{partition}").glob("*.log"))
+
+
+def folders_below(root: Path, pattern: str) -> list[Path]:
+    """Return the folders below one whose names match; what goes in this moment may be missing."""
+    return [
+        Path(parent, name)
+        for parent, names, _ in os.walk(root)
+        for name in fnmatch.filter(names, pattern)
+    ]
+
+
+def segments_in(folder: Path) -> list[Path]:
+    """Return the segment files of a folder, oldest first; none, where it goes in this moment."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in sorted(names) if name.endswith(".log")]
 
 
 def batches(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> list[BatchHeader]:

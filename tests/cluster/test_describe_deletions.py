@@ -18,6 +18,7 @@ from ottla.testing import Cluster
 from .clients import eventually
 from .conftest import Kind, new_name, new_replicated_topic
 from .ottla_command import Ran, ottla, ottla_arguments
+from .stored import folders_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -71,7 +72,7 @@ def row(broker: int, state: str = "successful", reason: str | None = None) -> Ro
 def folders(cluster: Cluster, topic: str) -> list[Path]:
     """Return the folders of a topic's logs on all brokers, but for those renamed away."""
     nodes = [cluster.data_dir(plan.id) for plan in cluster.brokers]
-    found = [each for node in nodes for each in node.rglob(f"{topic}-*") if each.is_dir()]
+    found = [each for node in nodes for each in folders_below(node, f"{topic}-*")]
     return [each for each in found if not each.name.endswith("-delete")]
 
 
@@ -97,7 +98,7 @@ def test_a_deletion_that_waits_for_a_broker_is_seen_through_to_its_receipt(trio:
         assert f"  ineligible: broker down  broker {down}" in shown.out
         assert "6 of 9" in shown.out
 
-    late = topics(trio, *by_id, "--wait", "--timeout", "10")
+    late = topics(trio, *by_id, "--wait", "--timeout", "3")
     assert late.code == 1
     assert "ineligible: broker down" in late.out
     assert f"broker {down} is down: start it" in late.err.splitlines()[-1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from . import closing, fault_reader
+from . import fault_reader
 from .background import Background
 from .fault_reader import Reader
 
@@ -147,33 +147,6 @@ def test_statistics_tell_where_a_partition_is_asked_for() -> None:
         "  broker there:9092/2: state UP, waitresp_cnt 1",
         "  partition 0: leader 2, fetch_state active",
     ]
-
-
-class Closing:
-    """A consumer whose `close` ends as the test says."""
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.may_end = threading.Event()
-        self._failure = failure
-
-    def close(self) -> None:
-        self.may_end.wait()
-        if self._failure is not None:
-            raise self._failure
-
-
-def test_a_close_that_does_not_end_is_left_alone() -> None:
-    consumer = Closing()
-    assert not closing.is_closed(consumer, within=0.0)
-    consumer.may_end.set()
-    assert closing.is_closed(consumer)
-
-
-def test_a_close_that_fails_has_ended() -> None:
-    consumer = Closing(ValueError("nothing to close"))
-    consumer.may_end.set()
-    with pytest.raises(ValueError, match="nothing to close"):
-        closing.is_closed(consumer)
 
 
 def test_a_thread_that_goes_on_is_told_of_with_what_it_is_at() -> None:

@@ -57,7 +57,8 @@ class Gate:
 
     def shut(self) -> None:
         """End all connections, and new ones at once."""
-        self._is_shut = True
+        with self._lock:
+            self._is_shut = True
         self.cut()
 
     def cut(self) -> None:
@@ -92,9 +93,16 @@ class Gate:
             except OSError:  # The server is dead.
                 client.close()
                 continue
-            self.connections += 1
             with self._lock:
-                self._pairs.append((client, server))
+                # It may have been shut while the server was connected to.
+                is_open = not self._is_shut
+                if is_open:
+                    self._pairs.append((client, server))
+            if not is_open:
+                client.close()
+                server.close()
+                continue
+            self.connections += 1
             for source, to, passes, firsts in (
                 (client, server, self._requests_pass, []),
                 (server, client, self._answers_pass, self.greetings),

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from ottla.metadata.deletions import DeletionImage, DeletionState, Reason
 from ottla.metadata.deletions_json import decode_deletion
 from ottla.testing import Cluster
+from tests.cluster.stored import folders_below
 
 pytestmark = pytest.mark.cluster
 
@@ -50,7 +51,7 @@ class Deleting:
     def folders(self, name: str) -> list[Path]:
         """Return the folders of a topic's logs on all brokers, but for those renamed away."""
         nodes = [self.cluster.data_dir(plan.id) for plan in self.cluster.brokers]
-        found = [each for node in nodes for each in node.rglob(f"{name}-*") if each.is_dir()]
+        found = [each for node in nodes for each in folders_below(node, f"{name}-*")]
         return [each for each in found if not each.name.endswith("-delete")]
 
     def is_there(self, name: str) -> bool:

@@ -122,7 +122,7 @@ def test_what_cannot_be_had_over_zookeeper_is_refused(local: Local) -> None:
     assert "--controllers 1: expected none with --zookeeper" in ran.err
     ran = local("up", "--zookeeper", "zk1,,zk2", "--detach")
     assert ran.code == 2
-    assert "expected HOST:PORT[,...][/PATH]" in ran.err
+    assert "expected HOST:PORT[,...][/CHROOT]" in ran.err
 
 
 def test_a_folder_of_one_mode_is_not_run_in_the_other(local: Local, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ answers; a second session, straight to the server, changes things meanwhile and 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import (
@@ -24,7 +26,7 @@ from ottla.base.zookeeper import (
 )
 from ottla.host.waiting import outcome_of
 from ottla.host.world import LoopTimers, SystemClock
-from ottla.host.zookeeper.kazoo_session import open_kazoo_session
+from ottla.host.zookeeper.kazoo_session import KazooSession, open_kazoo_session
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
@@ -347,3 +349,30 @@ def test_a_session_moves_to_another_server_of_the_ensemble() -> None:
 
     with ZooKeeperServer(3) as ensemble:
         asyncio.run(story(ensemble))
+
+
+def test_sessions_that_end_while_they_move_between_servers_hear_of_it(tmp_path: Path) -> None:
+    """One of thirty stayed connected: its new server took it in after its end had gone by.
+
+    A broker was registered no more then, and did not know: it had nothing to write.
+    """
+
+    def end(hosts: str, session: Session) -> None:
+        """Take it over with its id and password, which moves it to and fro, and close it."""
+        assert isinstance(session, KazooSession)
+        thief = KazooClient(hosts, client_id=session._client.client_id)
+        thief.start()
+        thief.stop()
+        thief.close()
+
+    async def one(hosts: str) -> None:
+        async with session_with(hosts, session_timeout_ms=2_000) as heard:
+            await asyncio.to_thread(end, hosts, heard.session)
+            await heard.until(SessionState.EXPIRED)
+
+    async def story() -> None:
+        for _ in range(10):
+            await asyncio.gather(*(one(ensemble.connect) for _ in range(10)))
+
+    with ZooKeeperServer(3, data_dir=tmp_path) as ensemble:
+        asyncio.run(story())

@@ -61,7 +61,8 @@ def report(
         broker_epoch=epoch,
         token=token,
         coordinators=(),
-        topics=(IdleTopic(topic_id=TOPIC_ID, replicas=(1,), idle_ms=idle_ms),),
+        offsets_changes=0,
+        topics=(IdleTopic(topic_id=TOPIC_ID, replicas=(1,), changes=1, idle_ms=idle_ms),),
     )
     answer = controller.ask(request, 0)
     assert isinstance(answer, ReportIdleTopicsResponse)

@@ -21,7 +21,7 @@ from typing import Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.deletion_notes import Notes, Pause
+from ottla.controller.deletion_notes import Notes
 from ottla.controller.deletion_orders import DeletionOrder, orders_of, wanted_of
 from ottla.controller.deletion_policy import (
     NOT_YET,
@@ -30,6 +30,7 @@ from ottla.controller.deletion_policy import (
     is_lost,
     is_reachable,
 )
+from ottla.controller.retry_queue import Pause
 from ottla.metadata.deletions import (
     STARTED,
     DeletionImage,

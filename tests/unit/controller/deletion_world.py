@@ -14,9 +14,9 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_marks import mark_topics
-from ottla.controller.deletion_notes import RETRY_MS_MAX
 from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import IllegalMove, Replica, at_once_records, decide
+from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy
 from ottla.metadata.delta import ClusterDelta, replay

@@ -5,7 +5,7 @@ Method: as `test_deletion_manager`, on a cluster of KRaft's kind, whose orders n
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_notes import RETRY_FIRST_MS
+from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.metadata.deletions import Policy
 
 from .deletion_world import DeletionWorld

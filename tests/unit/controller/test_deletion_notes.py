@@ -9,14 +9,9 @@ from types import FrameType
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_notes import (
-    RETRY_FIRST_MS,
-    RETRY_MS_MAX,
-    TOPICS_PER_DECISION_MAX,
-    Notes,
-    Pause,
-)
+from ottla.controller.deletion_notes import Notes
 from ottla.controller.deletion_policy import Replica
+from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX, Pause
 
 from .world import uuid
 
@@ -174,8 +169,8 @@ def test_an_answer_waits_from_when_it_is_heard_until_it_is_taken() -> None:
 
 def test_a_decision_is_of_so_many_topics_at_most() -> None:
     notes = Notes()
-    notes.look_at(uuid(f"t{number}") for number in range(TOPICS_PER_DECISION_MAX + 1))
-    assert [len(each) for each in drain(notes)] == [TOPICS_PER_DECISION_MAX, 1]
+    notes.look_at(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
+    assert [len(each) for each in drain(notes)] == [TAKEN_MAX, 1]
 
 
 def test_a_pause_is_short_again_once_an_attempt_did_not_fail() -> None:

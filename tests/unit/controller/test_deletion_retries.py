@@ -5,8 +5,8 @@ Method: as `test_deletion_manager`.
 
 from ottla.base.errors import Error
 from ottla.controller.deletion_manager import LOOK_AGAIN_MS
-from ottla.controller.deletion_notes import RETRY_MS_MAX
 from ottla.controller.deletion_policy import Wish, decide
+from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.records import Record
 
 from .deletion_world import RETENTION_MS, DeletionWorld

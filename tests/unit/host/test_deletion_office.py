@@ -13,7 +13,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion import TopicReference, delete_topics
 from ottla.controller.deletion_manager import LOOK_AGAIN_MS
-from ottla.controller.deletion_notes import RETRY_FIRST_MS
+from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.controller.step import Decision, Step
 from ottla.controller.unregister import unregister_broker
 from ottla.host.controller_node import ControllerNode

@@ -14,13 +14,9 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.controller.deletion_manager import LOOK_AGAIN_MS, DeletionManager
-from ottla.controller.deletion_notes import (
-    RETRY_FIRST_MS,
-    RETRY_MS_MAX,
-    TOPICS_PER_DECISION_MAX,
-)
 from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import Replica
+from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
 from ottla.controller.step import Decision
 from ottla.host.deletions import AGAIN_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
 from ottla.metadata.brokers import BrokerImage, record_of
@@ -169,7 +165,7 @@ def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
 
 
 def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
-    topics = [Uuid(number.to_bytes(16)) for number in range(1, 2 * TOPICS_PER_DECISION_MAX + 2)]
+    topics = [Uuid(number.to_bytes(16)) for number in range(1, 2 * TAKEN_MAX + 2)]
     controller = Controller(*topics)
     controller.world.clock.elapsed_ms = LOOK_AGAIN_MS
     turns = []

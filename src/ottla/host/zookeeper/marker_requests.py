@@ -9,9 +9,8 @@ A marker without a deletion is looked at when the set of markers changes, and wh
 or goes or its deletion ends: none stays behind for a topic that is made later. One whose topic
 has been stored and not heard of yet waits for it; Kafka erases it.
 
-What fails, since ZooKeeper refuses it or by a mistake of ours, is tried again, as in
-`ottla.controller.deletion_notes`: in halves, until the one marker that it fails for is alone, and
-that one after a pause. None of the others waits for it, and no other event has to come.
+What fails, since ZooKeeper refuses it or by a mistake of ours, is tried again
+(`ottla.controller.retry_queue`): no other marker waits for it, and no other event has to come.
 
 Source: KafkaController.processTopicDeletion, Kafka 3.9.
 """
@@ -27,7 +26,7 @@ from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion_marks import mark_topics
-from ottla.controller.deletion_notes import Pause
+from ottla.controller.retry_queue import RetryQueue
 from ottla.host.steps import Steps, follow, wait
 from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.store_reading import read_each, reading
@@ -39,49 +38,6 @@ log = logging.getLogger(__name__)
 
 Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
 Exists = Callable[[str], Pending[Stat | ZkError | None]]
-
-
-class _Queue:
-    """The topics whose markers are to be looked at, until they were without a failure."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._parts: list[list[str]] = []
-        self._pauses: dict[str, Pause] = {}
-        """Of topics that failed alone, until they do not."""
-
-    def add(self, names: Iterable[str]) -> None:
-        """Have topics looked at; one that has a pause, after it."""
-        self._names.update(names)
-
-    def take(self) -> list[str]:
-        """Return what is to be looked at together; empty = nothing is, now."""
-        names = self._parts.pop() if self._parts else sorted(self._names - self._pauses.keys())
-        self._names.difference_update(names)
-        return names
-
-    def done(self, names: Iterable[str]) -> None:
-        """Hear that what was taken did not fail."""
-        for name in names:
-            self._pauses.pop(name, None)
-
-    def failed(self, names: Sequence[str], now_ms: int) -> None:
-        """Hear that what was taken failed, or some of it."""
-        self._names.update(names)
-        if len(names) == 1:
-            self._pauses.setdefault(names[0], Pause()).begin(now_ms)
-        else:
-            middle = len(names) // 2
-            self._parts += [list(names[middle:]), list(names[:middle])]
-
-    def due_ms(self) -> int | None:
-        """Return when the next pause is over."""
-        due = (pause.due_ms for pause in self._pauses.values())
-        return min((each for each in due if each is not None), default=None)
-
-    def end_pauses(self, now_ms: int) -> None:
-        """Have those taken again, each alone, whose pause is over."""
-        self._parts += ([name] for name, pause in self._pauses.items() if pause.end(now_ms))
 
 
 class MarkerRequests:
@@ -109,7 +65,7 @@ class MarkerRequests:
         self._change = change
         self._exists = exists
         self._marked = marked
-        self._queue = _Queue()
+        self._queue: RetryQueue[str] = RetryQueue()
         self._timer: Timer | None = None
         self._is_looking = self._is_over = False
 
@@ -193,7 +149,7 @@ class MarkerRequests:
 
     def _arm(self) -> None:
         """Be there when the next pause is over."""
-        due_ms = self._queue.due_ms() if self._is_open else None
+        due_ms = self._queue.due_ms if self._is_open else None
         self._timer = self._timers.move(self._timer, due_ms, self._tick)
 
     def _tick(self) -> None:

@@ -14,8 +14,8 @@ from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion_notes import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.controller.liveness import BrokerLiveness
+from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.host.zookeeper.marker_requests import MarkerRequests
 from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.store_writing import Changed, Done, Written

@@ -7,7 +7,7 @@ its entry in the ledger.
 from typing import Any
 
 from ottla.base.zookeeper import Create, Delete, ZkCode, ZkError
-from ottla.controller.deletion_notes import RETRY_FIRST_MS, RETRY_MS_MAX
+from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.metadata.znodes import paths
 
 from .controller_world import ControllerWorld

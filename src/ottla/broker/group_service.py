@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
-HEARD_CHECK_MS = 20
-"""How often to look whether all was told, while a loaded shard waits for that: some writes of a
-new controller, one request after a registration."""
 LINE_MAX = 1_000
 """Characters of a log line about a group; a client's reason can be 32 KB long."""
 
@@ -59,6 +56,8 @@ class GroupService:
         self._config = group_config(broker.config)
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, GroupLoad] = {}
+        self._untold: set[int] = set()
+        """Partitions that are loaded, and served once this broker has heard of all topics."""
         self._expiry: Timer | None = None
 
     # --- for handlers -----------------------------------------------------------------------
@@ -157,25 +156,24 @@ class GroupService:
         load.advance()
 
     def _loaded(self, partition: int, error: Exception | None) -> None:
-        if error is None:
-            self._serve_once_told(partition, self._loads[partition])
-            return
-        del self._loads[partition]
-        logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
-
-    def _serve_once_told(self, partition: int, load: GroupLoad) -> None:
-        """Serve a shard that is loaded, once this broker has heard of all topics."""
-        if load.is_cancelled:
+        if error is not None:
+            del self._loads[partition]
+            logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
             return
         told = self._broker.told
         if told is None or told.facts.is_complete:
-            self._serve(partition, load)
-            return
-        at_ms = self._broker.clock.monotonic_ms() + HEARD_CHECK_MS
-        self._broker.timers.at(at_ms, lambda: self._serve_once_told(partition, load))
+            self._serve(partition)
+        else:
+            self._untold.add(partition)
 
-    def _serve(self, partition: int, load: GroupLoad) -> None:
-        del self._loads[partition]
+    def told_all(self) -> None:
+        """Serve what is loaded and waited for this broker to have heard of all topics."""
+        for partition in sorted(self._untold):
+            self._serve(partition)
+
+    def _serve(self, partition: int) -> None:
+        self._untold.discard(partition)
+        load = self._loads.pop(partition)
         elapsed_ms = self._broker.clock.monotonic_ms() - load.started_ms
         if load.loader.record_count:
             logger.info(
@@ -199,6 +197,7 @@ class GroupService:
 
     def resigned(self, partition: int) -> None:
         """Let go of a partition of the offsets topic; parked requests are answered."""
+        self._untold.discard(partition)
         load = self._loads.pop(partition, None)
         if load is not None:
             load.cancel()

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
-from ottla.broker.group_service import HEARD_CHECK_MS, GroupService, positive_hash
+from ottla.broker.group_service import GroupService, positive_hash
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact, encode_fact
 from ottla.records.builder import encode_batch
 from ottla.wire.messages import find_coordinator as find
@@ -55,7 +55,6 @@ def test_no_group_is_looked_for_among_the_partitions_that_are_hosted_here(number
     assert offsets_asked(made, group) == Error.COORDINATOR_NOT_AVAILABLE
     states = [known(each, leader=1 if each in LED else 2) for each in range(COUNT)]
     made.learn_metadata(*states, topic=OFFSETS_TOPIC, topic_id=OFFSETS_ID, type=FULL)
-    made.clock.advance(HEARD_CHECK_MS)
     assert asked(made, group) == (Error.NONE, 1 if number in LED else 2)
     here = offsets_asked(made, group)
     assert here == (Error.NONE if number in LED else Error.NOT_COORDINATOR)
@@ -94,9 +93,8 @@ def tell_of_offsets(
 
 
 def tell_of_all(made: ToldWorld, topic_id: Uuid = NEW_ID, by: int = CONTROLLER_EPOCH) -> None:
-    """Let the broker hear, as of all topics, which one t is; and time pass."""
+    """Let the broker hear, as of all topics, which one t is."""
     made.learn_metadata(known(**ELSEWHERE), topic_id=topic_id, type=FULL, controller_epoch=by)
-    made.clock.advance(HEARD_CHECK_MS)
 
 
 def shown(made: ToldWorld) -> tuple[int, list[int]]:
@@ -162,6 +160,5 @@ def test_one_that_serves_goes_on_while_it_may_have_missed_something(
     else:
         behind.learn_metadata(broker_epoch=BROKER_EPOCH + 1)
     assert not behind.facts.is_complete
-    behind.clock.advance(HEARD_CHECK_MS)
     assert shown(behind) == (Error.NONE, [777])
     assert committed(behind, 800) == Error.NONE

@@ -148,6 +148,9 @@ class FakeGroups:
     def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
         self.heard.append(("topics_deleted", deleted))
 
+    def told_all(self) -> None:
+        self.heard.append(("told_all", None))
+
     def served(self) -> list[object]:
         return []
 

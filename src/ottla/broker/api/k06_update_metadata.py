@@ -46,6 +46,8 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         new = [record.name for record in records if isinstance(record, TopicRecord)]
         drop_told(ctx.broker, told, records, list(_partitions(told.image, gone)))
+        if request.type == wire.FULL:
+            ctx.broker.groups.told_all()
         if new:
             # Those without a replica here: whoever describes them is told how they are configured.
             told.learn(new)

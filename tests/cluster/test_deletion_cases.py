@@ -208,7 +208,12 @@ def test_a_reassignment_is_under_way(site: Site) -> None:
 
 
 def test_a_preferred_election_is_asked_for_at_the_same_time(site: Site) -> None:
-    """Both: it ends, the topic goes, and those that were asked for beside it are elected."""
+    """Both: it ends, the topic goes, and those that were asked for beside it are elected.
+
+    That the ledger says "halted: preferred election" meanwhile, and that it goes on from there, is
+    shown in tests/unit/host/zookeeper/test_halted_deletions.py: ZooKeeper's controller writes one
+    decision after another, so an election is over before anybody could look at the ledger.
+    """
     first, controller, last = site.trio()
     made = site.create("elected", *[(first, controller)] * 3)
     beside = site.create("beside", (controller, last))
@@ -233,7 +238,7 @@ def test_a_preferred_election_is_asked_for_at_the_same_time(site: Site) -> None:
 
 
 def check_by_znodes(site: Site) -> None:
-    """Ask for both in one write: the election is over first, which the deletion waits for."""
+    """Ask for both in one write: whichever the controller hears of first, both end."""
     first, _, last = site.trio()
     made = site.create("by-znodes", (first, last))
     assert move(site, "by-znodes", (last, first)) is Error.NONE

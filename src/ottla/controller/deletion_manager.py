@@ -41,7 +41,10 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
 LOOK_AGAIN_MS: Final = 300_000
-"""How often everything is looked at without a reason, and receipts are put away."""
+"""How often everything is looked at without a reason, and receipts are put away at least."""
+
+PUT_AWAY_MS_MIN: Final = 10_000
+"""How often receipts are put away at most: they go in whole minutes, so no more would be seen."""
 
 
 class _Phase(Enum):
@@ -115,6 +118,8 @@ class DeletionManager:
     def __init__(self, *, enabled: bool, retention_ms: int) -> None:
         self._enabled = enabled
         self._retention_ms = retention_ms
+        # Or one that is kept for a minute would lie there for six.
+        self._put_away_every_ms = min(LOOK_AGAIN_MS, max(PUT_AWAY_MS_MIN, retention_ms))
         self._image = EMPTY
         self._in_office = False
         self._forget()
@@ -128,7 +133,7 @@ class DeletionManager:
         self._reassigning: frozenset[str] = frozenset()
         self._receipts_until_ms: int | None = None
         self._put_away_until_ms: int | None = None
-        self._look_again_ms = 0
+        self._look_again_ms = self._put_away_again_ms = 0
 
     # -- office --------------------------------------------------------------------------------
 
@@ -141,6 +146,7 @@ class DeletionManager:
         self._image = image
         self._in_office = True
         self._look_again_ms = now_ms + LOOK_AGAIN_MS
+        self._put_away_again_ms = now_ms + self._put_away_every_ms
         pending = image.deletions.pending()
         for each in pending:
             self._notes.of(each.topic_id).retry.update(image.brokers)
@@ -275,10 +281,11 @@ class DeletionManager:
             return None
         pauses = [pause for each in self._orders.values() for pause in (each.failed, each.later)]
         due = (self._notes.due_ms, *(each.due_ms for each in pauses))
-        return min([self._look_again_ms, *(each for each in due if each is not None)])
+        always = (self._look_again_ms, self._put_away_again_ms)
+        return min(*always, *(each for each in due if each is not None))
 
     def tick(self, *, now_ms: int, wall_ms: int) -> tuple[DeletionOrder, ...]:
-        """End the pauses that are over; now and then look at everything."""
+        """End the pauses that are over; now and then put receipts away, and look at everything."""
         if not self._in_office:
             return ()
         self._notes.end_pauses(now_ms)
@@ -287,10 +294,12 @@ class DeletionManager:
             if orders.later.end(now_ms):
                 unsent |= orders.forget(_Phase.LATER)
         self._try_again(frozenset(b for b, each in self._orders.items() if each.failed.end(now_ms)))
+        if now_ms >= self._put_away_again_ms:
+            self._put_away_again_ms = now_ms + self._put_away_every_ms
+            self._receipts_until_ms = self._put_away_until_ms = wall_ms - self._retention_ms
         deletions = self._image.deletions
         if now_ms >= self._look_again_ms:
             self._look_again_ms = now_ms + LOOK_AGAIN_MS
-            self._receipts_until_ms = self._put_away_until_ms = wall_ms - self._retention_ms
             pending = deletions.pending()
             self._notes.look_at(each.topic_id for each in pending)
             return self._order(pending, now_ms)

@@ -3,10 +3,13 @@
 Method: as `test_deletion_manager`.
 """
 
+import pytest
+
 from ottla.base.errors import Error
-from ottla.controller.deletion_manager import LOOK_AGAIN_MS
+from ottla.controller.deletion_manager import LOOK_AGAIN_MS, PUT_AWAY_MS_MIN, DeletionManager
 from ottla.controller.deletion_policy import Wish, decide
 from ottla.controller.retry_queue import RETRY_MS_MAX
+from ottla.metadata.image import EMPTY
 from ottla.metadata.records import Record
 
 from .deletion_world import RETENTION_MS, DeletionWorld
@@ -125,3 +128,50 @@ def test_receipts_are_put_away_by_themselves() -> None:
     world.manager.refused(now_ms=world.now_ms)
     assert world.decide() == 1
     assert world.image.deletions.of(first) is None
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "every_ms"),
+    [
+        (7 * 24 * 3_600_000, LOOK_AGAIN_MS),
+        (LOOK_AGAIN_MS, LOOK_AGAIN_MS),
+        (60_000, 60_000),
+        (0, PUT_AWAY_MS_MIN),
+    ],
+)
+def test_receipts_are_put_away_as_often_as_their_retention_asks(
+    retention_ms: int, every_ms: int
+) -> None:
+    """Or whoever wants them for a minute keeps them for six, and a storm's ledger is so much
+    longer; but a controller that has nothing to do must not spin."""
+    manager = DeletionManager(enabled=True, retention_ms=retention_ms)
+    manager.elected(EMPTY, now_ms=0)
+    for turn in (1, 2):
+        assert manager.next_due_ms == turn * every_ms
+        manager.tick(now_ms=turn * every_ms - 1, wall_ms=10**12)
+        assert manager.take_wish() is None
+        manager.tick(now_ms=turn * every_ms, wall_ms=10**12)
+        wish = manager.take_wish()
+        assert wish is not None
+        assert wish.receipts_until_ms == 10**12 - retention_ms
+        manager.decided()
+
+
+def test_what_is_open_is_looked_at_no_oftener_where_receipts_are_kept_for_less() -> None:
+    """Or thousands of deletions that wait for a broker are looked through every few seconds."""
+    world, topic_id = begun()
+    world.stop(2)
+    world.decide()
+    world.manager = DeletionManager(enabled=True, retention_ms=0)
+    world.manager.elected(world.image, now_ms=0)
+    while world.manager.has_wish:
+        world.decide()
+    world.manager.tick(now_ms=LOOK_AGAIN_MS - 1, wall_ms=0)
+    wish = world.manager.take_wish()
+    assert wish is not None
+    assert (wish.topics, wish.receipts_until_ms) == (frozenset(), 0)
+    world.manager.decided()
+    world.manager.tick(now_ms=LOOK_AGAIN_MS, wall_ms=0)
+    wish = world.manager.take_wish()
+    assert wish is not None
+    assert wish.topics == {topic_id}

@@ -28,7 +28,7 @@ from ottla.metadata.records import Record
 from .world import World
 
 TOPICS = tuple(Uuid(bytes([number]) * 16) for number in range(1, 4))
-RETENTION_MS = 1_000
+RETENTION_MS = 120_000
 
 
 def entry(topic_id: Uuid) -> DeletionImage:

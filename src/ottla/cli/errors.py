@@ -1,6 +1,7 @@
 """The two ways in which a command ends badly, besides a bug.
 
-Both messages are one line that names the thing and what was expected.
+Both messages are one line that names the thing and what was expected; where that line is one of
+Kafka's, which scripts compare, the reason has a second one.
 """
 
 NAMED_MAX = 100

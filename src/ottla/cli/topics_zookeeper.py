@@ -271,7 +271,8 @@ def _delete(client: ZooKeeperClient, wish: Wish) -> None:
             print(f"Topic {name} is already marked for deletion.")
             continue
         except CommandError as error:
-            raise CommandError(f"Error while deleting topic {name}: {error}") from None
+            # Kafka's words stay a line of their own, and its tool has the reason after them, too.
+            raise CommandError(f"Error while deleting topic {name}\n{error}") from None
         print(f"Topic {name} is marked for deletion.")
         print("Note: This will have no impact if delete.topic.enable is not set to true.")
 

@@ -5,6 +5,7 @@ election while the deletion is being noted. It writes one decision after another
 ledger says is looked at write by write: to real processes such a halt shows for one write at most.
 """
 
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import Error
@@ -15,6 +16,7 @@ from ottla.controller.step import Decision, Step
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Halt
 from ottla.metadata.deletions_json import decode_deletion
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassignment
@@ -62,8 +64,7 @@ class Watched(ControllerWorld):
                 name="retention.ms",
                 value=str(1_000 + number),
             )
-            step = Step((record,), atomic=False)
-            self.controller.controller.run(lambda image, step=step: Decision(step, None))
+            self.controller.controller.run(partial(_write, Step((record,), atomic=False)))
 
     def ask(self, name: str) -> Pending[Any]:
         """Ask for a deletion, as DeleteTopics does; return the promise of an answer."""
@@ -76,6 +77,10 @@ class Watched(ControllerWorld):
                 image, wanted, context=controller.context, wall_ms=5, queue=True
             )
         )
+
+
+def _write(step: Step, _image: ClusterImage) -> Decision[None]:
+    return Decision(step, None)
 
 
 def words_of(entry: DeletionImage) -> str:

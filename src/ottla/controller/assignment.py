@@ -13,8 +13,24 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 
 
+def first_leader_epoch(image: ClusterImage, topic: str) -> int:
+    """Return what new partitions of a topic begin with: 0, or above what a former one had.
+
+    Clients that knew a former topic of the name believe in no smaller epoch than the last one they
+    saw; librdkafka compares no topic ids (KAFKA-12257). And a consumer whose position is of the
+    former topic learns by the epoch that its log ended.
+    """
+    return image.deletions.last_leader_epoch(topic) + 1
+
+
 def assign(
-    image: ClusterImage, *, first: int, count: int, replication_factor: int, dice: Dice
+    image: ClusterImage,
+    topic: str,
+    *,
+    first: int,
+    count: int,
+    replication_factor: int,
+    dice: Dice,
 ) -> list[PartitionImage]:
     """Place new partitions. Raises: ApiError(INVALID_REPLICATION_FACTOR)."""
     placed = place(
@@ -24,11 +40,13 @@ def assign(
         replication_factor=replication_factor,
         dice=dice,
     )
-    return [_partition(image, replicas) for replicas in placed]
+    leader_epoch = first_leader_epoch(image, topic)
+    return [_partition(image, replicas, leader_epoch) for replicas in placed]
 
 
 def assign_manually(
     image: ClusterImage,
+    topic: str,
     lists: Sequence[Sequence[int]],
     *,
     first: int,
@@ -40,6 +58,7 @@ def assign_manually(
             one that is not registered, has another length than its neighbours, or names no
             active broker.
     """
+    leader_epoch = first_leader_epoch(image, topic)
     partitions: list[PartitionImage] = []
     for number, replicas in enumerate(lists, start=first):
         check_replicas(image, replicas, replication_factor)
@@ -48,7 +67,7 @@ def assign_manually(
             raise _invalid(
                 f"All brokers of the assignment of partition {number} are fenced or shutting down."
             )
-        partitions.append(_partition(image, tuple(replicas)))
+        partitions.append(_partition(image, tuple(replicas), leader_epoch))
     return partitions
 
 
@@ -78,7 +97,7 @@ def _invalid(message: str) -> ApiError:
     return ApiError(Error.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionImage:
+def _partition(image: ClusterImage, replicas: tuple[int, ...], leader_epoch: int) -> PartitionImage:
     isr = tuple(each for each in replicas if image.is_active(each))
     assert isr, "a new partition has an active replica"
     return PartitionImage(
@@ -86,6 +105,7 @@ def _partition(image: ClusterImage, replicas: tuple[int, ...]) -> PartitionImage
         directories=tuple(default_directory(image, each) for each in replicas),
         isr=isr,
         leader=isr[0],
+        leader_epoch=leader_epoch,
     )
 
 

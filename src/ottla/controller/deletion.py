@@ -21,9 +21,9 @@ from ottla.base.limits import (
     DELETIONS_QUEUED_PER_STEP_MAX,
 )
 from ottla.controller.context import DecisionContext
-from ottla.controller.deletion_policy import at_once_records
+from ottla.controller.deletion_policy import at_once_records, new_entry
 from ottla.controller.step import Decision, Step
-from ottla.metadata.deletions import DeletionImage, Policy, header_record
+from ottla.metadata.deletions import Policy, header_record
 from ottla.metadata.features import ledger_enabled
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.records import Record, RemoveTopicRecord
@@ -161,10 +161,7 @@ def _removal(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Recor
 def _queueing(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
     if image.deletions.is_queued(topic.id):
         return []
-    deletion = DeletionImage(
-        topic_id=topic.id, name=topic.name, policy=Policy.CLASSIC, asked_ms=max(wall_ms, 0)
-    )
-    return [header_record(deletion)]
+    return [header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms))]
 
 
 def _find(image: ClusterImage, reference: TopicReference, count: int) -> TopicImage:

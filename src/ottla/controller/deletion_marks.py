@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS, METADATA_TOPIC, Uuid
+from ottla.controller.deletion_policy import new_entry
 from ottla.controller.step import Decision, Step
-from ottla.metadata.deletions import DeletionImage, Policy, header_record
+from ottla.metadata.deletions import Policy, header_record
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
 
@@ -41,7 +42,8 @@ def mark_topics(
     refused: dict[str, Error] = {}
     records: list[Record] = []
     for name, topic_id in sorted(marked.items()):
-        if image.topics.id_of(name) != topic_id:
+        topic = image.topics.by_name(name)
+        if topic is None or topic.id != topic_id:
             refused[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
         elif name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             refused[name] = Error.INVALID_REQUEST
@@ -51,10 +53,7 @@ def mark_topics(
             refused[name] = Error.TOPIC_DELETION_DISABLED
         else:
             queued.append(name)
-            deletion = DeletionImage(
-                topic_id=topic_id, name=name, policy=Policy.CLASSIC, asked_ms=max(wall_ms, 0)
-            )
-            records.append(header_record(deletion))
+            records.append(header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms)))
     return Decision(
         Step(tuple(records), atomic=False), Marked(queued=tuple(queued), refused=refused)
     )

@@ -318,8 +318,11 @@ class _Look:
         rows = deletion.rows()
         if deletion.remote is Remote.PENDING or not all(each.is_over for _, each, _ in rows):
             return
-        if self._image.topics.by_id(deletion.topic_id) is not None:
-            self.records.append(RemoveTopicRecord(topic_id=deletion.topic_id))
+        topic = self._image.topics.by_id(deletion.topic_id)
+        if topic is not None:
+            self.records.append(RemoveTopicRecord(topic_id=topic.id))
+            # It had elections since it was queued.
+            deletion = replace(deletion, leader_epoch=topic.last_leader_epoch)
         self._set_header(replace(deletion, halted=Halt.NONE, finished_ms=max(wall_ms, 0)))
 
     # -- moving --------------------------------------------------------------------------------
@@ -394,11 +397,20 @@ def is_lost(partition: PartitionImage | None, broker_id: int) -> bool:
     return partition.directory(broker_id) == DIRECTORY_LOST
 
 
+def new_entry(topic: TopicImage, policy: Policy, *, wall_ms: int) -> DeletionImage:
+    """Return the entry of a topic that is to go, without its replicas. `wall_ms`: of now."""
+    return DeletionImage(
+        topic_id=topic.id,
+        name=topic.name,
+        policy=policy,
+        asked_ms=max(wall_ms, 0),
+        leader_epoch=topic.last_leader_epoch,
+    )
+
+
 def at_once_records(image: ClusterImage, topic: TopicImage, *, wall_ms: int) -> list[Record]:
     """Return the entry of a topic that goes at once, to be written with its removal, as a whole."""
-    deletion = DeletionImage(
-        topic_id=topic.id, name=topic.name, policy=Policy.AT_ONCE, asked_ms=max(wall_ms, 0)
-    )
+    deletion = new_entry(topic, Policy.AT_ONCE, wall_ms=wall_ms)
     held: dict[int, list[int]] = {}
     for number, partition in topic.in_order():
         for broker_id in partition.replicas:

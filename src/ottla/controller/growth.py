@@ -103,6 +103,7 @@ def _grow(
     if growth.assignments is None:
         return assign(
             image,
+            topic.name,
             first=first,
             count=additional,
             replication_factor=replication_factor,
@@ -115,5 +116,9 @@ def _grow(
             f" {len(growth.assignments)} assignment(s) were specified.",
         )
     return assign_manually(
-        image, growth.assignments, first=first, replication_factor=replication_factor
+        image,
+        topic.name,
+        growth.assignments,
+        first=first,
+        replication_factor=replication_factor,
     )

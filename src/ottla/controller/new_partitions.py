@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.controller.assignment import first_leader_epoch
 from ottla.controller.elections import Rules, partitions
 from ottla.controller.step import Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -27,12 +28,12 @@ def is_new(partition: PartitionImage) -> bool:
 def bring_online(image: ClusterImage, config: NodeConfig) -> Step:
     """Give every new partition that has a live replica its leader, its ISR and its first epochs."""
     rules = Rules(image, config)
-    found = (_online(*each, rules) for each in partitions(image) if is_new(each[2]))
+    found = (_online(image, *each, rules) for each in partitions(image) if is_new(each[2]))
     return Step(tuple(record for each in found for record in each), atomic=False)
 
 
 def _online(
-    topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
+    image: ClusterImage, topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
 ) -> Iterator[PartitionRecord]:
     around = rules.surroundings(topic.name)
     live = tuple(
@@ -41,7 +42,13 @@ def _online(
         if around.is_acceptable(replica, directory)
     )
     if live:
-        led = replace(partition, leader=live[0], isr=live, leader_epoch=0, partition_epoch=0)
+        led = replace(
+            partition,
+            leader=live[0],
+            isr=live,
+            leader_epoch=first_leader_epoch(image, topic.name),
+            partition_epoch=0,
+        )
         yield partition_record(topic.id, number, led)
 
 

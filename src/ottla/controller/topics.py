@@ -190,6 +190,7 @@ def _partitions(
         )
     return assign(
         image,
+        topic.name,
         first=0,
         count=context.config["num.partitions"] if count == USE_DEFAULT else count,
         replication_factor=(
@@ -220,7 +221,8 @@ def _assigned_partitions(image: ClusterImage, topic: NewTopic) -> list[Partition
             "Partitions should be a consecutive 0-based integer sequence.",
         )
     lists = dict(topic.assignments)
-    return assign_manually(image, [lists[number] for number in range(len(numbers))], first=0)
+    in_order = [lists[number] for number in range(len(numbers))]
+    return assign_manually(image, topic.name, in_order, first=0)
 
 
 def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:

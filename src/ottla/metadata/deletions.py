@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.metadata.records import (
     DeletionRecord,
     DeletionReplicasRecord,
@@ -113,6 +113,8 @@ class DeletionImage:
     halted: Halt = Halt.NONE
     remote: Remote = Remote.NONE
     finished_ms: int = NOT_FINISHED
+    leader_epoch: int = NO_EPOCH
+    """The largest that a partition of the topic had; see `DeletionsImage.last_leader_epoch`."""
     replicas: Map[int, Rows] = field(default_factory=Map)
     """By broker."""
 
@@ -174,6 +176,7 @@ _NO_ROWS: Final[Rows] = Map()
 
 _MINUTE_MS: Final = 60_000
 _NO_IDS: Final[UuidMap[Uuid]] = UuidMap()
+_NO_EPOCHS: Final[Map[Uuid, int]] = Map()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,8 @@ class DeletionsImage:
     _finished: UuidMap[DeletionImage] = field(default_factory=UuidMap)
     _ages: Map[int, UuidMap[Uuid]] = field(default_factory=Map)
     """The ids of what is finished, by the minute of that; no minute is empty."""
+    _epochs: Map[str, Map[Uuid, int]] = field(default_factory=Map)
+    """The leader epochs that are known, by name and id; no name is empty."""
 
     def of(self, topic_id: Uuid) -> DeletionImage | None:
         """Return the entry of a topic, finished or not, or None."""
@@ -198,6 +203,14 @@ class DeletionsImage:
         """Tell whether replicas of a topic that is still there are going: nobody serves it."""
         deletion = self._pending.get(topic_id)
         return deletion is not None and self.is_queued(topic_id) and deletion.has_begun
+
+    def last_leader_epoch(self, name: str) -> int:
+        """Return the largest leader epoch of the topics that had a name, -1 = none is known.
+
+        The next topic of the name begins above it: clients that lived through the deletion keep
+        the epochs that they know, and take smaller ones for stale (KAFKA-12257).
+        """
+        return max(self._epochs.get(name, _NO_EPOCHS).values(), default=NO_EPOCH)
 
     def pending(self) -> list[DeletionImage]:
         """Return what is not finished, by name and id."""
@@ -245,8 +258,12 @@ class DeletionsImage:
     def with_deletion(self, deletion: DeletionImage) -> "DeletionsImage":
         """Return the ledger with an entry added, or replaced."""
         topic_id, before = deletion.topic_id, self.of(deletion.topic_id)
-        moves = before is not None and before.finished_ms != deletion.finished_ms
+        moves = before is not None and _place(before) != _place(deletion)
         rest = self.without(topic_id) if moves else self
+        if deletion.leader_epoch != NO_EPOCH and (moves or before is None):
+            known = rest._epochs.get(deletion.name, _NO_EPOCHS)
+            known = known.set(topic_id, deletion.leader_epoch)
+            rest = replace(rest, _epochs=rest._epochs.set(deletion.name, known))
         if not deletion.is_finished:
             return replace(rest, _pending=rest._pending.set(topic_id, deletion))
         minute = deletion.finished_ms // _MINUTE_MS
@@ -257,15 +274,28 @@ class DeletionsImage:
 
     def without(self, topic_id: Uuid) -> "DeletionsImage":
         """Return the ledger without an entry."""
-        if topic_id in self._pending:
-            return replace(self, _pending=self._pending.delete(topic_id))
-        receipt = self._finished.get(topic_id)
-        if receipt is None:
+        entry = self.of(topic_id)
+        if entry is None:
             return self
-        minute = receipt.finished_ms // _MINUTE_MS
+        rest = replace(self, _epochs=self._epochs_without(entry))
+        if topic_id in self._pending:
+            return replace(rest, _pending=self._pending.delete(topic_id))
+        minute = entry.finished_ms // _MINUTE_MS
         left = self._ages[minute].delete(topic_id)
         ages = self._ages.set(minute, left) if left else self._ages.delete(minute)
-        return replace(self, _finished=self._finished.delete(topic_id), _ages=ages)
+        return replace(rest, _finished=self._finished.delete(topic_id), _ages=ages)
+
+    def _epochs_without(self, entry: DeletionImage) -> Map[str, Map[Uuid, int]]:
+        known = self._epochs.get(entry.name, _NO_EPOCHS)
+        if entry.topic_id not in known:
+            return self._epochs
+        left = known.delete(entry.topic_id)
+        return self._epochs.set(entry.name, left) if left else self._epochs.delete(entry.name)
+
+
+def _place(deletion: DeletionImage) -> tuple[int, str, int]:
+    """Return where the ledger keeps an entry."""
+    return deletion.finished_ms, deletion.name, deletion.leader_epoch
 
 
 def _by_name(deletion: DeletionImage) -> tuple[str, Uuid]:
@@ -294,6 +324,7 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
         halted=Halt(record.halted),
         remote=Remote(record.remote),
         finished_ms=record.finished_ms,
+        leader_epoch=record.leader_epoch,
         replicas=Map() if before is None or is_another else before.replicas,
     )
 
@@ -313,6 +344,7 @@ def header_record(deletion: DeletionImage) -> DeletionRecord:
         halted=deletion.halted,
         remote=deletion.remote,
         finished_ms=deletion.finished_ms,
+        leader_epoch=deletion.leader_epoch,
     )
 
 

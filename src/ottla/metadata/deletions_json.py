@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from ottla.base.ids import parse_uuid, uuid_text
+from ottla.base.ids import NO_EPOCH, parse_uuid, uuid_text
 from ottla.metadata.deletions import (
     NOT_FINISHED,
     DeletionImage,
@@ -56,6 +56,7 @@ def encode_deletion(deletion: DeletionImage) -> bytes:
         "halted": _word(deletion.halted),
         "remote": _word(deletion.remote),
         "finished_ms": deletion.finished_ms,
+        "leader_epoch": deletion.leader_epoch,
         "replicas": [
             {
                 "broker": broker_id,
@@ -84,6 +85,7 @@ def decode_deletion(data: bytes) -> DeletionImage:
             halted=_named(Halt, said.get("halted", "none")),
             remote=_named(Remote, said.get("remote", "none")),
             finished_ms=_number(said.get("finished_ms", NOT_FINISHED), INT64),
+            leader_epoch=_number(said.get("leader_epoch", NO_EPOCH), INT32),
         )
         replicas = 0
         for row in said.get("replicas", ()):

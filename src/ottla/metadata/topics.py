@@ -9,7 +9,7 @@ from typing import Final
 
 from immutables import Map
 
-from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.metadata.records import (
     LEADER_UNCHANGED,
     PartitionChangeRecord,
@@ -57,6 +57,11 @@ class TopicImage:
     name: str
     id: Uuid
     partitions: Map[int, PartitionImage] = field(default_factory=Map)
+
+    @property
+    def last_leader_epoch(self) -> int:
+        """The largest leader epoch of the partitions; -1 = nobody ever led one."""
+        return max((each.leader_epoch for each in self.partitions.values()), default=NO_EPOCH)
 
     def in_order(self) -> list[tuple[int, PartitionImage]]:
         """Return the partitions by number; the map itself keeps no order."""

@@ -3,10 +3,13 @@
 Method: lists of replicas against one image; the deciders' tests see the same rules from outside.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.assignment import assign, assign_manually
+from ottla.metadata.deletions import NOT_FINISHED, DeletionImage, Policy
 
 from .world import CountingDice, broker, cluster, uuid
 
@@ -14,14 +17,14 @@ IMAGE = cluster(broker(1), broker(2, fenced=True), broker(3))
 
 
 def test_placed_partitions_are_led_from_the_start() -> None:
-    found = assign(IMAGE, first=0, count=4, replication_factor=1, dice=CountingDice())
+    found = assign(IMAGE, "t", first=0, count=4, replication_factor=1, dice=CountingDice())
     assert [part.leader for part in found] == [1, 3, 1, 3]
     assert all(part.isr == part.replicas == (part.leader,) for part in found)
     assert found[0].directories == (uuid("dir-1"),)
 
 
 def test_by_hand() -> None:
-    [found] = assign_manually(IMAGE, [[3]], first=7, replication_factor=1)
+    [found] = assign_manually(IMAGE, "t", [[3]], first=7, replication_factor=1)
     assert (found.replicas, found.leader) == ((3,), 3)
 
 
@@ -37,21 +40,47 @@ def test_by_hand() -> None:
 )
 def test_refusals(replicas: list[int], expected: int | None, error: Error, said: str) -> None:
     with pytest.raises(ApiError) as caught:
-        assign_manually(IMAGE, [replicas], first=7, replication_factor=expected)
+        assign_manually(IMAGE, "t", [replicas], first=7, replication_factor=expected)
     assert caught.value.error is error
     assert said in caught.value.message
 
 
 def test_several_replicas_begin_with_those_in_sync_that_are_active() -> None:
-    [placed] = assign(IMAGE, first=0, count=1, replication_factor=3, dice=CountingDice())
+    [placed] = assign(IMAGE, "t", first=0, count=1, replication_factor=3, dice=CountingDice())
     assert (placed.replicas, placed.isr, placed.leader) == ((1, 3, 2), (1, 3), 1)
     assert placed.directories == tuple(map(uuid, ("dir-1", "dir-3", "dir-2")))
-    [by_hand] = assign_manually(IMAGE, [[2, 3, 1]], first=0)
+    [by_hand] = assign_manually(IMAGE, "t", [[2, 3, 1]], first=0)
     assert (by_hand.replicas, by_hand.isr, by_hand.leader) == ((2, 3, 1), (3, 1), 3)
+
+
+def test_epochs_begin_above_those_of_all_former_topics_of_the_name() -> None:
+    """A producer that lived through the deletion believed in the dead topic's leader for ever."""
+    ended = [
+        DeletionImage(
+            topic_id=uuid(name + str(epoch)),
+            name=name,
+            policy=Policy.AT_ONCE,
+            asked_ms=5,
+            finished_ms=finished_ms,
+            leader_epoch=epoch,
+        )
+        for name, epoch, finished_ms in (("t", 7, 1), ("t", 3, NOT_FINISHED), ("u", 30, 2))
+    ]
+    deletions = IMAGE.deletions
+    for each in ended:
+        deletions = deletions.with_deletion(each)
+    image = replace(IMAGE, deletions=deletions)
+    [placed] = assign(image, "t", first=0, count=1, replication_factor=1, dice=CountingDice())
+    [by_hand] = assign_manually(image, "t", [[3]], first=0)
+    [other] = assign_manually(image, "v", [[3]], first=0)
+    assert [each.leader_epoch for each in (placed, by_hand, other)] == [8, 8, 0]
+    without = replace(IMAGE, deletions=deletions.without(ended[0].topic_id))
+    [again] = assign_manually(without, "t", [[3]], first=0)
+    assert again.leader_epoch == 4
 
 
 def test_more_replicas_than_brokers() -> None:
     with pytest.raises(ApiError) as caught:
-        assign(IMAGE, first=0, count=1, replication_factor=4, dice=CountingDice())
+        assign(IMAGE, "t", first=0, count=1, replication_factor=4, dice=CountingDice())
     assert caught.value.error is Error.INVALID_REPLICATION_FACTOR
     assert "only 3 broker(s)" in caught.value.message

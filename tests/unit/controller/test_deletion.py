@@ -21,7 +21,13 @@ from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.deletions import Policy
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, RemoveTopicRecord, TopicRecord
+from ottla.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 from .world import THREE, advance, after, context, uuid
 
@@ -178,6 +184,21 @@ def test_with_the_feature_the_entry_is_written_with_the_removal_as_a_whole() -> 
         for number, partition in topic.in_order()
         for replica in partition.replicas
     }
+
+
+def test_the_entry_keeps_the_largest_leader_epoch_for_the_next_topic_of_the_name() -> None:
+    on = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
+    elected = PartitionChangeRecord(partition_id=0, topic_id=id_of("a"), leader=2)
+    image = advance(IMAGE, [on, elected, elected, elected])
+    topic = image.topics.by_name("a")
+    assert topic is not None
+    assert topic.last_leader_epoch == 3
+    for queue in (False, True):
+        decided = delete_topics(
+            image, [by_name("a")], context=context(), wall_ms=NOW_MS, queue=queue
+        )
+        [entry] = after(image, decided).deletions.pending()
+        assert entry.leader_epoch == 3
 
 
 def test_a_topic_that_is_queued_stays_and_is_queued_once() -> None:

@@ -39,6 +39,15 @@ def test_new_partition_to_online_partition_transition() -> None:
     assert bring_online(image, CONFIG).records == ()
 
 
+def test_the_epochs_of_a_topic_that_a_tool_made_begin_above_its_predecessor_s() -> None:
+    image = world([1], topic("t", never_led(1)))
+    former = DeletionImage(
+        topic_id=topic_id("former"), name="t", policy=Policy.CLASSIC, asked_ms=5, leader_epoch=6
+    )
+    image = replace(image, deletions=image.deletions.with_deletion(former))
+    assert of(after(image, bring_online(image, CONFIG))).leader_epoch == 7
+
+
 def test_a_new_partition_without_a_live_replica_stays_new_until_there_is_one() -> None:
     image = world([1], topic("t", never_led(2, 3), never_led(1)))
     image = after(image, bring_online(image, CONFIG))

@@ -130,6 +130,7 @@ def one_deletion(draw: st.DrawFn) -> DeletionImage:
         halted=draw(st.sampled_from(Halt)),
         remote=draw(st.sampled_from(Remote)),
         finished_ms=draw(st.just(NOT_FINISHED) | epochs),
+        leader_epoch=draw(st.integers(-1, 5)),
     )
     rows = st.tuples(ids, standings, st.lists(ids, min_size=1, max_size=4))
     for broker_id, standing, numbers in draw(st.lists(rows, max_size=4)):

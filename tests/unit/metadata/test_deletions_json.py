@@ -36,10 +36,13 @@ from ottla.wire.messages.describe_deletions import DescribeDeletionsResponse
 
 from .images import ID, one_deletion
 
-ENTRY = DeletionImage(topic_id=ID, name="events", policy=Policy.CLASSIC, asked_ms=1_700)
+ENTRY = DeletionImage(
+    topic_id=ID, name="events", policy=Policy.CLASSIC, asked_ms=1_700, leader_epoch=4
+)
 GOLDEN = (
     b'{"version":1,"topic":"events","topic_id":"AAECAwQFBgcICQoLDA0ODw","policy":"classic",'
-    b'"asked_ms":1700,"halted":"none","remote":"none","finished_ms":-1,"replicas":['
+    b'"asked_ms":1700,"halted":"none","remote":"none","finished_ms":-1,'
+    b'"leader_epoch":4,"replicas":['
     b'{"broker":1,"state":"started","reason":"none","error":0,"partitions":"0-2,5"},'
     b'{"broker":2,"state":"ineligible","reason":"broker down","error":0,"partitions":"1"}]}'
 )
@@ -142,6 +145,7 @@ def test_spoiled_text_says_so(data: bytes) -> None:
         (b'"broker":1', b'"broker":2147483648'),
         (b"1700", b"9223372036854775808"),
         (b'"finished_ms":-1', b'"finished_ms":9223372036854775808'),
+        (b'"leader_epoch":4', b'"leader_epoch":2147483648'),
         (b'"events"', b'"\\ud800"'),
         (b'"events"', b'"%s"' % (b"e" * 32_768)),
     ],

@@ -21,6 +21,8 @@ class DeletionRecord:
     remote: int = field(INT8, tag=1, default=0)
     finished_ms: int = field(INT64, tag=2, default=-1)
     """Epoch milliseconds of its end; -1 = it goes on."""
+    leader_epoch: int = field(INT32, tag=3, default=-1)
+    """The largest of its partitions; -1 = not known."""
 
 
 @record(type=5001, versions="0")

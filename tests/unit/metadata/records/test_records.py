@@ -64,7 +64,7 @@ FIELDS = {
     25: "reason",
     27: "controller_id incarnation_id zk_migration_ready end_points features",
     28: "topic_name",
-    5000: "topic_id name policy asked_ms halted remote finished_ms",
+    5000: "topic_id name policy asked_ms halted remote finished_ms leader_epoch",
     5001: "topic_id broker_id state reason error partitions",
     5002: "topic_id",
 }

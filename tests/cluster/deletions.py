@@ -287,6 +287,10 @@ class Site:
             if not each.name.endswith("-delete") and mark in _text(each / "partition.metadata")
         ]
 
+    def strays(self, node: int) -> list[Path]:
+        """Return the folders that a broker has set aside."""
+        return [each for each in self._partition_folders(node) if each.name.endswith("-stray")]
+
     def broker_of(self, path: Path) -> int:
         """Return whose disk a path is on."""
         [found] = [each for each in self.ids() if self._is_of(path, each)]

@@ -25,7 +25,12 @@ from .ottla_command import ottla
 
 pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.timeout(240)]
 
-GAUGES = ("topics_to_delete", "replicas_to_delete", "topics_ineligible_to_delete")
+GAUGES = (
+    "topics_to_delete",
+    "replicas_to_delete",
+    "topics_ineligible_to_delete",
+    "replicas_ineligible_to_delete",
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +47,7 @@ def site(site_of_module: Site) -> Site:
 
 
 def gauges(cluster: Cluster, node: int) -> tuple[float, ...]:
-    """Return what a controller counts of deletions."""
+    """Return what a controller counts of deletions: Kafka's four gauges, as they are listed."""
     with urlopen(f"http://{cluster.metrics_address(node)}/metrics", timeout=30) as answer:
         found = Scrape(answer.read().decode())
     return tuple(found.value(f"kafka_controller_kafka_controller_{name}_count") for name in GAUGES)
@@ -66,13 +71,13 @@ def test_the_active_controller_dies_while_its_order_is_out(site: Site) -> None:
     site.wait_gone(3)
     entry = site.entry_with(made, lambda entry: bool(ineligible(entry)), "the end of its session")
     assert ineligible(entry) == [(3, BROKER_DOWN, (0, 1))]
-    wait_gauges(cluster, active, 1, 2, 1)
+    wait_gauges(cluster, active, 1, 2, 1, 2)
     cluster.kill(active)
     following = cluster.wait_controller(besides=active)
-    wait_gauges(cluster, following, 1, 2, 1)
+    wait_gauges(cluster, following, 1, 2, 1, 2)
     cluster.resume(3)
     site.wait_receipt(made)
-    wait_gauges(cluster, following, 0, 0, 0)
+    wait_gauges(cluster, following, 0, 0, 0, 0)
 
 
 def test_all_nodes_die_in_the_midst_of_a_deletion(site: Site) -> None:

@@ -281,29 +281,54 @@ def give_second_folder(site: Site, node: int) -> Path:
 
 
 def test_a_broker_is_given_up_for_good(site: Site) -> None:
-    """KRaft: its rows are abandoned, and the receipt says so; a later life serves nothing of it.
+    """KRaft: its rows are abandoned, and the receipt says so. ZooKeeper knows no giving up: a
+    broker of that id with empty log folders confirms for it.
 
-    ZooKeeper knows no giving up: the topic waits for its broker, as the other tests show.
+    In both, what was given up comes back while the receipt is kept: it is deleted, not set aside.
     """
     first, controller, lost = site.trio()
-    request = unregister_wire.UnregisterBrokerRequest(broker_id=lost)
-    if site.is_classic:
-        assert not site.serves(request)
-        return
     made = site.create("given-up", *[(first, controller, lost)] * 2)
     site.kill(lost)
     assert site.delete("given-up") is Error.NONE
     site.wait_successful(made, 4)
+    held = site.folders(made.id)
+    assert [site.broker_of(each) for each in held] == [lost, lost]
+    receipt = (replaced if site.is_classic else unregistered)(site, made, lost)
+    assert site.folders(made.id) == held
+    site.start(lost)
+    site.check_gone(made)
+    assert not any(each.exists() for each in held)
+    assert site.strays(lost) == []
+    assert site.entry(made) == receipt
+    assert site.told("given-up").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def unregistered(site: Site, made: Made, lost: int) -> DeletionImage:
+    """Take a broker out of the cluster, as one that will never return; return the receipt."""
+    request = unregister_wire.UnregisterBrokerRequest(broker_id=lost)
     answer = site.ask(request, unregister_wire.UnregisterBrokerResponse)
     assert answer.error_code == Error.NONE
     receipt = site.entry_with(made, lambda entry: entry.is_finished, "a receipt")
     abandoned = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
     assert [row for row in receipt.rows() if row[1] == abandoned] == [(lost, abandoned, (0, 1))]
     assert receipt.count(DeletionState.SUCCESSFUL) == 4
+    return receipt
+
+
+def replaced(site: Site, made: Made, lost: int) -> DeletionImage:
+    """Let another machine have its id until there is a receipt; then give it its disks back."""
+    assert not site.serves(unregister_wire.UnregisterBrokerRequest(broker_id=lost))
+    folders = site.log_dirs(lost)
+    for each in folders:
+        each.rename(each.with_name(f"{each.name}-before"))
+        each.mkdir()
     site.start(lost)
-    left = site.folders(made.id)
-    assert all(each.name.endswith("-stray") for each in left), left
-    assert site.told("given-up").error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    receipt = site.wait_receipt(made)
+    site.kill(lost)
+    for each in folders:
+        each.rename(each.with_name(f"{each.name}-after"))
+        each.with_name(f"{each.name}-before").rename(each)
+    return receipt
 
 
 # -- switched off ------------------------------------------------------------------------------

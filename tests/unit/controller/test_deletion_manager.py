@@ -11,7 +11,6 @@ from ottla.base.ids import Uuid
 from ottla.controller import deletion_policy
 from ottla.controller.deletion_policy import Replica
 from ottla.metadata.deletions import Halt, Policy
-from ottla.metadata.records import PartitionChangeRecord
 
 from .deletion_world import RETENTION_MS, DeletionWorld
 
@@ -64,21 +63,6 @@ def test_basic_deletion() -> None:
     assert is_gone(world, first)
     assert is_gone(world, second)
     assert "t" not in world.image.topics
-
-
-def test_elections_while_a_topic_waits_to_go_count_for_the_next_topic_of_the_name() -> None:
-    """Clients saw their epochs; the entry was written before them."""
-    world = classic()
-    topic_id = world.create("t", TWO)
-    world.stop(2)
-    world.mark("t")
-    world.settle()
-    elected = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1)
-    world.write([elected, elected])
-    world.start(2)
-    world.settle()
-    assert is_gone(world, topic_id)
-    assert world.image.deletions.last_leader_epoch("t") == 2
 
 
 def test_deletion_with_broker_offline() -> None:

@@ -8,10 +8,9 @@ look, since the time between two looks that lie further apart was spent asleep o
 use could have left its mark. No wall clock has a part in it.
 
 Counting begins anew when the topic, or its limit, is new here, and when other brokers become
-replicas of the topic or of the offsets topic, since one that went took along what it saw. One may
-have come and gone between two things that this broker hears: a partition whose epoch went on by
-more than one may have moved to and fro. What was counted is kept over a stop that was a clean one
-(`kept`), of a time in which the broker was down nothing is.
+replicas of the topic or of the offsets topic, since one that went took along what it saw. What was
+counted is kept over a stop that was a clean one (`kept`), of a time in which the broker
+was down nothing is.
 
 After each look the controller is told, if there is anything to tell.
 Source: `ottla.controller.idle`, which says what follows from it.
@@ -23,11 +22,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error, error_of
-from ottla.base.ids import INTERNAL_TOPICS, NO_EPOCH, OFFSETS_TOPIC, Uuid
+from ottla.base.ids import INTERNAL_TOPICS, OFFSETS_TOPIC, Uuid
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker.metrics import TopicMetrics
-from ottla.controller.idle import NO_TOKEN, changes_of, replicas_of
+from ottla.controller.idle import NO_TOKEN, replicas_of
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -43,39 +42,11 @@ log = logging.getLogger(__name__)
 NOTHING_SEEN = 0
 
 
-class Assigned(NamedTuple):
-    """The brokers that a topic's partitions are assigned to, and each partition's epoch."""
-
-    brokers: tuple[int, ...]
-    epochs: Mapping[int, int]
-
-    def may_have_moved(self, after: "Assigned") -> bool:
-        """Tell whether another broker was assigned at any time since, as far as one can tell.
-
-        Each change of a partition is one epoch, so what changed once did what can be seen.
-        """
-        return after.brokers != self.brokers or any(
-            epoch > self.epochs.get(partition, NO_EPOCH) + 1
-            for partition, epoch in after.epochs.items()
-        )
-
-
-NOWHERE = Assigned((), {})
-
-
-def assigned(topic: TopicImage | None) -> Assigned:
-    """Return where a topic is now; None = it is not."""
-    if topic is None:
-        return NOWHERE
-    epochs = {partition: each.partition_epoch for partition, each in topic.partitions.items()}
-    return Assigned(replicas_of(topic), epochs)
-
-
 class Kept(NamedTuple):
-    """What was counted of a topic, and where it and the offsets topic were then."""
+    """What was counted of a topic, and who its witnesses were."""
 
-    topic: Assigned
-    offsets: Assigned
+    replicas: tuple[int, ...]
+    coordinators: tuple[int, ...]
     idle_ms: int
 
 
@@ -84,7 +55,7 @@ class _Counted:
     """A topic that has a limit; counted since `since_ms` (monotonic), or since the last look."""
 
     name: str
-    assigned: Assigned
+    replicas: tuple[int, ...]
     since_ms: int
     idle_ms: int = NOTHING_SEEN
 
@@ -122,7 +93,7 @@ class IdleTopics:
         self._kept = dict(kept or {})
         self._image: ClusterImage = EMPTY
         self._offsets: TopicImage | None = None
-        self._coordinators = NOWHERE
+        self._coordinators: tuple[int, ...] = ()
         self._topics: dict[Uuid, _Counted] = {}
         self._committed: set[Uuid] = set()
         self._looked_ms = clock.monotonic_ms()
@@ -150,8 +121,9 @@ class IdleTopics:
         for topic_id, change in delta.changed_topics.items():
             counted = self._topics.get(topic_id)
             if counted is not None:
-                before, counted.assigned = counted.assigned, assigned(change.new)
-                if before.may_have_moved(counted.assigned):
+                replicas = replicas_of(change.new)
+                if replicas != counted.replicas:
+                    counted.replicas = replicas
                     counted.begin(now_ms)
         for resource_type, name in delta.changed_configs:
             changed = delta.image.topics.by_name(name)
@@ -163,8 +135,9 @@ class IdleTopics:
         if offsets is self._offsets:
             return  # As with nearly all changes, of which there may be thousands.
         self._offsets = offsets
-        before, self._coordinators = self._coordinators, assigned(offsets)
-        if before.may_have_moved(self._coordinators):
+        coordinators = replicas_of(offsets)
+        if coordinators != self._coordinators:
+            self._coordinators = coordinators
             for each in self._topics.values():
                 each.begin(now_ms)
 
@@ -174,18 +147,15 @@ class IdleTopics:
             return
         if topic.id in self._topics:
             return
-        counted = self._topics[topic.id] = _Counted(topic.name, assigned(topic), now_ms)
+        counted = self._topics[topic.id] = _Counted(topic.name, replicas_of(topic), now_ms)
         kept = self._kept.pop(topic.id, None)
-        if kept is not None and not (
-            kept.topic.may_have_moved(counted.assigned)
-            or kept.offsets.may_have_moved(self._coordinators)
-        ):
+        if kept is not None and kept[:2] == (counted.replicas, self._coordinators):
             counted.idle_ms = kept.idle_ms
 
     def kept(self) -> dict[Uuid, Kept]:
         """Return what was counted, for the process after this one."""
         return {
-            topic_id: Kept(each.assigned, self._coordinators, each.idle_ms)
+            topic_id: Kept(each.replicas, self._coordinators, each.idle_ms)
             for topic_id, each in self._topics.items()
         }
 
@@ -243,14 +213,9 @@ class IdleTopics:
     def _tell(self) -> None:
         """Say what was seen of the topics that this broker is a witness of."""
         rows = tuple(
-            wire.IdleTopic(
-                topic_id=topic_id,
-                replicas=each.assigned.brokers,
-                changes=changes_of(self._image.topics.by_id(topic_id)),
-                idle_ms=each.idle_ms,
-            )
+            wire.IdleTopic(topic_id=topic_id, replicas=each.replicas, idle_ms=each.idle_ms)
             for topic_id, each in self._topics.items()
-            if self._node_id in each.assigned.brokers or self._node_id in self._coordinators.brokers
+            if self._node_id in each.replicas or self._node_id in self._coordinators
         )
         if self._is_telling or not rows:
             return
@@ -259,8 +224,7 @@ class IdleTopics:
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
             token=self._token,
-            coordinators=self._coordinators.brokers,
-            offsets_changes=changes_of(self._offsets),
+            coordinators=self._coordinators,
             topics=rows,
         )
         self._forwarder.call(request, timeout_ms=self._interval_ms).then(self._told)

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from ottla.base.ids import NO_EPOCH, Uuid, parse_uuid, uuid_text
 from ottla.base.pending import Pending
-from ottla.broker.idle import Assigned, Kept
+from ottla.broker.idle import Kept
 from ottla.log.log_dirs import LogDirs
 
 log = logging.getLogger(__name__)
 
 NAME: Final = ".ottla_idle_topics"
 """In the first of the log folders; Kafka ignores it."""
-VERSION: Final = 2
+VERSION: Final = 1
 
 
 def encode_kept(kept: Mapping[Uuid, Kept], broker_epoch: int) -> bytes:
@@ -30,8 +30,8 @@ def encode_kept(kept: Mapping[Uuid, Kept], broker_epoch: int) -> bytes:
         "broker_epoch": broker_epoch,
         "topics": {
             uuid_text(topic_id): {
-                "topic": _said(each.topic),
-                "offsets": _said(each.offsets),
+                "replicas": each.replicas,
+                "coordinators": each.coordinators,
                 "idle_ms": each.idle_ms,
             }
             for topic_id, each in kept.items()
@@ -52,17 +52,8 @@ def decode_kept(data: bytes, broker_epoch: int) -> dict[Uuid, Kept]:
         return {}
 
 
-def _said(assigned: Assigned) -> dict[str, object]:
-    return {"brokers": assigned.brokers, "epochs": dict(assigned.epochs)}
-
-
 def _kept(said: Any) -> Kept:
-    return Kept(_assigned(said["topic"]), _assigned(said["offsets"]), int(said["idle_ms"]))
-
-
-def _assigned(said: Any) -> Assigned:
-    epochs = {int(partition): int(epoch) for partition, epoch in said["epochs"].items()}
-    return Assigned(tuple(said["brokers"]), epochs)
+    return Kept(tuple(said["replicas"]), tuple(said["coordinators"]), int(said["idle_ms"]))
 
 
 def read_kept(log_dirs: LogDirs) -> dict[Uuid, Kept]:

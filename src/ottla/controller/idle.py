@@ -6,9 +6,8 @@ again and again for how long it has seen no use of each topic that has a limit; 
 idle for the least that a witness says. So nothing is inferred from what nobody saw: a witness that
 is down or silent holds a topic, and one that was killed begins to count anew.
 
-A broker that loses an assignment takes with it what it saw. Hence brokers begin to count anew when
-the witnesses change, and a row counts only if its sender had heard of every change of the topic's
-and the offsets topic's partitions: a replica may have come, seen a use and gone in between.
+A broker that loses an assignment takes with it what it saw. Hence a row counts for the witnesses
+that it names only, and brokers begin to count anew when those change.
 
 The decision is made twice: a topic that is due becomes a candidate, and goes once every witness
 has looked again since. A look is known to be later because it names the answer that it follows
@@ -59,28 +58,25 @@ class Why(IntEnum):
     """A partition of it, or of the offsets topic, has none: who would use it cannot."""
     BROKER_DOWN = 7
     NOT_HEARD = 8
-    """A witness that is up has not said, or not since a partition changed."""
+    """A witness that is up has not said, or not since the witnesses changed."""
 
 
 class IdleRow(NamedTuple):
-    """What a broker says of a topic. `replicas`: sorted; `changes`: of its partitions, as
-    `changes_of` counts them; both as the broker knows the topic."""
+    """What a broker says of a topic. `replicas`: sorted, as the broker knows them."""
 
     topic_id: Uuid
     replicas: tuple[int, ...]
-    changes: int
     idle_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleReport:
-    """What a broker says. `coordinators`, `offsets_changes`: replicas and changes of the offsets
-    topic, as those of a row; `token`: of the answer that its look followed."""
+    """What a broker says. `coordinators`: replicas of the offsets topic, sorted; `token`: of the
+    answer that its look followed."""
 
     broker_id: int
     broker_epoch: int
     coordinators: tuple[int, ...]
-    offsets_changes: int
     rows: tuple[IdleRow, ...]
     token: int = NO_TOKEN
 
@@ -156,15 +152,13 @@ class IdleBoard:
 class _Scene:
     """What all topics are judged by at one moment.
 
-    Fields: `coordinators`, `offsets_changes`: replicas of the offsets topic, and its changes;
-            `commits_led`: whether all its partitions are led; `heard`: who has spoken lately, as
-            the process that is registered.
+    Fields: `coordinators`: replicas of the offsets topic; `commits_led`: whether all its
+            partitions are led; `heard`: who has spoken lately, as the process that is registered.
     """
 
     image: ClusterImage
     config: NodeConfig
     coordinators: tuple[int, ...]
-    offsets_changes: int
     commits_led: bool
     heard: Mapping[int, _Heard]
 
@@ -180,7 +174,6 @@ def _scene(image: ClusterImage, board: IdleBoard, config: NodeConfig, since_ms: 
         image=image,
         config=config,
         coordinators=replicas_of(offsets),
-        offsets_changes=changes_of(offsets),
         commits_led=not _has_no_leader(offsets),
         heard={each: heard for each, heard in spoken.items() if heard is not None},
     )
@@ -250,16 +243,15 @@ def _judge(scene: _Scene, topic: TopicImage) -> Verdict:
 
 
 def _said(scene: _Scene, topic: TopicImage, witnesses: Sequence[int]) -> dict[int, int]:
-    """Return what witnesses say of a topic, where they knew all that changed until now."""
-    now = (replicas_of(topic), changes_of(topic), scene.coordinators, scene.offsets_changes)
+    """Return what witnesses say of a topic, where they speak of the witnesses of now."""
+    replicas = replicas_of(topic)
     said: dict[int, int] = {}
     for each in witnesses:
         heard = scene.heard.get(each)
         row = None if heard is None else heard.rows.get(topic.id)
         if heard is None or row is None:
             continue
-        report = heard.report
-        if (row.replicas, row.changes, report.coordinators, report.offsets_changes) == now:
+        if row.replicas == replicas and heard.report.coordinators == scene.coordinators:
             said[each] = row.idle_ms
     return said
 
@@ -319,13 +311,6 @@ def replicas_of(topic: TopicImage | None) -> tuple[int, ...]:
     return tuple(
         sorted({each for partition in topic.partitions.values() for each in partition.replicas})
     )
-
-
-def changes_of(topic: TopicImage | None) -> int:
-    """Return how often the partitions of a topic were made or changed; any change adds one."""
-    if topic is None:
-        return 0
-    return sum(each.partition_epoch + 1 for each in topic.partitions.values())
 
 
 def _has_no_leader(topic: TopicImage | None) -> bool:

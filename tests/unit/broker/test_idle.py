@@ -4,15 +4,14 @@ Method: the broker of handlers' tests, with real requests; what it tells is look
 leaves. The look comes every second.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
-from ottla.broker.idle import NOWHERE, Assigned, IdleTopics, Kept
+from ottla.broker.idle import IdleTopics, Kept
 from ottla.metadata.delta import delta_between
 from ottla.metadata.image import EMPTY
-from ottla.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord
+from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.wire.messages import fetch, produce
 from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsRequest,
@@ -25,7 +24,6 @@ from .world import TOPIC_ID, World, batch, config_record
 SECOND = 1_000
 OTHER_ID = Uuid(b"u" * 16)
 OFFSETS_ID = Uuid(b"o" * 16)
-HERE = Assigned((1,), {0: 0})
 PROPERTIES = {"ottla.topic.idle.check.interval.ms": str(SECOND)}
 
 
@@ -228,47 +226,6 @@ def test_other_replicas_begin_it_anew() -> None:
         assert report.topics[0].replicas == ((1, 3) if topic_id == TOPIC_ID else (1, 2))
 
 
-def test_a_replica_may_have_come_and_gone_where_several_changes_are_heard_at_once() -> None:
-    """The broker that held it meanwhile took along what it saw, and looks as if it never was."""
-    for topic_id in (TOPIC_ID, OFFSETS_ID):
-        at = World(PROPERTIES)
-        for each in (1, 2, 3):
-            at.add_broker(each)
-        at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, replicas=(1, 2), isr=(1,))
-        at.add_topic(replicas=(1, 2), isr=(1,), ottla_topic_ttl_ms="3600000")
-        at.broker.start_serving()
-        told(at)
-        away = PartitionChangeRecord(
-            partition_id=0, topic_id=topic_id, replicas=(1, 2, 3), isr=(1, 2, 3)
-        )
-        at.commit(away, replace(away, replicas=(1, 2), isr=(1, 2)))
-        at.clock.advance(SECOND - 1)
-        assert told(at) == {TOPIC_ID: SECOND}
-        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == SECOND
-
-
-def test_a_new_partition_that_has_changed_before_it_was_heard_of_begins_it_anew() -> None:
-    at = world()
-    told(at)
-    made = PartitionRecord(
-        partition_id=1,
-        topic_id=TOPIC_ID,
-        replicas=(1,),
-        isr=(1,),
-        leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
-    )
-    at.commit(made)
-    assert told(at) == {TOPIC_ID: 2 * SECOND}
-    elsewhere = replace(made, partition_id=2, replicas=(2,), isr=(2,), leader=2)
-    back = PartitionChangeRecord(
-        partition_id=2, topic_id=TOPIC_ID, replicas=(1,), isr=(1,), leader=1
-    )
-    at.commit(elsewhere, back)
-    assert told(at) == {TOPIC_ID: SECOND}
-
-
 def test_a_new_topic_of_the_name_begins_anew() -> None:
     at = world()
     told(at)
@@ -317,7 +274,7 @@ def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_co
     at.clock.advance(SECOND // 2)
     at.broker.idle.stop()
     kept = at.broker.idle.kept()
-    assert kept == {TOPIC_ID: Kept(HERE, NOWHERE, 1_500)}
+    assert kept == {TOPIC_ID: Kept((1,), (), 1_500)}
     after = restarted(at, kept)
     at.clock.advance(SECOND)
     assert after.kept()[TOPIC_ID].idle_ms == 2_500
@@ -345,38 +302,28 @@ def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
 def test_what_was_kept_for_other_witnesses_or_another_topic_is_dropped() -> None:
     at = world()
     for kept in (
-        {TOPIC_ID: Kept(Assigned((1, 2), {0: 0}), NOWHERE, 1_500)},
-        {TOPIC_ID: Kept(HERE, HERE, 1_500)},
-        {OTHER_ID: Kept(HERE, NOWHERE, 1_500)},
+        {TOPIC_ID: Kept((1, 2), (), 1_500)},
+        {TOPIC_ID: Kept((1,), (1,), 1_500)},
+        {OTHER_ID: Kept((1,), (), 1_500)},
     ):
-        assert restarted(at, kept).kept() == {TOPIC_ID: Kept(HERE, NOWHERE, 0)}
-
-
-def test_what_was_kept_counts_after_one_change_and_not_after_two() -> None:
-    at = world()
-    kept = {TOPIC_ID: Kept(HERE, NOWHERE, 1_500)}
-    change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1,))
-    at.commit(change)
-    assert restarted(at, kept).kept()[TOPIC_ID].idle_ms == 1_500
-    at.commit(change)
-    assert restarted(at, kept).kept()[TOPIC_ID].idle_ms == 0
+        assert restarted(at, kept).kept() == {TOPIC_ID: Kept((1,), (), 0)}
 
 
 def test_what_was_kept_is_for_the_start_only() -> None:
     """A topic that gets its limit back later was used meanwhile, for all that is known."""
     at = world()
     at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
-    after = restarted(at, {TOPIC_ID: Kept(HERE, NOWHERE, 1_500)})
+    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
     before = at.broker.image
     at.clock.advance(SECOND)
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
     after.apply(delta_between(before, at.broker.image))
-    assert after.kept() == {TOPIC_ID: Kept(HERE, NOWHERE, 0)}
+    assert after.kept() == {TOPIC_ID: Kept((1,), (), 0)}
 
 
 def test_a_use_right_after_the_start_counts() -> None:
     at = world()
-    after = restarted(at, {TOPIC_ID: Kept(HERE, NOWHERE, 1_500)})
+    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
     write(at)
     at.clock.advance(SECOND)
     assert after.kept()[TOPIC_ID].idle_ms == 0

@@ -1,20 +1,24 @@
 """No topic goes that was used within its limit, whatever clocks, brokers and controllers do.
 
 Method: brokers that really count and a controller's board that really decides, joined by a network
-that loses and delays; time, uses, stops, crashes, moves of replicas and failovers are drawn. What
+that loses and delays; time, uses, stops, crashes, moves of replicas and failovers are drawn. As in
+a cluster, a replica that moves is used once it is in sync, and a leader that knew of it says so:
+of those that see it come, one at least outlives its going, or begins anew when it is back. What
 the wall clocks say is drawn at each look at them. The law looks at true time: when a topic goes,
 no use lies within its limit but in the last looks, which may come too late. And left in peace it
 goes, or a broker that never says anything would keep the law.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.base.ids import NO_LEADER, OFFSETS_TOPIC, Uuid
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.idle import IdleTopics, Kept
@@ -39,7 +43,7 @@ from ottla.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from ottla.metadata.topics import TopicImage
+from ottla.metadata.topics import PartitionImage
 from ottla.wire.messages.report_idle_topics import (
     ReportIdleTopicsRequest,
     ReportIdleTopicsResponse,
@@ -79,6 +83,12 @@ def partition(topic_id: Uuid, replicas: tuple[int, ...]) -> PartitionRecord:
     )
 
 
+def partition_of(image: ClusterImage) -> PartitionImage:
+    topic = image.topics.by_name("t")
+    assert topic is not None
+    return topic.partitions[0]
+
+
 @dataclass
 class Machine:
     """A broker's process: a clock of its own, which runs on while it is stopped."""
@@ -111,6 +121,11 @@ class Machine:
         before, self.image = self.image, self.town.image
         self.idle.apply(delta_between(before, self.image))
 
+    @property
+    def partition(self) -> PartitionImage:
+        """What it knows of the topic's only one."""
+        return partition_of(self.image)
+
     def now_ms(self) -> int:
         return self.town.wall_ms
 
@@ -135,6 +150,8 @@ class Town:
     uses: list[int] = field(default_factory=list)
     gone_ms: int | None = None
     up: dict[int, Machine] = field(default_factory=dict)
+    target: tuple[int, ...] | None = None
+    """Where the topic moves to."""
     kept: dict[int, dict[Uuid, Kept]] = field(default_factory=dict)
     delayed: list[tuple[ReportIdleTopicsRequest, Pending[object]]] = field(default_factory=list)
 
@@ -177,10 +194,8 @@ class Town:
             broker_id=request.broker_id,
             broker_epoch=request.broker_epoch,
             coordinators=request.coordinators,
-            offsets_changes=request.offsets_changes,
             rows=tuple(
-                IdleRow(each.topic_id, each.replicas, each.changes, each.idle_ms)
-                for each in request.topics
+                IdleRow(each.topic_id, each.replicas, each.idle_ms) for each in request.topics
             ),
             token=request.token,
         )
@@ -212,13 +227,14 @@ class Town:
 
     def use(self, broker_id: int) -> None:
         machine = self.up.get(broker_id)
-        topic = self.topic
-        if machine is None or machine.is_stopped or broker_id not in self.witnesses:
+        if machine is None or machine.is_stopped:
             return
-        if broker_id in topic.partitions[0].replicas:
+        if broker_id in self.partition.isr:
             machine.mark.is_used = True
-        else:
+        elif broker_id in replicas_of(self.image.topics.by_name(OFFSETS_TOPIC)):
             machine.idle.committed(TOPIC_ID)
+        else:
+            return
         self.uses.append(self.now_ms)
 
     def start(self, broker_id: int, *, epoch: int | None = None) -> None:
@@ -230,6 +246,7 @@ class Town:
         machine = Machine(self, broker_id, epoch, offset_ms=1_000_000 * broker_id)
         self.up[broker_id] = machine
         machine.begin(self.kept.pop(broker_id, {}))
+        self.elect()
 
     def end(self, broker_id: int, *, clean: bool) -> None:
         machine = self.up.get(broker_id)
@@ -244,26 +261,54 @@ class Town:
                 broker_id=broker_id, broker_epoch=machine.epoch, fenced=1
             )
         )
+        left = tuple(each for each in self.partition.isr if each != broker_id)
+        if left and left != self.partition.isr:
+            self.change(isr=left)
+        self.elect()
 
-    def move(self, replicas: tuple[int, ...]) -> None:
-        """Give the topic other replicas; those that get one must be there for that."""
-        before = self.witnesses
-        if all(each in self.up for each in replicas if each not in before):
-            change = PartitionChangeRecord(
-                partition_id=0, topic_id=TOPIC_ID, replicas=replicas, isr=replicas
-            )
-            self.write(replace(change, leader=replicas[0]))
+    def change(self, **how: Any) -> None:
+        self.write(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **how))
+
+    def elect(self) -> None:
+        """Let one in sync that is up lead, or nobody."""
+        led = self.partition.leader
+        able = [each for each in self.partition.isr if each in self.up and each in self.replicas]
+        leader = led if led in able else next(iter(able), NO_LEADER)
+        if leader != led:
+            self.change(leader=leader)
+
+    def move(self, target: tuple[int, ...]) -> None:
+        """Begin to move the topic; or to move it elsewhere, or back."""
+        self.target = target
+        replicas = (*target, *(each for each in self.replicas if each not in target))
+        if replicas != self.replicas:
+            self.change(replicas=replicas)
+
+    def join(self, broker_id: int) -> None:
+        """Let the leader say that a replica is in sync. It must know the partition as it is."""
+        leader, joining = self.up.get(self.partition.leader), self.up.get(broker_id)
+        isr = self.partition.isr
+        if leader is None or joining is None or leader.is_stopped or joining.is_stopped:
+            return
+        known = {leader.partition, joining.partition}
+        if known == {self.partition} and broker_id in {*self.replicas} - {*isr}:
+            self.change(isr=(*isr, broker_id))
+
+    def finish(self) -> None:
+        """Let the move end where all that it goes to are in sync."""
+        if self.target is not None and {*self.target} <= {*self.partition.isr}:
+            if {*self.replicas} != {*self.target}:
+                self.change(replicas=self.target, isr=self.target)
+            self.target = None
+            self.elect()
 
     @property
-    def witnesses(self) -> set[int]:
-        offsets = self.image.topics.by_name(OFFSETS_TOPIC)
-        return {*replicas_of(self.topic), *replicas_of(offsets)}
+    def replicas(self) -> tuple[int, ...]:
+        return self.partition.replicas
 
     @property
-    def topic(self) -> TopicImage:
-        found = self.image.topics.by_name("t")
-        assert found is not None
-        return found
+    def partition(self) -> PartitionImage:
+        return partition_of(self.image)
 
     def learn(self, broker_id: int) -> None:
         if broker_id in self.up:
@@ -302,6 +347,10 @@ def act(town: Town, dice: Random) -> None:
             town.learn(broker_id)
         case "move":
             town.move(dice.choice([(1, 2), (1, 3), (2, 3), (3,)]))
+        case "join":
+            town.join(broker_id)
+        case "finish":
+            town.finish()
         case "delays" | "loses":
             town.network = what
         case "works":
@@ -323,7 +372,9 @@ CHANCES = {
     "leave": 3,
     "crash": 3,
     "stop": 3,
-    "move": 2,
+    "move": 4,
+    "join": 15,
+    "finish": 8,
     "fail over": 2,
 }
 
@@ -374,3 +425,58 @@ def test_restarts_in_turn_do_not_keep_a_topic_for_ever() -> None:
     assert gone_ms is not None
     assert gone_ms >= TTL_MS
     assert restarted_in_turn(clean=False).gone_ms is None
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("away", [(), (2,), (3,), (2, 3)])
+def test_a_use_that_only_a_replica_saw_that_came_and_went_counts(
+    away: tuple[int, ...], early: bool
+) -> None:
+    """Its broker dies with it. `away`: who is cleanly stopped while the replica goes, and hears of
+    its coming only where it must; `early`: they stop before it is used, else after."""
+    town = Town()
+    town.move((2, 3))
+    town.change(isr=(1, 2, 3))
+    town.finish()
+    learn(town)
+    assert town.partition.leader == 2
+    town.advance(TTL_MS // 2)
+    town.move((1, 2))
+    learn(town, 1, 2)
+    town.join(1)
+    assert 1 in town.partition.isr
+    learn(town, 1)
+    if early:
+        stop(town, away)
+    town.advance(INTERVAL_MS // 3)
+    town.use(1)
+    used_ms = town.uses[-1]
+    assert used_ms == town.now_ms
+    if not early:
+        stop(town, away)
+    if not {*town.partition.isr} & {2, 3}:
+        town.start(2)
+        learn(town, 1, 2)
+        town.join(2)
+    town.end(1, clean=False)
+    town.move((2, 3))
+    for each in away:
+        town.start(each)
+    for each in (2, 3):
+        learn(town)
+        town.join(each)
+    town.finish()
+    assert town.replicas == (2, 3)
+    left_in_peace(town)
+    assert town.gone_ms is not None
+    assert town.gone_ms >= used_ms + TTL_MS
+
+
+def learn(town: Town, *broker_ids: int) -> None:
+    for each in broker_ids or BROKERS:
+        town.learn(each)
+
+
+def stop(town: Town, broker_ids: tuple[int, ...]) -> None:
+    for each in broker_ids:
+        town.end(each, clean=True)

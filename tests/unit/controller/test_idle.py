@@ -24,7 +24,6 @@ from ottla.controller.idle import (
     IdleRow,
     Verdict,
     Why,
-    changes_of,
     check_ttl,
     describe_idle,
     due_topics,
@@ -38,7 +37,6 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
-    PartitionChangeRecord,
     PartitionRecord,
     Record,
     RemoveTopicRecord,
@@ -115,18 +113,15 @@ class Town:
         *,
         replicas: tuple[int, ...] = REPLICAS,
         coordinators: tuple[int, ...] = COORDINATORS,
-        as_of: ClusterImage | None = None,
         epoch: int | None = None,
         token: int | None = None,
     ) -> list[str]:
-        """Report as a broker, which knows the metadata `as_of`; return the topics that go."""
-        topics = (as_of or self.image).topics
+        """Report as a broker; return the names of the topics that go."""
         report = IdleReport(
             broker_id=broker_id,
             broker_epoch=100 + broker_id if epoch is None else epoch,
             coordinators=coordinators,
-            offsets_changes=changes_of(topics.by_name(OFFSETS_TOPIC)),
-            rows=(IdleRow(TOPIC, replicas, changes_of(topics.by_id(TOPIC)), idle_ms),),
+            rows=(IdleRow(TOPIC, replicas, idle_ms),),
             token=self.tokens.get(broker_id, NO_TOKEN) if token is None else token,
         )
         going, answer = due_topics(self.image, self.board, report, self.config, now_ms=self.now_ms)
@@ -242,23 +237,6 @@ def test_what_is_said_of_other_witnesses_does_not_count() -> None:
     assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
     assert town.say(3, coordinators=(3,)) == []
     assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
-
-
-@pytest.mark.parametrize("topic_id", [TOPIC, OFFSETS])
-def test_what_is_said_without_knowing_of_a_change_does_not_count(topic_id: Uuid) -> None:
-    """A replica may have come and gone in between, whose broker is dead by now."""
-    town = Town()
-    before = town.image
-    change = PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=(3, 1))
-    back = before.topics.by_id(topic_id)
-    assert back is not None
-    again = replace(change, replicas=back.partitions[0].replicas)
-    town.image = advance(before, [change, again])
-    for _ in range(3):
-        town.now_ms += INTERVAL_MS
-        assert town.say(1) == town.say(2) == town.say(3, as_of=before) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
-    assert [town.round() for _ in range(3)] == [[], [], ["t"]]
 
 
 def test_a_new_controller_has_heard_nothing() -> None:
@@ -405,12 +383,7 @@ def test_many_topics_that_are_due_go_by_and_by() -> None:
             broker_id=1,
             broker_epoch=101,
             coordinators=(),
-            offsets_changes=0,
-            rows=tuple(
-                IdleRow(each, (1,), changes_of(topic), TTL_MS)
-                for each in sizes
-                if (topic := image.topics.by_id(each))
-            ),
+            rows=tuple(IdleRow(each, (1,), TTL_MS) for each in sizes if image.topics.by_id(each)),
             token=token,
         )
         going, token = due_topics(image, board, report, config, now_ms=0)

@@ -91,14 +91,10 @@ MESSAGES: list[tuple[object, str]] = [
             broker_epoch=2,
             token=3,
             coordinators=(4,),
-            offsets_changes=8,
-            topics=(
-                report_idle_topics.IdleTopic(topic_id=ID, replicas=(5, 6), changes=9, idle_ms=7),
-            ),
+            topics=(report_idle_topics.IdleTopic(topic_id=ID, replicas=(5, 6), idle_ms=7),),
         ),
         "00000001" "0000000000000002" "0000000000000003" "02" "00000004"
-        "0000000000000008"
-        "02" + ID_HEX + "03" "00000005" "00000006" "0000000000000009" "0000000000000007" "00" "00",
+        "02" + ID_HEX + "03" "00000005" "00000006" "0000000000000007" "00" "00",
     ),
     (
         report_idle_topics.ReportIdleTopicsResponse(error_code=41, token=-1),

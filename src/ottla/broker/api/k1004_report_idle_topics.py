@@ -41,11 +41,7 @@ def handle(ctx: Context, request: wire.ReportIdleTopicsRequest) -> Answer:
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
         coordinators=request.coordinators,
-        offsets_changes=request.offsets_changes,
-        rows=tuple(
-            IdleRow(each.topic_id, each.replicas, each.changes, each.idle_ms)
-            for each in request.topics
-        ),
+        rows=tuple(IdleRow(each.topic_id, each.replicas, each.idle_ms) for each in request.topics),
         token=request.token,
     )
 

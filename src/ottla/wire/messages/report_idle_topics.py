@@ -12,8 +12,6 @@ class IdleTopic:
     topic_id: Uuid = field(UUID)
     replicas: tuple[int, ...] = field(array(INT32))
     """The brokers that any of its partitions is assigned to, sorted, as the sender knows them."""
-    changes: int = field(INT64)
-    """How often these partitions were made or changed, as far as the sender has heard."""
     idle_ms: int = field(INT64)
 
 
@@ -25,8 +23,6 @@ class ReportIdleTopicsRequest:
     """Of the last answer that came before the sender looked; -1 = none did."""
     coordinators: tuple[int, ...] = field(array(INT32))
     """The same brokers of the offsets topic."""
-    offsets_changes: int = field(INT64)
-    """The changes of the offsets topic."""
     topics: tuple[IdleTopic, ...] = field(array(IdleTopic))
 
 

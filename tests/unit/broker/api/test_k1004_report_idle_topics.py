@@ -61,8 +61,7 @@ def report(
         broker_epoch=epoch,
         token=token,
         coordinators=(),
-        offsets_changes=0,
-        topics=(IdleTopic(topic_id=TOPIC_ID, replicas=(1,), changes=1, idle_ms=idle_ms),),
+        topics=(IdleTopic(topic_id=TOPIC_ID, replicas=(1,), idle_ms=idle_ms),),
     )
     answer = controller.ask(request, 0)
     assert isinstance(answer, ReportIdleTopicsResponse)

@@ -1,8 +1,11 @@
 """Requests about topics that may be on their way out: asked of a broker, answered by an error."""
 
+import time
+
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.client.connection import Connection
+from ottla.records.builder import encode_batch
 from ottla.wire.messages import alter_partition_reassignments as move_wire
 from ottla.wire.messages import create_partitions as grow_wire
 from ottla.wire.messages import elect_leaders as elect_wire
@@ -10,10 +13,13 @@ from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import incremental_alter_configs as config_wire
 from ottla.wire.messages import list_offsets as offsets_wire
 from ottla.wire.messages import list_partition_reassignments as moves_wire
+from ottla.wire.messages import offset_commit as commit_wire
 from ottla.wire.messages import produce as produce_wire
 
 from . import raw
 from .deletions import PATIENCE_SECONDS, Made, Site
+
+LONG_MS = 600_000
 
 
 def fetch(site: Site, made: Made, node: int, version: int, max_wait_ms: int = 0) -> Error:
@@ -41,6 +47,38 @@ def produce_by_id(site: Site, made: Made, node: int) -> Error:
     request = produce_wire.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=(topic,))
     answer = site.ask(request, produce_wire.ProduceResponse, node=node, version=13)
     return Error(answer.responses[0].partition_responses[0].error_code)
+
+
+def produce_and_wait(site: Site, made: Made, node: int, version: int) -> Error:
+    """Append a record with the topic's word; wait for its replicas as long as it takes."""
+    batch = encode_batch([(None, made.word, (), int(time.time() * 1000))])
+    topic = produce_wire.TopicProduceData(
+        name=made.name if version < 13 else "",
+        topic_id=made.id if version >= 13 else NO_UUID,
+        partition_data=(produce_wire.PartitionProduceData(index=0, records=batch),),
+    )
+    request = produce_wire.ProduceRequest(acks=-1, timeout_ms=LONG_MS, topic_data=(topic,))
+    port = raw.port_of(site.cluster, node)
+    with Connection("127.0.0.1", port, client_id="test", timeout=5) as broker:
+        answer = broker.ask(
+            request, produce_wire.ProduceResponse, timeout=PATIENCE_SECONDS, version=version
+        )
+    return Error(answer.responses[0].partition_responses[0].error_code)
+
+
+def commit_offset(site: Site, made: Made, node: int, version: int) -> Error:
+    """Commit an offset for a group of its own."""
+    partition = commit_wire.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=None
+    )
+    topic = commit_wire.OffsetCommitRequestTopic(
+        name=made.name if version < 10 else "",
+        topic_id=made.id if version >= 10 else NO_UUID,
+        partitions=(partition,),
+    )
+    request = commit_wire.OffsetCommitRequest(group_id="late", topics=(topic,))
+    answer = site.ask(request, commit_wire.OffsetCommitResponse, node=node, version=version)
+    return Error(answer.topics[0].partitions[0].error_code)
 
 
 def offset_of(site: Site, made: Made, node: int) -> Error:

@@ -18,8 +18,20 @@ from ottla.metadata.deletions import BROKER_DOWN, Halt
 from ottla.metadata.znodes import paths
 
 from .clients import Closing, Refused, client_of, eventually
-from .conftest import NewCluster, revived
-from .deletion_requests import configure, elect, fetch, grow, move, moves, offset_of, produce_by_id
+from .conftest import Kind, NewCluster, kinds, revived
+from .deletion_requests import (
+    LONG_MS,
+    commit_offset,
+    configure,
+    elect,
+    fetch,
+    grow,
+    move,
+    moves,
+    offset_of,
+    produce_and_wait,
+    produce_by_id,
+)
 from .deletions import MODES, PATIENCE_SECONDS, Made, Site, ineligible, repeated, site_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -128,6 +140,8 @@ def test_requests_during_the_deletion_get_the_documented_errors(site: Site) -> N
         assert fetch(site, made, node, 12) is unknown
         assert fetch(site, made, node, 17) is unknown_id
         assert offset_of(site, made, node) is unknown
+        assert commit_offset(site, made, node, 9) is unknown
+        assert commit_offset(site, made, node, 10) is unknown_id
     refused = Error.INVALID_TOPIC_EXCEPTION if site.is_classic else unknown
     assert grow(site, "asked", 5) is refused
     assert elect(site, "asked")["asked"] is refused
@@ -142,6 +156,41 @@ def test_requests_during_the_deletion_get_the_documented_errors(site: Site) -> N
         )
     site.start(follower)
     site.wait_receipt(made)
+
+
+@kinds(*MODES)
+def test_what_waits_for_replicas_is_ended_by_the_deletion(
+    kind: Kind, new_cluster: NewCluster
+) -> None:
+    """Both: a Produce that waits for a frozen follower is told what the next one would be.
+
+    Here a broker that is silent stays in sync, so that nothing else ends the wait.
+    """
+    patient = dict.fromkeys(
+        (
+            "broker_session_timeout_ms",
+            "zookeeper_session_timeout_ms",
+            "replica_lag_time_max_ms",
+        ),
+        str(LONG_MS),
+    )
+    with site_of(kind, new_cluster, 3, **patient) as site:
+        first, controller, follower = site.trio()
+        made = site.create("waiting", (first, controller, follower))
+        site.cluster.pause(follower)
+        with ThreadPoolExecutor(2) as pool:
+            by_name, by_id = (
+                pool.submit(produce_and_wait, site, made, first, version) for version in (9, 13)
+            )
+            eventually(
+                lambda: site.words("waiting", 0, first), [made.word, made.word, made.word].__eq__
+            )
+            assert [by_name.done(), by_id.done()] == [False, False]
+            assert site.delete("waiting") is Error.NONE
+            assert by_name.result(PATIENCE_SECONDS) is Error.UNKNOWN_TOPIC_OR_PARTITION
+            assert by_id.result(PATIENCE_SECONDS) is Error.UNKNOWN_TOPIC_ID
+        site.cluster.resume(follower)
+        site.wait_receipt(made)
 
 
 ON_ITS_WAY = {

@@ -58,7 +58,11 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
     waiting = _Waiting(client, timeout, progress)
     try:
         waiting.ask(lambda: check_served(client))
-        watch = _Watch(waiting.find(selection))
+        found, missing = waiting.find(selection)
+        if missing:
+            _print(found, as_json=as_json)
+            raise _nothing_of(client, selection, missing)
+        watch = _Watch({each.topic_id: each for each in found})
         _see_through(client, watch, waiting)
     finally:
         progress.done()
@@ -168,18 +172,23 @@ class _Waiting:
                     raise
                 self.pause(f"an answer: {error}")
 
-    def find(self, selection: Selection) -> dict[Uuid, DeletionImage]:
-        """Return the deletions that are meant; where none in particular is, the open ones."""
-        limit = min(FIND_SECONDS, self._timeout)
+    def find(self, selection: Selection) -> tuple[list[DeletionImage], list[str]]:
+        """Return the deletions that are meant, and what is named and none of.
+
+        Where none in particular is meant: the open ones. The time in which one may yet come is
+        counted from the first answer: a controller that was elected just now, after all that time
+        without one, has the markers still to read.
+        """
+        limit: float | None = None
         while True:
             found = self.ask(
                 lambda: fetch(self._client, selection, receipts=not selection.is_everything)
             )
             missing = selection.missing(found)
-            if not missing:
-                return {each.topic_id: each for each in found}
-            if self.seconds >= limit:
-                raise _nothing_of(self._client, selection, missing)
+            if limit is None:
+                limit = min(self.seconds + FIND_SECONDS, self._timeout)
+            if not missing or self.seconds >= limit:
+                return found, missing
             self.pause(f"the deletion of {missing[0]} to be known")
 
 

@@ -292,6 +292,42 @@ def test_a_deletion_that_is_only_just_known_is_found(run: Run, broker: FakeBroke
     assert (ran.code, ids(ran), len(ledger.asked)) == (0, texts(NEW), 4)
 
 
+class Clock:
+    """Time that passes in pauses only."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_time_without_an_answer_is_none_in_which_a_deletion_could_have_come(
+    run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A marker is read by the controller that was elected after the last one died."""
+    monkeypatch.setattr(deletions, "time", Clock())
+    pauses = int(deletions.FIND_SECONDS / deletions.PAUSE_SECONDS)
+    Ledger(broker, *[Error.NOT_CONTROLLER] * 2 * pauses, *[[]] * (pauses - 1), [done(NEW)])
+    ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
+    assert (ran.code, ids(ran)) == (0, texts(NEW))
+
+
+def test_who_waits_for_something_unknown_is_shown_the_rest(
+    run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that reads JSON gets some, with and without `--wait`."""
+    monkeypatch.setattr(deletions, "time", Clock())
+    Ledger(broker, [OLD])
+    for names, shown in (("orders,nope", texts(OLD)), ("nope", [])):
+        ran = ask(run, broker, "--json", "--topic", names, *PATIENT)
+        assert (ran.code, ids(ran)) == (1, shown)
+        assert "no deletion of a topic 'nope' is known" in ran.err
+
+
 def test_what_never_comes_is_not_waited_for_longer_than_that(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ What a variant breaks is a rule that some promise rests on. The simulator is wor
 if it notices: `test_variants` says within how many seeds.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -12,22 +12,14 @@ from types import MappingProxyType
 from typing import Any
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
-from ottla.base.pending import Pending, completed
-from ottla.broker import fetcher, told
-from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
+from ottla.broker import fetcher
 from ottla.broker.partition import Partition
-from ottla.broker.told import ToldMetadata
 from ottla.controller import brokers as brokers_module
-from ottla.controller import deletion_policy, partition_change
 from ottla.controller import isr as isr_module
+from ottla.controller import partition_change
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.log import appending
-from ottla.log.departures import Departures
-from ottla.log.log_dirs import LogDirs
-from ottla.log.removal import Removed
-from ottla.metadata.deletions import SUCCESSFUL
 from ottla.metadata.image import PartitionImage
 from ottla.raft.electing import Electing
 from ottla.raft.events import VoteAsked
@@ -38,18 +30,17 @@ from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults
 
 from .deletion_story import topics_come_and_go
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """Let `owner.name` be something else."""
-    before = vars(owner)[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
+from .deletion_variants import (
+    confirms_what_it_has_not_deleted,
+    counts_orders_as_done,
+    deletes_by_name,
+    deletes_successors,
+    deletes_what_lags,
+    forgets_who_was_down,
+    hears_of_the_dead_again,
+    keeps_the_bytes,
+)
+from .replaced import replaced
 
 # -- the quorum --------------------------------------------------------------------------------
 
@@ -211,98 +202,6 @@ def follows_without_producers() -> Iterator[None]:
             return append(*arguments)
 
     with replaced(appending, "append_replicated", without_producers):
-        yield
-
-
-# -- deletions ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def confirms_what_it_has_not_deleted() -> Iterator[None]:
-    """A broker answers an order to delete as if it had looked for the folders."""
-
-    def only_say_so(_: LogDirs, wanted: Collection[tuple[Uuid, int]]) -> Pending[Removed]:
-        return completed(dict.fromkeys(wanted))
-
-    with (
-        replaced(k05_stop_replica, "remove_replicas", only_say_so),
-        replaced(k1002_delete_replicas, "remove_replicas", only_say_so),
-    ):
-        yield
-
-
-@contextmanager
-def counts_orders_as_done() -> Iterator[None]:
-    """The controller calls a replica deleted before its broker has answered."""
-    take_answers = deletion_policy._Look._take_answers
-
-    def at_once(self: Any, broker_id: int, partitions: Collection[int]) -> list[int]:
-        replicas = [
-            deletion_policy.Replica(broker_id, self._deletion.topic_id, each) for each in partitions
-        ]
-        self._answers = {**self._answers, **dict.fromkeys(replicas, Error.NONE)}
-        return take_answers(self, broker_id, partitions)
-
-    with replaced(deletion_policy._Look, "_take_answers", at_once):
-        yield
-
-
-@contextmanager
-def keeps_the_bytes() -> Iterator[None]:
-    """A broker renames the folders of deleted replicas, and leaves them there."""
-    with replaced(Departures, "_remove_soon", lambda *_: None):
-        yield
-
-
-@contextmanager
-def forgets_who_was_down() -> Iterator[None]:
-    """A replica whose broker is down counts as deleted: its broker would be told on its return."""
-    policy = deletion_policy
-
-    with (
-        replaced(policy, "BROKER_DOWN", SUCCESSFUL),
-        replaced(policy, "_STOPPED", dict.fromkeys(policy._STOPPED, SUCCESSFUL)),
-    ):
-        yield
-
-
-@contextmanager
-def deletes_by_name() -> Iterator[None]:
-    """A broker takes an order for a topic that is gone for one about its successor."""
-
-    def may_stop(self: ToldMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
-        return Error.NONE
-
-    with (
-        replaced(ToldMetadata, "may_stop", may_stop),
-        replaced(k05_stop_replica, "is_late", lambda image, name, topic_id: False),
-    ):
-        yield
-
-
-@contextmanager
-def deletes_successors() -> Iterator[None]:
-    """A broker knows by their names which topics it is to delete replicas of."""
-    remove = k1002_delete_replicas._delete
-
-    def by_name(broker: Any, request: Any) -> Any:
-        image = broker.image
-        for topic in request.topics:
-            deletion = image.deletions.of(topic.topic_id)
-            named = None if deletion is None else image.topics.by_name(deletion.name)
-            if named is not None:
-                for number in topic.partitions:
-                    broker.log_dirs.delete(named.name, number)
-        return remove(broker, request)
-
-    with replaced(k1002_delete_replicas, "_delete", by_name):
-        yield
-
-
-@contextmanager
-def hears_of_the_dead_again() -> Iterator[None]:
-    """A broker takes what arrives late about a topic for news, though it was told that it went."""
-    with replaced(told, "_remember", lambda *_: None):
         yield
 
 
@@ -476,5 +375,13 @@ VARIANTS = (
         breaks=hears_of_the_dead_again,
         scenario=deletions("orders come late", LATE, zookeeper=True),
         by=("deleted topic came back",),
+    ),
+    *(
+        Variant(
+            breaks=deletes_what_lags,
+            scenario=deletions("deletions", AWAY, zookeeper=zookeeper),
+            by=("living replica deleted",),
+        )
+        for zookeeper in (False, True)
     ),
 )

@@ -6,7 +6,9 @@
   left folders, or has no receipt.
 - receipt untrue: the ledger calls a replica deleted whose broker has a folder of it, then or ever
   after. A replica that the ledger calls abandoned promises nothing.
-- living replica deleted: a node took out of service what the cluster counts on.
+- living replica deleted: a node took out of service what the cluster counts on: a replica that is
+  in sync, whatever the node knew, or one that lags, as long as the node knew it to be its own. One
+  that was moved away may go, and the node may be the last to hear that it was moved back.
 
 Topics are told apart by their ids: a new one of an old name is another one.
 """
@@ -84,12 +86,11 @@ def receipts_untrue(history: History) -> list[Witness]:
 
 
 def living_replicas_deleted(history: History) -> list[Witness]:
-    """Return the in-sync replicas of living topics that their nodes took out of service."""
-    return [
-        Witness(
-            f"node {deed.node} gave up its replica of {name_of(deed.partition)}, which was in sync",
-            deed.at_ms,
-        )
-        for deed in history.set_aside
-        if deed.in_sync
-    ]
+    """Return the replicas of living topics that their nodes took out of service for nothing."""
+    found = []
+    for deed in history.set_aside:
+        if deed.in_sync or deed.assigned:
+            why = "which was in sync" if deed.in_sync else "which it knew to be its own"
+            text = f"node {deed.node} gave up its replica of {name_of(deed.partition)}, {why}"
+            found.append(Witness(text, deed.at_ms))
+    return found

@@ -203,12 +203,14 @@ class ReplicaSetAside(NamedTuple):
     """A node took a replica out of service: no folder of it has its proper name any more.
 
     Fields: `in_sync`: the metadata had it in sync at that moment, and its topic was not on its
-            way out.
+            way out. `assigned`: the metadata had it on that node, in sync or not, its topic was not
+            on its way out, and the node itself knew no better.
     """
 
     node: int
     partition: TopicPartition
     in_sync: bool = False
+    assigned: bool = False
     at_ms: int = 0
 
 

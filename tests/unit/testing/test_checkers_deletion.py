@@ -141,4 +141,14 @@ def test_what_nobody_counts_on_may_go() -> None:
 
 def test_a_replica_that_goes_though_it_is_in_sync_is_found() -> None:
     history = History(set_aside=[ReplicaSetAside(1, PARTITION, in_sync=True, at_ms=7)])
-    assert [each.at_ms for each in checkers.living_replicas_deleted(history)] == [7]
+    [found] = checkers.living_replicas_deleted(history)
+    assert found.at_ms == 7
+    assert found.text.endswith("which was in sync")
+
+
+def test_a_replica_that_goes_though_its_node_knew_it_to_be_its_own_is_found() -> None:
+    """In sync or not: one that lags may be the last to have what was acknowledged."""
+    history = History(set_aside=[ReplicaSetAside(1, PARTITION, assigned=True, at_ms=8)])
+    [found] = checkers.living_replicas_deleted(history)
+    assert found.at_ms == 8
+    assert found.text.endswith("which it knew to be its own")

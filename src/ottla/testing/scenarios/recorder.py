@@ -88,7 +88,7 @@ class Recorder:
             case seen.FolderGone():
                 key = (told.topic_id, told.partition)
                 self.history.set_aside.append(
-                    ReplicaSetAside(told.node, key, told.in_sync, told.at_ms)
+                    ReplicaSetAside(told.node, key, told.in_sync, told.assigned, told.at_ms)
                 )
             case seen.QuorumLed():
                 self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))

@@ -1,15 +1,20 @@
 """What a simulation tells of deletions: how the ledger changes, and what disks hold meanwhile.
 
 The ledger is the one of the cluster's committed metadata. At the moment in which it calls a
-replica deleted, the disk of that broker is looked at.
+replica deleted, the disk of that broker is looked at. Where a disk holds a replica no more, what
+the cluster and what that node itself knew of its topic is told, too.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.base.ids import Uuid, uuid_text
+from ottla.base.ids import uuid_text
+from ottla.host.node_core import NodeCore
+from ottla.host.steps import Steps
 from ottla.metadata.deletions import DeletionImage, DeletionState, Halt, Standing
 from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
+from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.folder_watch import FolderWatch, Replica
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
@@ -66,8 +71,8 @@ def _marks(before: DeletionImage | None, after: DeletionImage | None) -> Iterato
         yield "deletion-asked"
     if after.is_finished:
         yield "deletion-finished"
-    if after.halted is not Halt.NONE:
-        yield "deletion-halted"
+    if after.halted not in (Halt.NONE, Halt.NONE if before is None else before.halted):
+        yield f"deletion-halted-by-{after.halted.name.lower().replace('_', '-')}"
     for state in (DeletionState.INELIGIBLE, DeletionState.ABANDONED):
         if after.count(state) > (0 if before is None else before.count(state)):
             yield f"deletion-{state.name.lower()}"
@@ -79,19 +84,58 @@ def folder_watch(sim: "Sim", node: "SimNode") -> FolderWatch:
     def came(replica: Replica, path: str) -> None:
         sim.tell(FolderSeen(sim.now_ms, node.id, *replica, path))
 
-    def went(replica: Replica) -> None:
-        sim.tell(FolderGone(sim.now_ms, node.id, *replica, _is_in_sync(sim, node.id, *replica)))
+    def went(replica: Replica, was_own: bool) -> None:
+        state = _living(sim.image, replica)
+        in_sync = state is not None and node.id in state.isr
+        assigned = state is not None and node.id in state.replicas
+        sim.tell(FolderGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
 
-    return FolderWatch(node.disk, node.config.log_dirs, came=came, went=went)
+    def is_own(replica: Replica) -> bool:
+        state = _living(node.known.image, replica)
+        return state is not None and node.id in state.replicas
+
+    return FolderWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
 
 
-def _is_in_sync(sim: "Sim", node_id: int, topic_id: Uuid, number: int) -> bool:
-    image = sim.image
+def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:
+    """Return the state of a replica's partition; None = it is gone, or on its way out."""
+    topic_id, number = replica
     topic = image.topics.by_id(topic_id)
-    state = None if topic is None else topic.partitions.get(number)
-    if state is None or image.deletions.is_being_deleted(topic_id):
-        return False
-    return node_id in state.isr
+    if topic is None or image.deletions.is_being_deleted(topic_id):
+        return None
+    return topic.partitions.get(number)
+
+
+class KnownMetadata:
+    """The metadata by which a node keeps its folders and lets them go.
+
+    While it loads its logs that is what it had read when it began to, whatever it hears meanwhile;
+    then it is the newest that it knows.
+    """
+
+    def __init__(self) -> None:
+        self._read_at_start = EMPTY
+        self._core: NodeCore | None = None
+        """Of a process that has loaded its logs."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return it."""
+        return self._read_at_start if self._core is None else self._core.image
+
+    def opened(self, core: NodeCore) -> None:
+        """Follow a process that has opened its folders."""
+        self._read_at_start, self._core = EMPTY, None
+        folders: Any = core._folders
+        load_logs = folders.load_logs
+
+        def watched(image: ClusterImage, config: NodeConfig) -> Steps[None]:
+            self._read_at_start = image
+            yield from load_logs(image, config)
+            self._core = core
+
+        # Watched from outside, as all else: nothing of the product knows of it.
+        folders.load_logs = watched
 
 
 def deletions_left(sim: "Sim") -> list[str]:

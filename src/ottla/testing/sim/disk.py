@@ -29,19 +29,20 @@ class SimDisk(MemoryDisk):
         """Return the bytes of all files."""
         return _used(self._root)
 
-    def folders_in(self, path: str, *, durable: bool = False) -> list[FoundFolder]:
+    def folders_in(self, path: str, *, durable: bool = False) -> list[tuple[FoundFolder, object]]:
         """Return the partitions' folders below a path, by name, and count no operation.
 
+        With each comes what is the same for the same folder only, whatever it is called.
         `durable`: those that a loss of power is sure to leave.
         """
         parent = self._find(path)
         if not isinstance(parent, _Folder):
             return []
-        found = []
+        found: list[tuple[FoundFolder, object]] = []
         for name, node in sorted((parent.durable if durable else parent.entries).items()):
             folder = parse_folder_name(name)
             if folder is not None and folder.topic != METADATA_TOPIC and isinstance(node, _Folder):
-                found.append(FoundFolder(name, *folder, _topic_id(node)))
+                found.append((FoundFolder(name, *folder, _topic_id(node)), node))
         return found
 
     def lose_power(self, random: Random) -> int:

@@ -1,8 +1,9 @@
 """Looks at a simulated machine's disk for the folders of replicas: which came, which went.
 
 It looks where names may have changed since the last time, after the process has done what it was
-at, and once more before each start. What a loss of power takes is nobody's deed; what it brings
-back counts like any other folder.
+at; what a process did last is seen when the next one has opened its folders. A folder that has the
+name of one that went is another one, also where nobody could see the name without a folder. What a
+loss of power takes is nobody's deed; what it brings back counts like any other folder.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ class _Seen(NamedTuple):
     kind: FolderKind
     partition: int
     topic_id: Uuid | None
+    folder: object
+    """Tells it from another one of the same name."""
 
     @property
     def replica(self) -> Replica | None:
@@ -31,8 +34,12 @@ class _Seen(NamedTuple):
 
 
 class FolderWatch:
-    """One machine's folders. `came` hears of a folder by its path, `went` of a replica that has
-    no folder any more that would be served."""
+    """One machine's folders.
+
+    Fields: `came`: hears of a folder by its path. `went`: hears of a replica that has none of the
+            folders any more that it was served from, and whether it was the machine's own when the
+            last of them went. `is_own`: tells that of a replica, now.
+    """
 
     def __init__(
         self,
@@ -40,25 +47,34 @@ class FolderWatch:
         paths: Sequence[str],
         *,
         came: Callable[[Replica, str], None],
-        went: Callable[[Replica], None],
+        went: Callable[[Replica, bool], None],
+        is_own: Callable[[Replica], bool],
     ) -> None:
         self._disk = disk
         self._paths = tuple(paths)
         self._came = came
         self._went = went
+        self._is_own = is_own
         self._seen: frozenset[_Seen] = frozenset()
+        self._own_when_left: dict[_Seen, bool] = {}
         self._is_stale = False
 
-    def used(self, operation: str) -> None:
+    def used(self, operation: str, path: str) -> None:
         """Hear of an operation that is about to be done."""
-        if operation in NAMING:
-            self._is_stale = True
+        if operation not in NAMING:
+            return
+        self._is_stale = True
+        for each in self._seen if operation != "mkdir" else ():
+            if each.replica is not None and path == f"{each.path}/{each.name}":
+                # By the end of the step the process may know better, or have taken it on again.
+                self._own_when_left[each] = self._is_own(each.replica)
 
     def look(self, *, after_power_loss: bool = False) -> None:
         """Tell what has changed."""
         if not (self._is_stale or after_power_loss):
             return
         before, now = self._seen, self._list()
+        own_when_left, self._own_when_left = self._own_when_left, {}
         self._seen = now
         # The id is written a moment after the folder is made.
         self._is_stale = any(each.topic_id is None and each.kind is FolderKind.LIVE for each in now)
@@ -67,17 +83,17 @@ class FolderWatch:
                 self._came(each.replica, f"{each.path}/{each.name}")
         if after_power_loss:
             return
-        served = {each.replica for each in now if each.kind is FolderKind.LIVE}
+        served = {each.replica for each in before & now if each.kind is FolderKind.LIVE}
         for each in sorted(before - now, key=_by_name):
             replica = each.replica
             if replica is not None and each.kind is FolderKind.LIVE and replica not in served:
-                self._went(replica)
+                self._went(replica, own_when_left.get(each, False))
 
     def _list(self, *, durable: bool = False) -> frozenset[_Seen]:
         return frozenset(
-            _Seen(path, found.name, found.kind, found.partition, found.topic_id)
+            _Seen(path, found.name, found.kind, found.partition, found.topic_id, folder)
             for path in self._paths
-            for found in self._disk.folders_in(path, durable=durable)
+            for found, folder in self._disk.folders_in(path, durable=durable)
         )
 
     def of(self, replica: Replica) -> tuple[str, ...]:
@@ -86,11 +102,12 @@ class FolderWatch:
         One whose new name is not durable yet may come back after a loss of power.
         """
         listed = self._list() | self._list(durable=True)
-        return tuple(
+        found = (
             f"{each.path}/{each.name}"
             for each in sorted(listed, key=_by_name)
             if each.replica == replica and each.kind is not FolderKind.DELETE
         )
+        return tuple(dict.fromkeys(found))
 
     def all(self) -> tuple[tuple[Replica, str], ...]:
         """Return all folders with the replicas that they are of, whatever they are called."""

@@ -23,7 +23,7 @@ from ottla.host.steps import follow
 from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
-from ottla.testing.sim.deletions import folder_watch
+from ottla.testing.sim.deletions import KnownMetadata, folder_watch
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.link import links_from
 from ottla.testing.sim.marks import ErrorMarks
@@ -95,6 +95,7 @@ class SimNode:
         self.disk = SimDisk(now_ms=self.clock.now_ms)
         self.disk.on_operation = self._disk_used
         self.folders = folder_watch(sim, self)
+        self.known = KnownMetadata()
         self._process: Process | None = None
         self._doors: list[Door] = []
         self._stopping = False
@@ -205,6 +206,7 @@ class SimNode:
             core.open()
             folders = core._folders
             assert folders is not None
+            self.known.opened(core)
             if self._sim.zookeeper is None:
                 watch.opened(folders.quorum)
         except (StartError, OSError) as error:
@@ -351,7 +353,7 @@ class SimNode:
 
     def _disk_used(self, operation: str, path: str) -> None:
         """A disk call of the loop itself holds up all that the process does."""
-        self.folders.used(operation)
+        self.folders.used(operation, path)
         if self.disk_written is not None and operation in WRITES and self._process is not None:
             self.disk_written(self, operation, path)
         pace, process = self.pace, self._process

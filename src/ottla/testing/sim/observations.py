@@ -135,7 +135,8 @@ class FolderSeen(NamedTuple):
 class FolderGone(NamedTuple):
     """The last folder that a replica is served from has another name now, or none.
 
-    Fields: `in_sync`: the metadata counts on this replica.
+    Fields: `in_sync`: the metadata counts on this replica. `assigned`: the metadata has it on this
+            node, in sync or not, and so has what the node itself knows of them.
     """
 
     at_ms: int
@@ -143,6 +144,7 @@ class FolderGone(NamedTuple):
     topic_id: Uuid
     partition: int
     in_sync: bool
+    assigned: bool
 
 
 class UnfencedWrite(NamedTuple):

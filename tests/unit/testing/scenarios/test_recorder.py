@@ -143,7 +143,11 @@ def test_what_disks_hold_of_a_deleted_replica_is_kept() -> None:
     recorder = Recorder(history)
     recorder.observe(DeletionConfirmed(5, 2, TOPIC, 0, ("/data/t-0",)))
     recorder.observe(FolderSeen(6, 2, TOPIC, 0, "/data/t-0"))
-    recorder.observe(FolderGone(7, 2, TOPIC, 0, True))
+    recorder.observe(FolderGone(7, 2, TOPIC, 0, True, False))
+    recorder.observe(FolderGone(8, 3, TOPIC, 0, False, True))
     assert history.confirmed == [ReplicaConfirmed(2, (TOPIC, 0), ("/data/t-0",), 5)]
     assert history.folders == [FolderAppeared(2, (TOPIC, 0), "/data/t-0", 6)]
-    assert history.set_aside == [ReplicaSetAside(2, (TOPIC, 0), True, 7)]
+    assert history.set_aside == [
+        ReplicaSetAside(2, (TOPIC, 0), True, False, 7),
+        ReplicaSetAside(3, (TOPIC, 0), False, True, 8),
+    ]

@@ -3,7 +3,8 @@
 Method: whole clusters for some virtual seconds, in both modes; a topic is made, then deleted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
 from ottla.broker.partition import Partition
 from ottla.broker.replica_manager import ReplicaManager
+from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import STEPS, Crash, CrashPlan, Step, Victim, controller_of
-from ottla.testing.sim.deletions import deletions_left, folders_left
+from ottla.testing.sim.deletions import KnownMetadata, deletions_left, folders_left
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
@@ -75,8 +77,8 @@ def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> No
     confirmed = cluster.of(DeletionConfirmed)
     assert sorted(each.node for each in confirmed) == [1, 2, 3]
     assert {each.left for each in confirmed} == {()}
-    gone = {each.node: each.in_sync for each in cluster.of(FolderGone)}
-    assert gone == {1: False, 2: False, 3: False}
+    gone = {each.node: (each.in_sync, each.assigned) for each in cluster.of(FolderGone)}
+    assert gone == dict.fromkeys((1, 2, 3), (False, False))
     assert [each.is_there for each in cluster.of(TopicSet)] == [True, False]
     assert sorted(each.node for each in cluster.of(TopicKnown) if not each.is_there) == [1, 2, 3]
 
@@ -133,6 +135,37 @@ def test_the_one_victim_dies_at_the_step_and_comes_back(zookeeper: bool, victim:
     cluster.until(lambda: crash.victim.life == 2)
     assert cluster.sim.marks["crashed-at-step"] == 1
     assert [node.life for node in cluster.sim.nodes.values() if node is not crash.victim] == [1, 1]
+
+
+class Loading:
+    """A process that loads its logs in two steps; its folders are its own."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self._folders = self
+
+    def load_logs(self, image: ClusterImage, config: object) -> Iterator[None]:
+        yield
+        yield
+
+
+def test_while_its_logs_are_loaded_a_node_goes_by_what_it_had_read() -> None:
+    """Else a replica that is moved back meanwhile would be called deleted for nothing."""
+    first, second, third = (replace(EMPTY, position=(offset, 1)) for offset in (1, 2, 3))
+    process: Any = Loading(first)
+    known = KnownMetadata()
+    known.opened(process)
+    loading = process.load_logs(first, None)
+    seen = []
+    for process.image in (first, second):
+        next(loading)
+        seen.append(known.image)
+    assert list(loading) == []
+    seen.append(known.image)
+    process.image = third
+    assert [*seen, known.image] == [first, first, second, third]
+    known.opened(Loading(second))  # type: ignore[arg-type]
+    assert known.image is EMPTY
 
 
 def test_steps_are_named_once_and_plans_by_what_they_do() -> None:

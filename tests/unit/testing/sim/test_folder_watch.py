@@ -24,8 +24,15 @@ class Machine:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.disk = SimDisk()
-        self.watch = FolderWatch(self.disk, ("/data", "/more"), came=self.came, went=self.went)
-        self.disk.on_operation = lambda operation, path: self.watch.used(operation)
+        self.is_own = False
+        self.watch = FolderWatch(
+            self.disk,
+            ("/data", "/more"),
+            came=self.came,
+            went=self.went,
+            is_own=lambda replica: self.is_own,
+        )
+        self.disk.on_operation = self.watch.used
         for path in ("/data", "/more"):
             self.disk.mkdir(path)
         self.disk.settle()
@@ -34,8 +41,8 @@ class Machine:
         assert replica == REPLICA
         self.told.append(f"+{path}")
 
-    def went(self, replica: Replica) -> None:
-        self.told.append(f"-{replica[1]}")
+    def went(self, replica: Replica, was_own: bool) -> None:
+        self.told.append(f"-{replica[1]}{' its own' if was_own else ''}")
 
     def make(self, path: str) -> None:
         self.disk.mkdir(path)
@@ -88,6 +95,29 @@ def test_one_of_two_folders_is_not_the_last() -> None:
     machine.take()
     machine.disk.rename("/data/t-0", DELETED)
     assert machine.take() == []
+
+
+def test_one_that_takes_the_name_at_once_is_another_one() -> None:
+    """Else a broker that empties a replica, and begins it anew, would be seen by nobody."""
+    machine = Machine()
+    machine.make("/data/t-0")
+    machine.take()
+    machine.disk.rename("/data/t-0", DELETED)
+    machine.make("/data/t-0")
+    assert machine.take() == ["+/data/t-0", "-0"]
+    assert machine.watch.of(REPLICA) == ("/data/t-0",)
+
+
+@pytest.mark.parametrize("was_own", [False, True])
+def test_whose_a_replica_was_counts_when_it_goes(was_own: bool) -> None:
+    """A broker that hears of its return a moment later has done nothing wrong."""
+    machine = Machine()
+    machine.make("/data/t-0")
+    machine.take()
+    machine.is_own = was_own
+    machine.disk.rename("/data/t-0", DELETED)
+    machine.is_own = not was_own
+    assert machine.take() == ["-0 its own" if was_own else "-0"]
 
 
 def test_what_is_on_its_way_out_for_good_does_not_come_back() -> None:

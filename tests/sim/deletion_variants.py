@@ -1,0 +1,127 @@
+"""What `variants` breaks of the deletion of topics: one rule each."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ottla.base.errors import Error
+from ottla.base.ids import Uuid
+from ottla.base.pending import Pending, completed
+from ottla.broker import told
+from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
+from ottla.broker.told import ToldMetadata
+from ottla.controller import deletion_policy
+from ottla.host import folders
+from ottla.log.departures import Departures
+from ottla.log.dir_loading import Verdict
+from ottla.log.log_dirs import LogDirs
+from ottla.log.removal import Removed
+from ottla.metadata.deletions import SUCCESSFUL
+from ottla.metadata.image import ClusterImage
+
+from .replaced import replaced
+
+
+@contextmanager
+def confirms_what_it_has_not_deleted() -> Iterator[None]:
+    """A broker answers an order to delete as if it had looked for the folders."""
+
+    def only_say_so(_: LogDirs, wanted: Collection[tuple[Uuid, int]]) -> Pending[Removed]:
+        return completed(dict.fromkeys(wanted))
+
+    with (
+        replaced(k05_stop_replica, "remove_replicas", only_say_so),
+        replaced(k1002_delete_replicas, "remove_replicas", only_say_so),
+    ):
+        yield
+
+
+@contextmanager
+def counts_orders_as_done() -> Iterator[None]:
+    """The controller calls a replica deleted before its broker has answered."""
+    take_answers = deletion_policy._Look._take_answers
+
+    def at_once(self: Any, broker_id: int, partitions: Collection[int]) -> list[int]:
+        replicas = [
+            deletion_policy.Replica(broker_id, self._deletion.topic_id, each) for each in partitions
+        ]
+        self._answers = {**self._answers, **dict.fromkeys(replicas, Error.NONE)}
+        return take_answers(self, broker_id, partitions)
+
+    with replaced(deletion_policy._Look, "_take_answers", at_once):
+        yield
+
+
+@contextmanager
+def keeps_the_bytes() -> Iterator[None]:
+    """A broker renames the folders of deleted replicas, and leaves them there."""
+    with replaced(Departures, "_remove_soon", lambda *_: None):
+        yield
+
+
+@contextmanager
+def forgets_who_was_down() -> Iterator[None]:
+    """A replica whose broker is down counts as deleted: its broker would be told on its return."""
+    policy = deletion_policy
+
+    with (
+        replaced(policy, "BROKER_DOWN", SUCCESSFUL),
+        replaced(policy, "_STOPPED", dict.fromkeys(policy._STOPPED, SUCCESSFUL)),
+    ):
+        yield
+
+
+@contextmanager
+def deletes_by_name() -> Iterator[None]:
+    """A broker takes an order for a topic that is gone for one about its successor."""
+
+    def may_stop(self: ToldMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
+        return Error.NONE
+
+    with (
+        replaced(ToldMetadata, "may_stop", may_stop),
+        replaced(k05_stop_replica, "is_late", lambda image, name, topic_id: False),
+    ):
+        yield
+
+
+@contextmanager
+def deletes_successors() -> Iterator[None]:
+    """A broker knows by their names which topics it is to delete replicas of."""
+    remove = k1002_delete_replicas._delete
+
+    def by_name(broker: Any, request: Any) -> Any:
+        image = broker.image
+        for topic in request.topics:
+            deletion = image.deletions.of(topic.topic_id)
+            named = None if deletion is None else image.topics.by_name(deletion.name)
+            if named is not None:
+                for number in topic.partitions:
+                    broker.log_dirs.delete(named.name, number)
+        return remove(broker, request)
+
+    with replaced(k1002_delete_replicas, "_delete", by_name):
+        yield
+
+
+@contextmanager
+def hears_of_the_dead_again() -> Iterator[None]:
+    """A broker takes what arrives late about a topic for news, though it was told that it went."""
+    with replaced(told, "_remember", lambda *_: None):
+        yield
+
+
+@contextmanager
+def deletes_what_lags() -> Iterator[None]:
+    """A start takes replicas that are not in sync for replicas that were moved away."""
+    verdict_on = folders.verdict_on
+
+    def only_in_sync(image: ClusterImage, node_id: int, topic_id: Uuid, number: int) -> Verdict:
+        verdict = verdict_on(image, node_id, topic_id, number)
+        topic = image.topics.by_id(topic_id)
+        if topic is not None and verdict is Verdict.KEEP:
+            return verdict if node_id in topic.partitions[number].isr else Verdict.DELETE
+        return verdict
+
+    with replaced(folders, "verdict_on", only_in_sync):
+        yield

@@ -5,11 +5,17 @@ to and read; soon after it is deleted and made again, while it may be about to g
 have its leaders changed. A steady topic is written to beside them.
 """
 
+from ottla.base.zookeeper import Create, ZkCode, ZkError
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.admin import encode_preferred_election
 from ottla.testing.scenarios import Dialogue, Story, TopicSpec
 
 TWO_COPIES = {"min.insync.replicas": "2"}
 STEADY = TopicSpec(name="steady", partitions=1, replication_factor=3, configs=TWO_COPIES)
 NAMES = ("left", "right")
+
+ELECTIONS = 30
+"""How often a tool asks for one: for about as long as a deletion takes to be noted."""
 
 
 def topics_come_and_go(story: Story) -> Dialogue[None]:
@@ -40,8 +46,10 @@ def _comes_and_goes(story: Story, name: str) -> Dialogue[None]:
                 story.run(admin.grow(name, spec.partitions + 1))
             case 1:
                 story.run(admin.reassign(name, 0, _some(story, spec.replication_factor)))
-            case 2:
+            case 2 if story.sim.zookeeper is None:
                 story.run(admin.elect(name, 0))
+            case 2:
+                story.run(elect_by_znode(story, name))
         yield below(30)
         yield from admin.delete(name)
 
@@ -49,3 +57,20 @@ def _comes_and_goes(story: Story, name: str) -> Dialogue[None]:
 def _some(story: Story, count: int) -> tuple[int, ...]:
     left, below = list(story.broker_ids), story.sim.dice.below
     return tuple(left.pop(below(len(left))) for _ in range(count))
+
+
+def elect_by_znode(story: Story, name: str) -> Dialogue[None]:
+    """Ask for a preferred election as an old tool does, and again once it was tried, for a while.
+
+    Unlike one that ElectLeaders asks for, it is under way for as long as it waits to be decided.
+    """
+    zookeeper = story.sim.zookeeper
+    assert zookeeper is not None, "there are no znodes elsewhere"
+    session = zookeeper.model.opener("a tool")(lambda state: None)
+    operation = Create(paths.PREFERRED_ELECTION, encode_preferred_election([(name, 0)]))
+    for _each in range(ELECTIONS):
+        asked = yield session.multi((operation,))
+        if isinstance(asked, ZkError) and asked.code is not ZkCode.NODE_EXISTS:
+            break  # It gives up where ZooKeeper does not answer.
+        yield 2
+    yield session.close()

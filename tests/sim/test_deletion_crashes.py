@@ -3,8 +3,10 @@
 Method: a small cluster without other faults; a topic is deleted and made anew, and one node crashes
 right after a step (`ottla.testing.sim.deletion_steps`), a broker with replicas or the controller.
 It is away for longer than its session lasts. The checkers judge. Every step is played with both
-victims; OTTLA_DELETION_STEPS=all also takes their machines' power, and goes through every single
-write to a disk and to ZooKeeper, of which a few are played otherwise.
+victims, and in KRaft two of the steps take their machines' power. OTTLA_DELETION_STEPS=all plays
+every step both ways, and goes through every single write to a disk and to ZooKeeper, of which a few
+are played otherwise. At these, and over ZooKeeper, it is the process only that ends: where a step
+would take the power there, the process is back before its session is over.
 """
 
 import os

@@ -6,14 +6,17 @@ checkers judge it; at the end no deletion is left, nor a folder of what was dele
 """
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from ottla.metadata.deletions import Halt
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults
+from ottla.testing.sim.observations import DeletionSet
 
-from .deletion_story import STEADY, TWO_COPIES, topics_come_and_go
+from .deletion_story import STEADY, TWO_COPIES, elect_by_znode, topics_come_and_go
 
 SCENARIO = Scenario(
     name="topics come and go",
@@ -80,3 +83,53 @@ def test_a_replica_that_nobody_waits_for_goes_all_the_same(zookeeper: bool) -> N
     assert report.is_proof, "\n".join(report.lines(full=True))
     assert report.marks["deletion-finished"] == 1
     assert report.marks["reassignment-done"] == 1
+
+
+HALTED = tuple(TopicSpec(name=f"halted-{number}", partitions=1) for number in range(12))
+WRITES = 20
+"""Decisions that are asked for beside each deletion: they are written one after another, and the
+controller hears of an election while the deletion waits for its turn."""
+
+
+def elections_while_deleting(heard: list[DeletionSet], story: Story) -> Dialogue[None]:
+    """The controller has much to write; a tool asks for elections of topics that are to go."""
+    admin = story.admin
+    story.sim.observe(lambda each: heard.append(each) if isinstance(each, DeletionSet) else None)
+    yield from story.create(STEADY)
+    story.produce(STEADY, interval_ms=200)
+    for spec in HALTED:
+        yield from admin.create(spec)
+    yield 1_000
+    yield admin.station.refresh()
+    for place, spec in enumerate(HALTED):
+        for number in range(WRITES):
+            retention_ms = str(3_600_000 + place * WRITES + number)
+            story.run(admin.configure(STEADY.name, {"retention.ms": retention_ms}))
+        deleted = story.run(admin.delete(spec.name))
+        yield place  # A moment later each time: in some of them it is during the deletion's.
+        story.run(elect_by_znode(story, spec.name))
+        yield deleted
+        yield 200
+
+
+ZOOKEEPER_REACHED = ("deletion-halted-by-preferred-election", "deletion-finished")
+
+
+def test_a_deletion_waits_for_the_elections_that_a_tool_asks_for() -> None:
+    """And for no longer: it begins once they were tried, and comes to its end."""
+    heard: list[DeletionSet] = []
+    scenario = replace(
+        SCENARIO,
+        story=partial(elections_while_deleting, heard),
+        zookeeper=True,
+        faults=Faults.NONE,
+        seconds=20,
+        acknowledged_min=20,
+    )
+    report = play_scenario(1, scenario)
+    assert report.is_proof, "\n".join(report.lines(full=True))
+    assert [name for name in ZOOKEEPER_REACHED if not report.marks[name]] == []
+    assert report.marks["deletion-finished"] == len(HALTED)
+    halted = [each.after for each in heard if each.after and each.after.halted is not Halt.NONE]
+    assert {each.halted for each in halted} == {Halt.PREFERRED_ELECTION}
+    assert not any(each.has_begun for each in halted), "what has begun is not halted any more"

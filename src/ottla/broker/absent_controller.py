@@ -1,6 +1,6 @@
 """Stands in for a controller that none could be found of: clients get an answer of the right form.
 
-What was sent on may have arrived, and be done later; the answer says that it is not known.
+What was sent on may be done, or be done later; the answer says that it is not known.
 Source: ForwardingManager, Kafka 4.0, which answers REQUEST_TIMED_OUT for each part of a request.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ottla.broker.core import Broker
 
 MESSAGE = (
-    "No controller has answered this broker in time. Whether the request is done, now or later, is"
-    " not known."
+    "No controller has answered this broker. Whether the request is done, now or later, is not"
+    " known."
 )
 NO_SESSIONS_MS = 1
 """Nobody is alive to one who is not there."""

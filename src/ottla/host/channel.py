@@ -101,6 +101,17 @@ class Channel:
 
         return self._submit(frame, self._correlation_id, decoded, NAMES[key], timeout_ms)
 
+    def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
+        """Take back a request that still waits for a connection; tell whether it did.
+
+        Its answer is REQUEST_TIMED_OUT then. What is on its way is not called back.
+        """
+        for call in self._unsent:
+            if call.answer is answer:
+                self._timed_out(call)
+                return True
+        return False
+
     def retarget(self) -> None:
         """Leave the present endpoint where another one is named now.
 

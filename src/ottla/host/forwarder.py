@@ -1,9 +1,11 @@
 """A broker's way to the active controller: clients' requests in envelopes, and its own.
 
-A request whose connection broke, or that met a node which is not the controller, is sent again
-until its time is over, as Kafka does: whether the lost one was done is unknown, and the
-controller's decisions are made to be asked for twice (a second creation is told that the topic
-exists).
+A request that met a node which is not the controller is sent again until its time is over; its
+time is what it says itself (timeout_ms), and ends with its client's connection. So is one whose
+connection broke, as Kafka does, although whether that one was done is unknown, but for those that
+are to be done once: see `ottla.broker.forwarding`. Their clients are told REQUEST_TIMED_OUT, or,
+of deletions, what became of the topics that they meant. What is on its way is waited for, also
+beyond its time: to give it up would break the connection, and leave others unanswered.
 
 A client's answer is passed on once this broker's own metadata is as new as the controller's was
 when it answered, or after a second: who has deleted a topic, or made one, and then asks the same
@@ -17,7 +19,7 @@ import ipaddress
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.base import limits
 from ottla.base.errors import ApiError, Error
@@ -25,8 +27,10 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Forwarded
+from ottla.broker.forwarding import Forwarding, is_once, look_at
 from ottla.broker.peers import Sender
 from ottla.wire.codec import encode
+from ottla.wire.errors import WireError
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.registry import APIS
@@ -54,15 +58,67 @@ ANONYMOUS = struct.pack(">h", PRINCIPAL_VERSION) + encode(
 RETRIED = frozenset({Error.NETWORK_EXCEPTION, Error.NOT_CONTROLLER})
 
 
+class Line(Sender, Protocol):
+    """A way to the controller, whoever that is."""
+
+    def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
+        """Take back a request that still waits for a connection; tell whether it did.
+
+        Its answer is REQUEST_TIMED_OUT then.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class _Call:
-    """One request until its answer or `deadline_ms` (monotonic)."""
+    """One request until its answer or `deadline_ms`; not sent after `send_until_ms` (monotonic).
+
+    `again`: returns what to send where the request may have been done, None = nothing.
+    `sent`: the answer to the last sending.
+    """
 
     request: object
     version: int
     deadline_ms: int
-    failure_of: Callable[[Any], Error]
+    send_until_ms: int
+    again: Callable[[], object | None]
     answer: Pending[Any]
+    sent: Pending[Any | ApiError] | None = None
+
+
+@dataclass(slots=True)
+class _Passage:
+    """One client's request on its way through this broker."""
+
+    ctx: Context
+    how: Forwarding
+    was_repeated: bool = False
+
+    def envelope(self, frame: bytes) -> EnvelopeRequest:
+        return EnvelopeRequest(
+            request_data=frame,
+            request_principal=ANONYMOUS,
+            client_host_address=address_bytes(self.ctx.connection.client_host),
+        )
+
+    def repeated(self, left_ms: int) -> EnvelopeRequest | None:
+        """Return what asks for the same act as a request that may have been done."""
+        deletion = self.how.deletion
+        frame = None if deletion is None else deletion.frame(left_ms)
+        if frame is None:
+            return None
+        self.was_repeated = True
+        return self.envelope(frame)
+
+    def response(self, data: bytes) -> bytes | None:
+        """Return the response in the form in which the client has asked; None = it is none."""
+        deletion = self.how.deletion
+        if deletion is None or not self.was_repeated:
+            return data
+        try:
+            return deletion.answer(data, self.ctx.broker.image)
+        except WireError:
+            return None
 
 
 class ControllerForwarder:
@@ -70,7 +126,7 @@ class ControllerForwarder:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: Line,
         *,
         clock: Clock,
         timers: Timers,
@@ -92,18 +148,48 @@ class ControllerForwarder:
 
     def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
         """Send a client's request, header included; answer its response, header included."""
-        request = EnvelopeRequest(
-            request_data=frame,
-            request_principal=ANONYMOUS,
-            client_host_address=address_bytes(ctx.connection.client_host),
+        passage = _Passage(ctx, look_at(frame, ctx.broker.image))
+        envelope = passage.envelope(frame)
+        now_ms = self._clock.monotonic_ms()
+        send_until_ms = now_ms + min(
+            self._forward_timeout_ms, passage.how.timeout_ms or self._forward_timeout_ms
         )
-        answer = self._submit(request, ENVELOPE_VERSION, self._forward_timeout_ms, _envelope_error)
+
+        def again() -> object | None:
+            if not passage.how.once:
+                return envelope
+            return passage.repeated(max(1, send_until_ms - self._clock.monotonic_ms()))
+
+        deadline_ms = now_ms + self._forward_timeout_ms
+        call = _Call(envelope, ENVELOPE_VERSION, deadline_ms, send_until_ms, again, Pending())
+        self._end_with(ctx.connection.closed, call)
+        self._send(call)
         forwarded: Pending[Forwarded] = Pending()
-        answer.then(lambda response: self._pass_on(response, forwarded))
+        call.answer.then(lambda response: self._pass_on(response, passage, forwarded))
         return forwarded
 
+    def _end_with(self, closed: Pending[None], call: _Call) -> None:
+        """Send nothing after the request's time, or once nobody is there to hear the answer."""
+
+        def end(_: None = None) -> None:
+            call.send_until_ms = self._clock.monotonic_ms()
+            if call.sent is not None:
+                self._sender.withdraw(call.sent)
+
+        timer = self._timers.at(call.send_until_ms, end)
+
+        def answered(_: object) -> None:
+            timer.cancel()
+            closed.forget(end)
+
+        closed.then(end)
+        call.answer.then(answered)
+
     def _pass_on(
-        self, response: EnvelopeResponse | ApiError, forwarded: Pending[Forwarded]
+        self,
+        response: EnvelopeResponse | ApiError,
+        passage: _Passage,
+        forwarded: Pending[Forwarded],
     ) -> None:
         data = _unwrapped(response)
         if isinstance(response, ApiError) or not isinstance(data, bytes):
@@ -120,7 +206,7 @@ class ControllerForwarder:
 
         def pass_on(_: None) -> None:
             timer.cancel()
-            forwarded.complete(data)
+            forwarded.complete(passage.response(data))
 
         known.then(pass_on)
 
@@ -129,34 +215,37 @@ class ControllerForwarder:
         key = spec_of(type(request)).key
         assert key is not None
         version = VERSIONS.get(key, APIS[key].last)
-        return self._submit(request, version, timeout_ms, _top_level_error)
-
-    # -- sending -------------------------------------------------------------------------------
-
-    def _submit(
-        self, request: object, version: int, timeout_ms: int, failure_of: Callable[[Any], Error]
-    ) -> Pending[Any]:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        call = _Call(request, version, deadline_ms, failure_of, Pending())
+        again = None if is_once(key) else request
+        call = _Call(request, version, deadline_ms, deadline_ms, lambda: again, Pending())
         self._send(call)
         return call.answer
 
+    # -- sending -------------------------------------------------------------------------------
+
     def _send(self, call: _Call) -> None:
-        left_ms = call.deadline_ms - self._clock.monotonic_ms()
-        if self._closed or left_ms <= 0:
+        now_ms = self._clock.monotonic_ms()
+        if self._closed or now_ms >= call.send_until_ms:
             call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
             return
-        sent = self._sender.send(call.request, call.version, timeout_ms=left_ms)
-        sent.then(lambda response: self._answered(call, response))
+        left_ms = call.deadline_ms - now_ms
+        call.sent = self._sender.send(call.request, call.version, timeout_ms=left_ms)
+        call.sent.then(lambda response: self._answered(call, response))
 
     def _answered(self, call: _Call, response: Any) -> None:
-        failure = response.error if isinstance(response, ApiError) else call.failure_of(response)
+        failure = response.error if isinstance(response, ApiError) else _top_level_error(response)
         now_ms = self._clock.monotonic_ms()
         if failure is Error.NOT_CONTROLLER:
             self._on_not_controller()
-        if failure not in RETRIED or self._closed or now_ms + RETRY_MS >= call.deadline_ms:
+        if failure not in RETRIED or self._closed or now_ms + RETRY_MS >= call.send_until_ms:
             call.answer.complete(response)
             return
+        if not getattr(response, "untouched", False):
+            request = call.again()
+            if request is None:
+                call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
+                return
+            call.request = request
         self._timers.at(now_ms + RETRY_MS, lambda: self._send(call))
 
 
@@ -171,10 +260,6 @@ def address_bytes(host: str) -> bytes:
 def _top_level_error(response: Any) -> Error:
     code = getattr(response, "error_code", 0)
     return Error.NOT_CONTROLLER if code == Error.NOT_CONTROLLER else Error.NONE
-
-
-def _envelope_error(response: EnvelopeResponse) -> Error:
-    return _top_level_error(response)
 
 
 def _unwrapped(response: EnvelopeResponse | ApiError) -> Forwarded:

@@ -28,6 +28,10 @@ class Link(Protocol):
         """Send one request; answer its response, or why there is none."""
         ...
 
+    def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
+        """Take back a request that still waits for a connection; tell whether it did."""
+        ...
+
     def retarget(self) -> None:
         """Leave the present endpoint where another one is named now."""
         ...

@@ -142,6 +142,31 @@ def test_time_runs_out_with_no_peer_and_with_a_silent_one() -> None:
     run(test)
 
 
+def test_what_waits_for_a_connection_can_be_taken_back_and_nothing_else() -> None:
+    """Else a request would be done long after its asker was told that its time is over."""
+
+    async def test() -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+            channel = channel_to(port)
+            taken, kept = ask(channel), ask(channel)
+            assert channel.withdraw(taken)
+            assert taken.value.error is Error.REQUEST_TIMED_OUT
+            assert not channel.withdraw(taken)
+        peer, server, _ = await start_peer(port)
+        assert (await answer_of(kept)).error_code == 0
+        assert peer.seen == 1
+        peer.mode = "park"
+        sent = ask(channel)
+        assert not channel.withdraw(sent)
+        assert not sent.done
+        channel.close()
+        await server.close()
+
+    run(test)
+
+
 def test_closing_answers_everybody() -> None:
     async def test() -> None:
         peer, server, port = await start_peer()

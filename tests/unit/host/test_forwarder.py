@@ -1,7 +1,6 @@
 """Requests reach the controller inside envelopes, are repeated where that is right, and come back.
 
-Method: a channel that answers from a list; then both ends together, the envelope's handler being
-the real one.
+Method: a channel that answers from a list.
 """
 
 from typing import Any, cast
@@ -9,23 +8,46 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
-from ottla.broker.api import k58_envelope
 from ottla.broker.api.base import Context, Forwarded
 from ottla.host.forwarder import METADATA_WAIT_MS, ControllerForwarder, address_bytes
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY
+from ottla.metadata.records import RemoveTopicRecord, TopicRecord
 from ottla.wire.codec import decode
-from ottla.wire.frames import encode_request
+from ottla.wire.frames import (
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from ottla.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 from .world import World, a_connection
 
-FRAME = encode_request(DeleteTopicsRequest(topic_names=("t",), timeout_ms=5), 3, 77, "a client")[4:]
+FRAME = encode_request(DescribeQuorumRequest(topics=()), 1, 77, "a client")[4:]
+"""A question, which may be asked twice."""
+
+CREATE = encode_request(CreateTopicsRequest(topics=(), timeout_ms=400), 5, 77, "a client")[4:]
+DELETE = encode_request(DeleteTopicsRequest(topic_names=("t",), timeout_ms=0), 5, 77, "me")[4:]
+LOST = ApiError(Error.NETWORK_EXCEPTION)
+UNTOUCHED = EnvelopeResponse(error_code=Error.NOT_CONTROLLER, untouched=True)
+MOVED = EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
+YES = EnvelopeResponse(response_data=b"yes", error_code=0)
+TOPIC_ID = Uuid(b"the topic t-----")
 ASK = AllocateProducerIdsRequest(broker_id=1, broker_epoch=2)
 ANSWER = AllocateProducerIdsResponse(error_code=0, producer_id_start=1_000, producer_id_len=1_000)
 
@@ -41,6 +63,17 @@ class Channel:
         self.sent.append((request, version, timeout_ms))
         return completed(self.answers.pop(0)) if self.answers else Pending()
 
+    def withdraw(self, _answer: Pending[Any]) -> bool:
+        """Everything is on its way at once."""
+        return False
+
+
+class Unconnected(Channel):
+    """Keeps what it is given until it is taken back."""
+
+    def withdraw(self, answer: Pending[Any]) -> bool:
+        return answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
+
 
 def a_forwarder(world: World, channel: Any) -> ControllerForwarder:
     return ControllerForwarder(
@@ -51,11 +84,23 @@ def a_forwarder(world: World, channel: Any) -> ControllerForwarder:
 def broker_context(world: World, host: str = "10.1.2.3") -> Context:
     connection = a_connection()
     connection.client_host = host
-    return world.context(version=3, key=20, connection=connection)
+    return world.context(version=1, key=55, connection=connection, broker_or_none=Broker())
 
 
-def forward(world: World, channel: Any) -> Pending[Forwarded]:
-    return a_forwarder(world, channel).forward(broker_context(world), FRAME)
+class Broker:
+    """What a broker knows: a topic t."""
+
+    def __init__(self) -> None:
+        topic = TopicRecord(name="t", topic_id=TOPIC_ID)
+        self.image = replay(EMPTY, [topic], offset=0, epoch=1).image
+
+    def hear_of_its_end(self) -> None:
+        gone = RemoveTopicRecord(topic_id=TOPIC_ID)
+        self.image = replay(self.image, [gone], offset=1, epoch=1).image
+
+
+def forward(world: World, channel: Any, frame: bytes = FRAME) -> Pending[Forwarded]:
+    return a_forwarder(world, channel).forward(broker_context(world), frame)
 
 
 # -- the broker's side -------------------------------------------------------------------------
@@ -95,15 +140,12 @@ def test_addresses(host: str, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "lost",
-    [
-        ApiError(Error.NETWORK_EXCEPTION),
-        EnvelopeResponse(error_code=Error.NOT_CONTROLLER),
-    ],
-    ids=["broken connection", "not the controller"],
+    [LOST, MOVED, UNTOUCHED],
+    ids=["broken connection", "not the controller", "not the controller, and says so"],
 )
-def test_a_request_is_sent_again_until_it_is_answered(lost: Any) -> None:
+def test_a_question_is_sent_again_until_it_is_answered(lost: Any) -> None:
     world = World()
-    channel = Channel(lost, lost, EnvelopeResponse(response_data=b"yes", error_code=0))
+    channel = Channel(lost, lost, YES)
     answer = forward(world, channel)
     assert not answer.done
     world.advance(100)
@@ -118,6 +160,111 @@ def test_repetition_ends_with_the_time() -> None:
     world.advance(5_000)
     assert isinstance(answer.value, ApiError)
     assert len(channel.sent) == 20
+
+
+@pytest.mark.parametrize("lost", [LOST, MOVED], ids=["broken connection", "not in office any more"])
+def test_what_may_have_been_done_is_not_done_twice(lost: Any) -> None:
+    """A second creation would bring back a topic whose deletion was acknowledged meanwhile."""
+    world = World()
+    channel = Channel(lost, YES)
+    answer = forward(world, channel, CREATE)
+    world.advance(1_000)
+    assert isinstance(answer.value, ApiError)
+    assert answer.value.error is Error.REQUEST_TIMED_OUT
+    assert len(channel.sent) == 1
+
+
+def test_what_was_surely_not_done_is_sent_again() -> None:
+    """A change asked for while a controller is being elected would fail for nothing."""
+    world = World()
+    channel = Channel(UNTOUCHED, UNTOUCHED, YES)
+    answer = forward(world, channel, CREATE)
+    world.advance(100)
+    assert answer.value == b"yes"
+    assert len({id(request) for request, _, _ in channel.sent}) == 1
+
+
+def test_a_deletion_is_sent_again_by_ids_and_answered_by_names() -> None:
+    world = World()
+    ctx = broker_context(world)
+    gone = DeleteTopicsResponse(
+        responses=(DeletableTopicResult(name=None, topic_id=TOPIC_ID, error_code=100),)
+    )
+    data = b"".join(encode_response(gone, 6, 77))[4:]
+    channel = Channel(LOST, UNTOUCHED, EnvelopeResponse(response_data=data, error_code=0))
+    answer = a_forwarder(world, channel).forward(ctx, DELETE)
+    cast(Any, ctx.broker).hear_of_its_end()
+    world.advance(100)
+    first, *others = [request.request_data for request, _, _ in channel.sent]
+    assert first == DELETE
+    for frame in others:
+        header, body_at = decode_request_header(frame)
+        (sent,) = decode(DeleteTopicsRequest, frame, header.api_version, body_at).topics
+        assert (sent.name, sent.topic_id) == (None, TOPIC_ID)
+    assert len(others) == 2
+    response = cast(Any, answer.value)
+    _, told = decode_response(DeleteTopicsResponse, response, 5)
+    assert [(each.name, each.error_code) for each in told.responses] == [("t", 0)]
+
+
+def test_a_deletion_that_got_through_is_passed_on_as_it_is() -> None:
+    world = World()
+    assert forward(world, Channel(YES), DELETE).value == b"yes"
+    assert forward(world, Channel(LOST), FRAME).done is False
+
+
+def test_an_answer_to_a_repeated_deletion_that_is_none_ends_the_client() -> None:
+    world = World()
+    answer = forward(world, Channel(LOST, YES), DELETE)
+    world.advance(50)
+    assert answer.value is None
+
+
+@pytest.mark.parametrize("channel", [Unconnected(), Channel(*[UNTOUCHED] * 100)], ids=["0", "1"])
+def test_nothing_is_sent_after_its_own_time(channel: Channel) -> None:
+    """Who was told that his time is over may have done something else since."""
+    world = World()
+    answer = forward(world, channel, CREATE)
+    world.advance(399)
+    assert isinstance(channel, Unconnected) or len(channel.sent) == 8
+    world.advance(1)
+    assert isinstance(answer.value, ApiError)
+    world.advance(2_000)
+    assert len(channel.sent) in (1, 8)
+
+
+def test_what_is_on_its_way_is_waited_for_beyond_its_time() -> None:
+    """To give it up would break the connection under the requests of others."""
+    world = World()
+    channel = Channel()
+    answer = forward(world, channel, CREATE)
+    world.advance(999)
+    assert not answer.done
+    ((_, _, timeout_ms),) = channel.sent
+    assert timeout_ms == 1_000
+
+
+@pytest.mark.parametrize("channel", [Unconnected(), Channel(UNTOUCHED)], ids=["0", "1"])
+def test_nothing_is_sent_for_a_client_that_has_gone(channel: Channel) -> None:
+    world = World()
+    ctx = broker_context(world)
+    answer = a_forwarder(world, channel).forward(ctx, FRAME)
+    ctx.connection.closed.complete(None)
+    world.advance(1_000)
+    assert isinstance(answer.value, ApiError)
+    assert len(channel.sent) == 1
+    late = Channel(YES)
+    assert isinstance(a_forwarder(world, late).forward(ctx, FRAME).value, ApiError)
+    assert late.sent == []
+
+
+def test_an_answered_request_leaves_nothing_at_its_connection() -> None:
+    """A client that asks for years over one connection would fill the broker's memory."""
+    world = World()
+    ctx = broker_context(world)
+    a_forwarder(world, Channel(YES)).forward(ctx, FRAME)
+    assert ctx.connection.closed._listeners == []
+    assert world.timers.next_ms() is None
 
 
 @pytest.mark.parametrize(
@@ -156,6 +303,16 @@ def test_own_requests_look_further_when_this_is_not_the_controller() -> None:
     answer = a_forwarder(world, channel).call(ASK, timeout_ms=500)
     world.advance(50)
     assert answer.value is ANSWER
+
+
+def test_topics_are_not_made_twice_for_a_broker_either() -> None:
+    world = World()
+    channel = Channel(LOST, ANSWER)
+    request = CreateTopicsRequest(topics=(), timeout_ms=500)
+    answer = a_forwarder(world, channel).call(request, timeout_ms=500)
+    world.advance(500)
+    assert isinstance(answer.value, ApiError)
+    assert len(channel.sent) == 1
 
 
 def test_a_closed_forwarder_sends_nothing_again() -> None:
@@ -203,135 +360,3 @@ def test_an_answer_does_not_wait_long_for_a_broker_that_hears_nothing() -> None:
     assert answer.value == b"done"
     assert never.done  # Whoever keeps the wait may let it go.
     never.complete(None)
-
-
-# -- both sides --------------------------------------------------------------------------------
-
-
-class Controller:
-    """A node that answers embedded requests with what it saw, and remembers it."""
-
-    node_id = 1
-    cluster_id = "c"
-
-    def __init__(self, response: bytes | None = b"done") -> None:
-        self.response = response
-        self.seen: list[tuple[Context, bytes]] = []
-
-    def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
-        self.seen.append((ctx, bytes(frame)))
-        return completed(self.response)
-
-
-def envelope(world: World, node: Any, **fields: Any) -> EnvelopeResponse:
-    """Return what the controller's handler makes of an envelope."""
-    ctx = world.context(version=0, key=58)
-    ctx.node = node
-    request = EnvelopeRequest(
-        **(
-            {
-                "request_data": FRAME,
-                "request_principal": b"\0\0\5User\012ANONYMOUS\0\0",
-                "client_host_address": b"\x0a\1\2\3",
-            }
-            | fields
-        )
-    )
-    answer = k58_envelope.handle(ctx, request)
-    response = answer.value if isinstance(answer, Pending) else answer
-    assert isinstance(response, EnvelopeResponse)
-    return response
-
-
-def test_the_request_inside_is_handled_as_its_clients() -> None:
-    node = Controller()
-    response = envelope(World(), node)
-    assert (response.response_data, response.error_code) == (b"done", 0)
-    ((ctx, frame),) = node.seen
-    assert frame == FRAME
-    assert (ctx.header.api_key, ctx.header.api_version) == (20, 3)
-    assert (ctx.header.correlation_id, ctx.header.client_id) == (77, "a client")
-    assert ctx.connection.client_host == "10.1.2.3"
-
-
-def test_the_answer_says_how_far_the_metadata_was_committed() -> None:
-    world = World()
-    ctx = world.context(version=0, key=58, quorum_or_none=Quorum())
-    ctx.node = cast(Any, Controller())
-    request = EnvelopeRequest(
-        request_data=FRAME,
-        request_principal=b"\0\0\5User\012ANONYMOUS\0\0",
-        client_host_address=b"\x0a\1\2\3",
-    )
-    answer = k58_envelope.handle(ctx, request)
-    assert isinstance(answer, Pending)
-    assert answer.value.committed_offset == 41
-
-
-class Quorum:
-    """A quorum that the node leads."""
-
-    leader_id = 1
-    committed_offset = 41
-
-
-def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> None:
-    node = Controller()
-    world = World()
-    ctx = world.context(version=0, key=58, controller_or_none=Elected())
-    ctx.node = cast(Any, node)
-    request = EnvelopeRequest(
-        request_data=FRAME, request_principal=None, client_host_address=b"\x0a\1\2\3"
-    )
-    assert k58_envelope.handle(ctx, request) == EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
-    assert not node.seen
-
-
-class Elected:
-    """A controller whose office is not certain."""
-
-    in_office = False
-
-
-def test_a_request_goes_there_and_back() -> None:
-    world = World()
-    node = Controller(b"header and body")
-
-    class Line:
-        def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
-            ctx = world.context(version=version, key=58)
-            ctx.node = node
-            answer = k58_envelope.handle(ctx, request)
-            return answer if isinstance(answer, Pending) else completed(answer)
-
-    assert forward(world, Line()).value == b"header and body"
-    assert node.seen[0][0].connection.client_host == "10.1.2.3"
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"request_data": b""}, Error.INVALID_REQUEST),
-        ({"request_data": b"\0\x14\0\3"}, Error.INVALID_REQUEST),
-        ({"request_data": b"\0\x14\0\x63\0\0\0\1\0\0"}, Error.UNSUPPORTED_VERSION),
-        ({"request_data": b"\0\x3a\0\0\0\0\0\1\xff\xff\0"}, Error.INVALID_REQUEST),
-        ({"request_principal": None}, Error.PRINCIPAL_DESERIALIZATION_FAILURE),
-        ({"request_principal": b"\0\1\5User"}, Error.PRINCIPAL_DESERIALIZATION_FAILURE),
-        ({"request_principal": b"\0\0\5Us"}, Error.PRINCIPAL_DESERIALIZATION_FAILURE),
-        ({"client_host_address": b"\1\2\3"}, Error.INVALID_REQUEST),
-    ],
-    ids=[
-        "empty", "cut header", "version", "envelope in envelope",
-        "no principal", "principal version", "cut principal", "address",
-    ],
-)  # fmt: skip
-def test_a_malformed_envelope_is_refused(fields: dict[str, Any], error: Error) -> None:
-    node = Controller()
-    response = envelope(World(), node, **fields)
-    assert (response.error_code, response.response_data) == (error, None)
-    assert node.seen == []
-
-
-def test_a_request_without_an_answer_is_an_error_of_the_server() -> None:
-    response = envelope(World(), Controller(None))
-    assert response.error_code == Error.UNKNOWN_SERVER_ERROR

@@ -71,7 +71,9 @@ class Api:
             clients may use, too. `listeners`: the kinds it answers on; only those of the kind
             CLIENT are told to clients. `is_told`: False = ApiVersions tells of it to Ottla's own
             clients only: others need not know what a key beyond Kafka's means. `zookeeper`: the
-            listeners where ZooKeeper keeps the metadata, None = no difference. `acl`: operation
+            listeners where ZooKeeper keeps the metadata, None = no difference. `once`: to do it
+            twice is not the same, for what it names may be something else by then: a broker does
+            not send it to the controller again where that may have done it. `acl`: operation
             and resource, for later enforcement.
     """
 
@@ -82,6 +84,7 @@ class Api:
     listeners: frozenset[Listener] = CLIENTS
     zookeeper: frozenset[Listener] | None = None
     runs_on: RunsOn = RunsOn.BROKER
+    once: bool = False
     acl: str = ""
 
     def answers_on(self, *, zookeeper: bool) -> frozenset[Listener]:

@@ -3,6 +3,7 @@
 Behaviour: each topic stands or falls by itself; those that stand are made in one step. The
            answer comes when they are committed; brokers hear of them a moment later.
            timeout_ms ends the wait for the controller's attention, not for the disk.
+           REQUEST_TIMED_OUT where its answer was lost: they may have been made, and deleted since.
 Versions:  v1 validate_only and error messages; v4 -1 for the node's defaults (KIP-464);
            v5 flexible, with configurations and counts (KIP-525); v6 THROTTLING_QUOTA_EXCEEDED;
            v7 topic ids.
@@ -20,6 +21,7 @@ API = Api(
     versions=range(8),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
+    once=True,
     acl="cluster:create",
 )
 

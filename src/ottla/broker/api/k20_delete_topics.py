@@ -10,8 +10,8 @@ Behaviour: KRaft: the name is free again with the answer; brokers drop the logs 
            a later part cannot be decided (NOT_CONTROLLER, REQUEST_TIMED_OUT), the topics that are
            left are answered so, and those before them are gone.
            A controller that is lost takes its answer along: the broker that passed the request on
-           sends all of it to the next one, where a topic that is gone already is answered
-           UNKNOWN_TOPIC_OR_PARTITION (UNKNOWN_TOPIC_ID by id). The ledger tells of its deletion.
+           asks again by ids, for the topics that it knew by these names when the request came; see
+           `ottla.broker.repeated_deletions`.
            A topic named twice, or by name and by id, is refused and kept. Internal topics are
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
 Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 messages;
@@ -42,6 +42,7 @@ API = Api(
     versions=range(7),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
+    once=True,
     acl="topic:delete",
 )
 

@@ -16,6 +16,7 @@ API = Api(
     versions=range(4),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
+    once=True,
     acl="topic:alter",
 )
 

@@ -20,6 +20,7 @@ API = Api(
     versions=range(3),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
+    once=True,
     acl="cluster:alter",
 )
 

@@ -26,6 +26,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
+    once=True,
     acl="cluster:alter",
 )
 

@@ -2,7 +2,8 @@
 
 Behaviour: the request inside is handled as if its client had sent it here, in its own version;
            its whole response travels back, and up to where the metadata was committed by then.
-           NOT_CONTROLLER asks the broker to look further.
+           NOT_CONTROLLER asks the broker to look further; it says where nothing was done of the
+           request. Where this controller lost its office over it, that is not known.
 Versions:  v0.
 Not done:  principals other than ANONYMOUS; they are read, and kept by nobody yet.
 """
@@ -33,7 +34,7 @@ PRINCIPAL_VERSION = 0
 def handle(ctx: Context, request: EnvelopeRequest) -> Answer:
     """Handle the request inside; answer its response."""
     if not _decides(ctx):
-        return _refusal(Error.NOT_CONTROLLER)
+        return EnvelopeResponse(error_code=Error.NOT_CONTROLLER, untouched=True)
     frame = memoryview(request.request_data)
     try:
         header, _body_at = decode_request_header(frame)

@@ -101,6 +101,14 @@ class SimLink:
     def _after(self, delay_us: int, call: Callable[[], None]) -> Event:
         return self._net.world.after(delay_us, call, self.owner)
 
+    def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
+        """Take back a request that still waits for a connection; tell whether it did."""
+        for call in self._unsent:
+            if call.answer is answer:
+                self._timed_out(call)
+                return True
+        return False
+
     def retarget(self) -> None:
         """Leave the present endpoint where another one is named now."""
         if self._pipe is not None:

@@ -114,6 +114,23 @@ def test_the_next_request_of_a_connection_waits_for_the_one_before() -> None:
     assert (story.server.correlations, len(story.answers)) == ([1, 2], 1)
 
 
+def test_what_waits_for_a_connection_can_be_taken_back_and_nothing_else() -> None:
+    story = Story()
+    link = story.link()
+    taken = story.ask(link)
+    story.ask(link)
+    assert link.withdraw(taken)
+    assert not link.withdraw(taken)
+    story.run(20)
+    assert story.errors == [Error.REQUEST_TIMED_OUT, None]
+    assert story.server.correlations == [2]
+    story.server.parks = True
+    sent = story.ask(link)
+    assert not link.withdraw(sent)
+    story.run(20)
+    assert (link.connected, len(story.answers)) == (True, 2)
+
+
 def test_a_request_that_is_given_up_takes_the_connection_along() -> None:
     story = Story()
     story.server.parks = True

@@ -1,0 +1,57 @@
+"""What a broker must know of a client's request before it passes it on to the controller.
+
+Whoever asks by name means what has the name now. If the controller's answer is lost, whether the
+request was done is not known, and by the time it is sent again the name may be another topic's: a
+creation would bring back what was deleted meanwhile, a change would change what nobody meant. So a
+request that is to be done `once` is not sent again then, but for deletions, which are sent again
+by id. And none is sent when its own time is over: who asked has given up, and may have done
+something else.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.broker.dispatch import load_apis
+from ottla.broker.repeated_deletions import RepeatedDeletion
+from ottla.metadata.image import ClusterImage
+from ottla.wire.codec import decode
+from ottla.wire.errors import WireError
+from ottla.wire.frames import decode_request_header
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """How a request may be sent.
+
+    Fields: `once`: not again as it is, where it may have been done; `timeout_ms`: not at all
+            later than that, None = it does not say; `deletion`: how it is sent again.
+    """
+
+    once: bool
+    timeout_ms: int | None = None
+    deletion: RepeatedDeletion | None = None
+
+
+def is_once(key: int) -> bool:
+    """Tell whether requests of an API are to be done once at most. See `Api.once`."""
+    return load_apis()[key].api.once
+
+
+def look_at(frame: bytes, image: ClusterImage) -> Forwarding:
+    """Return how to send a request, header included. `image`: what this broker knows now."""
+    header, body_at = decode_request_header(frame)
+    endpoint = load_apis()[header.api_key]
+    try:
+        request: Any = decode(endpoint.request, frame, header.api_version, body_at, lenient=True)
+    except WireError:
+        return Forwarding(once=True)  # The controller will end it.
+    # 0 and less ask for the act, not for a wait.
+    timeout_ms = getattr(request, "timeout_ms", 0)
+    return Forwarding(
+        endpoint.api.once,
+        timeout_ms if timeout_ms > 0 else None,
+        RepeatedDeletion(header, request, image)
+        if isinstance(request, DeleteTopicsRequest)
+        else None,
+    )

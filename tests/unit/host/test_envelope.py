@@ -1,0 +1,177 @@
+"""The controller's side of envelopes, and both sides together.
+
+Method: the envelope's handler is the real one; what it hands requests to remembers them.
+"""
+
+from typing import Any, cast
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.pending import Pending, completed
+from ottla.broker.api import k58_envelope
+from ottla.broker.api.base import Context
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+from .test_forwarder import FRAME, MOVED, UNTOUCHED, forward
+from .world import World
+
+
+class Controller:
+    """A node that answers embedded requests with what it saw, and remembers it."""
+
+    node_id = 1
+    cluster_id = "c"
+
+    def __init__(self, response: bytes | None = b"done") -> None:
+        self.response = response
+        self.seen: list[tuple[Context, bytes]] = []
+
+    def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+        self.seen.append((ctx, bytes(frame)))
+        return completed(self.response)
+
+
+def envelope(world: World, node: Any, **fields: Any) -> EnvelopeResponse:
+    """Return what the controller's handler makes of an envelope."""
+    ctx = world.context(version=0, key=58)
+    ctx.node = node
+    request = EnvelopeRequest(
+        **(
+            {
+                "request_data": FRAME,
+                "request_principal": b"\0\0\5User\012ANONYMOUS\0\0",
+                "client_host_address": b"\x0a\1\2\3",
+            }
+            | fields
+        )
+    )
+    answer = k58_envelope.handle(ctx, request)
+    response = answer.value if isinstance(answer, Pending) else answer
+    assert isinstance(response, EnvelopeResponse)
+    return response
+
+
+def test_the_request_inside_is_handled_as_its_clients() -> None:
+    node = Controller()
+    response = envelope(World(), node)
+    assert (response.response_data, response.error_code) == (b"done", 0)
+    ((ctx, frame),) = node.seen
+    assert frame == FRAME
+    assert (ctx.header.api_key, ctx.header.api_version) == (55, 1)
+    assert (ctx.header.correlation_id, ctx.header.client_id) == (77, "a client")
+    assert ctx.connection.client_host == "10.1.2.3"
+
+
+def test_the_answer_says_how_far_the_metadata_was_committed() -> None:
+    world = World()
+    ctx = world.context(version=0, key=58, quorum_or_none=Quorum())
+    ctx.node = cast(Any, Controller())
+    request = EnvelopeRequest(
+        request_data=FRAME,
+        request_principal=b"\0\0\5User\012ANONYMOUS\0\0",
+        client_host_address=b"\x0a\1\2\3",
+    )
+    answer = k58_envelope.handle(ctx, request)
+    assert isinstance(answer, Pending)
+    assert answer.value.committed_offset == 41
+
+
+class Quorum:
+    """A quorum that the node leads."""
+
+    leader_id = 1
+    committed_offset = 41
+
+
+def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> None:
+    node = Controller()
+    world = World()
+    ctx = world.context(version=0, key=58, controller_or_none=Elected())
+    ctx.node = cast(Any, node)
+    request = EnvelopeRequest(
+        request_data=FRAME, request_principal=None, client_host_address=b"\x0a\1\2\3"
+    )
+    assert k58_envelope.handle(ctx, request) == UNTOUCHED
+    assert not node.seen
+
+
+class Elected:
+    """A controller whose office is not certain."""
+
+    in_office = False
+
+
+def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done() -> None:
+    """What he wrote may be committed by the next controller."""
+    controller = Elected()
+    controller.in_office = True
+
+    class Deposed(Controller):
+        def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
+            controller.in_office = False
+            return super().dispatch_embedded(ctx, frame)
+
+    world = World()
+    ctx = world.context(version=0, key=58, controller_or_none=controller)
+    ctx.node = cast(Any, Deposed())
+    request = EnvelopeRequest(
+        request_data=FRAME,
+        request_principal=b"\0\0\5User\012ANONYMOUS\0\0",
+        client_host_address=b"\x0a\1\2\3",
+    )
+    answer = cast(Any, k58_envelope.handle(ctx, request))
+    assert answer.value == MOVED
+
+
+def test_that_nothing_was_done_goes_over_the_wire() -> None:
+    for told in (UNTOUCHED, MOVED):
+        assert decode(EnvelopeResponse, encode(told, 0), 0) == told
+
+
+def test_a_request_goes_there_and_back() -> None:
+    world = World()
+    node = Controller(b"header and body")
+
+    class Line:
+        def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
+            ctx = world.context(version=version, key=58)
+            ctx.node = node
+            answer = k58_envelope.handle(ctx, request)
+            return answer if isinstance(answer, Pending) else completed(answer)
+
+        def withdraw(self, _answer: Pending[Any]) -> bool:
+            return False
+
+    assert forward(world, Line()).value == b"header and body"
+    assert node.seen[0][0].connection.client_host == "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"request_data": b""}, Error.INVALID_REQUEST),
+        ({"request_data": b"\0\x14\0\3"}, Error.INVALID_REQUEST),
+        ({"request_data": b"\0\x14\0\x63\0\0\0\1\0\0"}, Error.UNSUPPORTED_VERSION),
+        ({"request_data": b"\0\x3a\0\0\0\0\0\1\xff\xff\0"}, Error.INVALID_REQUEST),
+        ({"request_principal": None}, Error.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": b"\0\1\5User"}, Error.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": b"\0\0\5Us"}, Error.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"client_host_address": b"\1\2\3"}, Error.INVALID_REQUEST),
+    ],
+    ids=[
+        "empty", "cut header", "version", "envelope in envelope",
+        "no principal", "principal version", "cut principal", "address",
+    ],
+)  # fmt: skip
+def test_a_malformed_envelope_is_refused(fields: dict[str, Any], error: Error) -> None:
+    node = Controller()
+    response = envelope(World(), node, **fields)
+    assert (response.error_code, response.response_data) == (error, None)
+    assert node.seen == []
+
+
+def test_a_request_without_an_answer_is_an_error_of_the_server() -> None:
+    response = envelope(World(), Controller(None))
+    assert response.error_code == Error.UNKNOWN_SERVER_ERROR

@@ -13,7 +13,8 @@ its removal, and stays where anything has come into it. Of a folder that people 
 place the log's own files go, and the link; that place, and what else lies there, is theirs.
 
 A folder that is set aside leaves its entries in the directory's checkpoints behind until these
-are written anew: see `LogDir.stale`.
+are written anew, which for logs that go in steps is after the last step: see `LogDir.stale`,
+`ottla.log.rewrites`.
 
 Source: LogManager.{asyncDelete, deleteLogs}, LocalLog.renameDir.
 """
@@ -48,7 +49,8 @@ class Departures:
     """See the module.
 
     Fields: `failed`: takes a directory offline whose disk fails later than its caller could hear
-            of; `left`: told of each log that is set aside.
+            of; `left`: told of each log that is set aside; `ended`: told when no further log is to
+            go with those that have gone since `is_busy`.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Departures:
         delay_ms: int,
         failed: Callable[[LogDir, OSError], None],
         left: Callable[[LogDir, PartitionLog], None],
+        ended: Callable[[], None],
     ) -> None:
         self._disk = disk
         self._workers = workers
@@ -69,6 +72,7 @@ class Departures:
         self._delay_ms = delay_ms
         self._failed = failed
         self._left = left
+        self._ended = ended
         self._step_left = LOGS_PER_STEP_MAX
         self._step: Timer | None = None
         self._postponed: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
@@ -77,6 +81,11 @@ class Departures:
         """What is to be removed now, by directory; one that is listed has a removal under way."""
 
     # --- logs ------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch of logs is on its way: those of one turn, and what is put off of them."""
+        return self._step is not None
 
     def delete(self, directory: LogDir, log: PartitionLog) -> None:
         """Let a log go, now or a few steps later; it is not found from now on.
@@ -119,7 +128,7 @@ class Departures:
         """Have all that was put off happen now."""
         while self._postponed:
             self._finish(*self._postponed.pop(next(iter(self._postponed))))
-        self._check_settled()
+        self._end()
 
     def settled(self) -> Pending[None]:
         """Return the promise that nothing is put off any more."""
@@ -139,12 +148,20 @@ class Departures:
         self._step = self._timers.at(due_ms, self._next_step)
 
     def _next_step(self) -> None:
-        self._step, self._step_left = None, LOGS_PER_STEP_MAX
+        self._step_left = LOGS_PER_STEP_MAX
         while self._postponed and self._step_left > 0:
             self._step_left -= 1
             self._finish(*self._postponed.pop(next(iter(self._postponed))))
         if self._postponed:
             self._arm()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if self._step is not None:
+            self._step.cancel()
+        self._step, self._step_left = None, LOGS_PER_STEP_MAX
+        self._ended()
         self._check_settled()
 
     def _finish(self, directory: LogDir, log: PartitionLog) -> None:

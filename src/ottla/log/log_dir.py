@@ -31,15 +31,24 @@ Written = Pending[OSError | None]
 
 
 class CoalescedWrite:
-    """Writes one small file in workers, one write at a time, skipping what is outdated."""
+    """Writes one small file in workers, one write at a time, skipping what is outdated.
+
+    Fields: `refusal`: says why nothing may be written any more, None = it may.
+    """
 
     def __init__(
-        self, disk: Disk, workers: Workers, path: str, on_failure: Callable[[OSError], None]
+        self,
+        disk: Disk,
+        workers: Workers,
+        path: str,
+        on_failure: Callable[[OSError], None],
+        refusal: Callable[[], OSError | None],
     ) -> None:
         self._disk = disk
         self._workers = workers
         self._path = path
         self._on_failure = on_failure
+        self._refusal = refusal
         self._writing = False
         self._next: tuple[Callable[[], bytes], Written] | None = None
 
@@ -68,11 +77,15 @@ class CoalescedWrite:
         self._writing = False
         if result is not None and not isinstance(result, OSError):
             raise result
-        following, self._next = self._next, None
-        if following is not None:
-            self._submit(*following)
         if result is not None:
             self._on_failure(result)
+        following, self._next = self._next, None
+        if following is not None:
+            refusal = self._refusal()
+            if refusal is None:
+                self._submit(*following)
+            else:
+                following[1].complete(refusal)
         written.complete(result)
 
 
@@ -129,7 +142,12 @@ class LogDir:
         self._release: Callable[[], None] | None = None
         self._writes = {
             name: CoalescedWrite(
-                disk, workers, f"{path}/{name}", lambda error: on_failure(self, error)
+                disk,
+                workers,
+                f"{path}/{name}",
+                lambda error: on_failure(self, error),
+                # An offline directory's logs are no more known: the file would say of none.
+                lambda: self.error,
             )
             for name in (*CHECKPOINTS, names.RUNNING)
         }

@@ -29,11 +29,12 @@ from ottla.log.dir_loading import (
 )
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
-from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir
+from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir, Written
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
+from ottla.log.rewrites import Rewrites
 
 __all__ = ["DirectoryRefused", "LoadResult", "LogDirs"]
 
@@ -99,7 +100,7 @@ class LogDirs:
             timers=timers,
             clock=clock,
             on_failure=lambda log, error: self._log_failed(log, error),
-            on_shortened=lambda log: self._checkpoint_soon(self.directory_of(log)),
+            on_shortened=lambda log: self._rewrites.soon(self.directory_of(log)),
             jitter_ms=lambda bound: dice.below(bound + 1) if dice is not None else 0,
         )
         self.dirs: tuple[LogDir, ...] = tuple(
@@ -113,8 +114,16 @@ class LogDirs:
             delay_ms=delete_delay_ms,
             failed=self._dir_failed,
             left=self._left,
+            ended=lambda: self._rewrites.begin(),
         )
-        self._checkpoints_due: set[str] = set()
+        self._rewrites = Rewrites(
+            disk,
+            workers,
+            clock,
+            timers,
+            failed=self._dir_failed,
+            is_busy=lambda: self._departures.is_busy,
+        )
 
     # --- start ---------------------------------------------------------------------------
 
@@ -253,7 +262,7 @@ class LogDirs:
         try:
             self._clear_the_way(directory, path, topic, partition, topic_id)
             if directory.mark_if_stale((topic, partition), path):
-                self._checkpoint_soon(directory)
+                self._rewrites.soon(directory)
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
@@ -331,14 +340,18 @@ class LogDirs:
         """Let a folder that no open log uses go, as a deleted log's does. Raises: OSError."""
         if folder.kind is not FolderKind.DELETE:  # Else it goes already.
             self._departures.set_aside(directory, folder, FolderKind.DELETE)
-            self._checkpoint_soon(directory)
+            self._rewrites.soon(directory)
 
     def settled(self) -> Pending[None]:
         """Return the promise that every log that was deleted has its folder's name no more."""
         return self._departures.settled()
 
+    def told(self, directory: LogDir) -> Written:
+        """Return the promise that no checkpoint speaks of what left a directory: see `Rewrites`."""
+        return self._rewrites.told(directory)
+
     def _left(self, directory: LogDir, log: PartitionLog) -> None:
-        self._checkpoint_soon(directory)
+        self._rewrites.soon(directory)
         if self.on_retired is not None:
             self.on_retired(log)
 
@@ -375,18 +388,6 @@ class LogDirs:
     def _checkpoint(self, name: str) -> None:
         for directory in self.dirs:
             directory.checkpoint(name)
-
-    def _checkpoint_soon(self, directory: LogDir | None) -> None:
-        # Once per directory, however many logs go in one request (KAFKA-10002).
-        if directory is None or directory.path in self._checkpoints_due:
-            return
-        self._checkpoints_due.add(directory.path)
-
-        def write() -> None:
-            self._checkpoints_due.discard(directory.path)
-            directory.checkpoint_all()
-
-        self._timers.at(self._clock.monotonic_ms(), write)
 
     # --- failure -------------------------------------------------------------------------
 
@@ -478,7 +479,7 @@ class LogDirs:
                 return
             for log in directory.logs.values():
                 log.close()
-            directory.checkpoint_all().then(written)
+            self.told(directory).then(lambda _: directory.checkpoint_all().then(written))
 
         def written(error: OSError | None) -> None:
             vouches = clean and error is None

@@ -1,7 +1,8 @@
 """Removing replicas by topic id, wherever on a node they lie: for deletions that must be proven.
 
 A replica is removed when no folder holds it under a name that a start would load, and that is
-durable: bytes go a little later, as in every deletion. Looked at are the logs that are open,
+durable: bytes go a little later, as in every deletion. Before that is said the checkpoints are
+written anew, since with the answer a topic may take the name. Looked at are the logs that are open,
 and all other folders of partitions, as those that were set aside as strays. Only the id in a
 folder's own metadata file counts. What cannot be ruled out, since a folder of logs is offline,
 is not claimed. Folders that wait for their removal are known, and not read: after the deletion of
@@ -86,16 +87,11 @@ class _Removal:
     def _look(self, _: None) -> None:
         log_dirs = self._log_dirs
         for directory in log_dirs.offline_dirs:
-            self._unknown = directory.error
+            self._went_offline(directory)
             lost = {(each, key[1]) for key, ids in directory.lost.items() for each in ids}
             for replica in self._wanted & lost:
                 # Whatever else is found of it: it may have left another directory before.
                 self._errors[replica] = OSError(errno.EIO, "it is offline", directory.path)
-            for replica, holder in self._found.items():
-                if holder is directory:
-                    self._errors[replica] = OSError(
-                        errno.EIO, "it went offline while the replica was to go", directory.path
-                    )
         online = log_dirs.online_dirs
         self._left = len(online)
         if not online:
@@ -123,7 +119,34 @@ class _Removal:
         # The renames of this removal, and of those deletions that it finds done already.
         ports = self._log_dirs.ports
         sync = partial(ports.disk.sync_dir, directory.path)
-        ports.workers.submit(sync, partial(self._ended, directory))
+        ports.workers.submit(sync, partial(self._synced, directory))
+
+    def _synced(self, directory: LogDir, result: BaseException | None) -> None:
+        if result is None:
+            self._log_dirs.told(directory).then(partial(self._told, directory, directory.is_online))
+        else:
+            self._ended(directory, result)
+
+    def _told(self, directory: LogDir, was_online: bool, failure: OSError | None) -> None:
+        """End with a directory of which the checkpoints have nothing any more, or never will.
+
+        Where one cannot be written its directory goes offline, and the replica is removed all the
+        same: its new name is durable, and the start after the mending goes by what it finds. Were
+        that an error it would be one until then, since nobody can look through an offline
+        directory: a deletion would wait for a disk on which nothing of it is left.
+        """
+        if failure is not None or not was_online:
+            # A disk tells an error once: another sync may have been told that of these names.
+            self._went_offline(directory)
+        self._ended(directory, None)
+
+    def _went_offline(self, directory: LogDir) -> None:
+        self._unknown = directory.error
+        for replica, holder in self._found.items():
+            if holder is directory:
+                self._errors[replica] = OSError(
+                    errno.EIO, "it went offline while the replica was to go", directory.path
+                )
 
     def _is_open(self, directory: LogDir, folder: FoundFolder) -> bool:
         """Tell whether a folder has become a log since it was seen: the metadata wants it."""

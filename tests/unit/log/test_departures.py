@@ -39,8 +39,8 @@ def test_a_directory_removes_one_folder_at_a_time(node: Node, workers: QueuedWor
         create(dirs, partition=partition)
     for partition in range(8):
         dirs.delete("t", partition)
-    node.pass_ms(0)
-    node.world.pass_ms(1_000)
+    node.pass_ms(1)
+    node.world.pass_ms(999)
     for left in (6, 4, 2, 0):
         assert len(workers.queue) == 2, "one for each directory"
         workers.run(2)
@@ -236,6 +236,26 @@ def test_a_stop_waits_for_no_step(node: Node) -> None:
     assert found.logs == ()
 
 
+def test_a_stop_gives_no_directory_back_that_is_still_written_to(
+    node: Node, workers: QueuedWorkers
+) -> None:
+    """The next process has its lock by then, and would find checkpoints of this one's."""
+    dirs, _ = node.start()
+    create(dirs)
+    dirs.delete("t", 0)
+    node.world.pass_ms(1)
+    slow = workers.queue.popleft()
+    stopped = dirs.shutdown(5)
+    workers.run()
+    assert not stopped.done
+    workers.queue.append(slow)
+    workers.run()
+    assert stopped.done
+    dirs, found = node.start()
+    assert [each.was_clean for each in dirs.dirs] == [True, True]
+    assert found.logs == ()
+
+
 # --- what the checkpoints say of former logs ---------------------------------------------
 
 
@@ -273,7 +293,7 @@ def test_a_topic_of_the_old_name_takes_over_nothing_though_a_crash_comes_at_once
     log = dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
     append(log, batch(3))
     log.advance_high_watermark(1)
-    node.world.pass_ms(0)
+    node.world.pass_ms(1)
     workers.run(steps)
     node.disk.kill()
     workers.queue.clear()
@@ -336,12 +356,13 @@ def test_a_name_given_up_twice_is_told_twice(node: Node, workers: QueuedWorkers)
     dirs = long_lived(node)
     dirs.delete("t", 0)
     append(dirs.get_or_create("t", OTHER_ID, 0, CONFIG), batch(3))
-    node.world.pass_ms(0)
+    node.world.pass_ms(1)
+    workers.run(1)  # The new names are durable, and what is to be written is settled.
     dirs.delete("t", 0)
     log = create(dirs)
     workers.run(4)
     assert node.disk.exists(f"{log.directory}/{names.UNTOLD}")
-    node.pass_ms(0)
+    node.pass_ms(1)
     assert not node.disk.exists(f"{log.directory}/{names.UNTOLD}")
     assert dirs.dirs[0].stale == {}
 

@@ -53,6 +53,7 @@ def linked(node: Node, target: str = "/mnt/t-0") -> None:
 def remove(node: Node, dirs: LogDirs) -> Removed:
     pending = remove_replicas(dirs, [T0])
     node.run()
+    node.pass_ms(1)
     return pending.value
 
 

@@ -105,7 +105,7 @@ def test_a_failed_checkpoint_is_reported() -> None:
 
 def test_writes_of_one_file_do_not_overtake_each_other_nor_pile_up() -> None:
     disk, workers = formatted(), QueuedWorkers()
-    write = CoalescedWrite(disk, workers, "/logs/a", lambda error: None)
+    write = CoalescedWrite(disk, workers, "/logs/a", lambda error: None, lambda: None)
     first = write.write(lambda: b"1")
     others = [write.write(lambda number=number: b"%d" % number) for number in range(2, 6)]
     assert len(workers.queue) == 1
@@ -122,7 +122,7 @@ def test_writes_of_one_file_do_not_overtake_each_other_nor_pile_up() -> None:
 def test_a_write_after_a_failed_one_is_tried() -> None:
     disk, workers = formatted(), QueuedWorkers()
     failures: list[OSError] = []
-    write = CoalescedWrite(disk, workers, "/logs/a", failures.append)
+    write = CoalescedWrite(disk, workers, "/logs/a", failures.append, lambda: None)
     disk.fail("write_atomic")
     first, second = write.write(lambda: b"1"), write.write(lambda: b"2")
     workers.run()
@@ -130,3 +130,17 @@ def test_a_write_after_a_failed_one_is_tried() -> None:
     assert second.value is None
     assert len(failures) == 1
     assert disk.read_bytes("/logs/a") == b"2"
+
+
+def test_what_waits_to_be_written_is_not_once_the_directory_is_offline() -> None:
+    """Its logs are unknown by then: the file would have said of none where they start."""
+    disk, workers = formatted(), QueuedWorkers()
+    refusals: list[OSError] = []
+    write = CoalescedWrite(
+        disk, workers, "/logs/a", refusals.append, lambda: refusals[0] if refusals else None
+    )
+    first, second = write.write(lambda: b"1"), write.write(lambda: b"2")
+    refusals.append(OSError(5, "another file of it could not be written"))
+    workers.run()
+    assert (first.value, second.value) == (None, refusals[0])
+    assert disk.read_bytes("/logs/a") == b"1"

@@ -11,6 +11,7 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.log.dir_loading import Verdict
+from ottla.log.log_dir import CHECKPOINTS
 from ottla.log.log_dirs import LogDirs
 from ottla.log.removal import Removed, remove_replicas
 from ottla.testing.disk import Fault
@@ -18,6 +19,7 @@ from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
 
 T0 = (TOPIC_ID, 0)
+WRITE = "write_atomic"
 
 
 @pytest.fixture(params=[InlineWorkers, QueuedWorkers])
@@ -28,6 +30,7 @@ def node(request: pytest.FixtureRequest) -> Node:
 def remove(node: Node, dirs: LogDirs, *replicas: tuple[Uuid, int]) -> Removed:
     pending: Pending[Removed] = remove_replicas(dirs, replicas or (T0,))
     node.run()
+    node.pass_ms(1)
     assert pending.done
     return pending.value
 
@@ -228,6 +231,131 @@ def test_a_disk_that_fails_meanwhile_is_told(node: Node, operation: str, path: s
     assert (found[T0] is None) == elsewhere
     if operation != "rename":
         assert isinstance(found[TOPIC_ID, 9], OSError)
+
+
+def traced(node: Node) -> list[tuple[str, str]]:
+    """Return what is done to the disk from now on, as it comes: the operation and its path."""
+    done: list[tuple[str, str]] = []
+    node.disk.on_operation = lambda operation, path: done.append((operation, path))
+    return done
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_the_answer_comes_after_the_checkpoints_and_these_after_the_new_names(
+    node: Node, count: int
+) -> None:
+    """With the answer a topic may take the name, and no start may take it for the one before."""
+    dirs, _ = node.start()
+    for partition in range(count):
+        filled(node, dirs, partition)
+    dirs.checkpoint()
+    node.run()
+    done = traced(node)
+    ordered = remove_replicas(dirs, [(TOPIC_ID, partition) for partition in range(count)])
+    ordered.then(lambda _: done.append(("answer", "")))
+    for _ in range(10):
+        node.pass_ms(1)
+    assert set(ordered.value.values()) == {None}
+    told = done[: done.index(("answer", ""))]
+    writes = [each for each in done if each[0] == "write_atomic"]
+    concerned = ("/d1", "/d2")[:count]
+    assert sorted(path for _, path in writes) == sorted(
+        f"{path}/{name}" for path in concerned for name in CHECKPOINTS
+    )
+    assert set(writes) <= set(told)
+    for path in concerned:
+        renamed = max(at for at, (what, on) in enumerate(told) if what == "rename" and path in on)
+        written = min(at for at, (what, on) in enumerate(told) if (what, on[:3]) == (WRITE, path))
+        assert ("sync_dir", path) in told[renamed:written]
+
+
+def test_an_order_waits_for_checkpoints_that_are_being_written_already() -> None:
+    """The metadata had the replica go a moment before, or the first answer was lost."""
+    workers = QueuedWorkers()
+    node = Node(workers)
+    dirs, _ = node.start()
+    filled(node, dirs)
+    dirs.delete("t", 0)
+    node.world.pass_ms(1)
+    ordered = remove_replicas(dirs, [T0])
+    done = traced(node)
+    while not ordered.done:
+        assert workers.run(1)
+    assert [what for what, _ in done].count(WRITE) == len(CHECKPOINTS)
+    node.pass_ms(10)
+    assert [what for what, _ in done].count(WRITE) == len(CHECKPOINTS), "once is enough"
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_what_is_gone_is_said_to_be_though_a_checkpoint_cannot_be_written(
+    node: Node, name: str
+) -> None:
+    """An error would be one until the disk is mended, and a deletion wait for it in vain."""
+    dirs, _ = node.start()
+    filled(node, dirs)
+    filled(node, dirs, partition=1)
+    filled(node, dirs, partition=2)
+    log = create(dirs)
+    log.advance_high_watermark(3)
+    log.delete_records(2)
+    dirs.checkpoint()
+    node.run()
+    node.disk.faults.append(Fault(operation=WRITE, path=f"/d1/{name}", times=None))
+    assert remove(node, dirs) == {T0: None}
+    assert [each.path for each in dirs.offline_dirs] == ["/d1"]
+    assert isinstance(remove(node, dirs, (TOPIC_ID, 2))[TOPIC_ID, 2], OSError), "it lies there"
+    node.disk.faults.clear()
+    dirs, names = restarted(node)
+    assert sorted(names) == [f"t-0.{TOKEN}-delete", "t-1", "t-2"]
+    successor = dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
+    append(successor, batch(1))
+    dirs, _ = restarted(node)
+    again = dirs.get("t", 0)
+    assert again is None or (again.topic_id, again.log_start_offset) == (OTHER_ID, 0)
+
+
+@pytest.mark.parametrize("times", [1, None], ids=["told once", "told always"])
+def test_what_may_come_back_is_not_said_to_be_gone_whoever_is_told_of_it(
+    node: Node, times: int | None
+) -> None:
+    """A disk tells an error once: that of the new names may go to who writes the checkpoints."""
+    dirs, _ = node.start()
+    filled(node, dirs)
+    dirs.delete("t", 0)
+    node.disk.faults.append(Fault(operation="sync_dir", path="/d1", times=times))
+    node.world.pass_ms(1)
+    assert isinstance(remove(node, dirs)[T0], OSError)
+
+
+def test_nor_where_that_is_told_after_this_order_was_told_of_none() -> None:
+    workers = QueuedWorkers()
+    node = Node(workers)
+    dirs, _ = node.start()
+    filled(node, dirs)
+    ordered = remove_replicas(dirs, [T0])
+    node.run()
+    assert not ordered.done
+    node.disk.fail("sync_dir", path="/d1")
+    node.pass_ms(1)
+    assert isinstance(ordered.value[T0], OSError)
+
+
+def test_what_goes_as_its_directory_fails_is_not_claimed_before_its_new_name_is_durable() -> None:
+    """Whoever noticed may have been told of the new name's loss, and this order of none."""
+    workers = QueuedWorkers()
+    node = Node(workers)
+    dirs, _ = node.start()
+    filled(node, dirs)
+    filled(node, dirs, partition=1)
+    filled(node, dirs, partition=2)
+    ordered = remove_replicas(dirs, [T0])
+    workers.run(2)
+    dirs.fail(create(dirs, partition=2), OSError(5, "broken"))
+    node.run()
+    node.pass_ms(1)
+    failure = ordered.value[T0]
+    assert failure is not None
+    assert failure not in [each.error for each in dirs.dirs], "that would be of what it never had"
 
 
 def test_a_log_that_is_made_while_the_directories_are_searched_stays() -> None:

@@ -1,10 +1,11 @@
 """StopReplica (key 5): the controller has this broker stop following replicas, or delete them.
 
 Behaviour: stopped replicas are followed again with the next LeaderAndIsr that names them. A
-           deletion is answered once the replica's name is gone durably; the bytes follow after
-           file.delete.delay.ms. What is not here counts as deleted, and what the metadata does
-           not know of but the disk has is deleted, too (KAFKA-1397). KAFKA_STORAGE_ERROR where a
-           log folder is offline that may hold the replica (KAFKA-9946).
+           deletion is answered once the replica's name is gone durably and the checkpoints are
+           written anew; where these cannot be, a name that is gone is (see `ottla.log.removal`).
+           The bytes follow after file.delete.delay.ms. What is not here counts as deleted, and
+           what the metadata does not know of but the disk has is deleted, too (KAFKA-1397).
+           KAFKA_STORAGE_ERROR where a log folder is offline that may hold the replica (KAFKA-9946).
 Epochs:    of broker and controller as LeaderAndIsr. A leader epoch that is older than the
            replica's is FENCED_LEADER_EPOCH; the same one counts, and so does -1, unknown (KIP-570,
            KAFKA-9539). -2, which a deletion of the whole topic carries, counts once the topic was

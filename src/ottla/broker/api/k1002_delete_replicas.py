@@ -9,8 +9,9 @@ Behaviour: only what the topic id's own folders hold is deleted, wherever in the
            replica as it replays what happened earlier, and "deleted" would be a lie. After the
            receipt is forgotten nobody waits for an answer. KAFKA_STORAGE_ERROR where a log folder
            is offline that may hold the replica, and stays so until that folder is back or given
-           up. Answered once the names are gone durably; the bytes follow after
-           file.delete.delay.ms.
+           up. Answered once the names are gone durably and the checkpoints are written anew;
+           where these cannot be, a name that is gone is (see `ottla.log.removal`). The bytes
+           follow after file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
            taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
 Versions:  v0. Ottla's own; advertised to nobody, served where brokers speak to each other.

@@ -13,6 +13,7 @@ from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.broker.told_drops import note_unproven, unproven_at_start
 from ottla.log.config import LogConfig
+from ottla.log.log_dir import CHECKPOINTS
 
 from ..world import TOPIC_ID
 from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
@@ -86,9 +87,42 @@ def test_the_answer_waits_for_the_disk() -> None:
     made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
     made.workers.inline = False
     asked = made.begin_stop(0, 1)
+    made.clock.advance(1)
     assert not asked.done
     made.workers.run()
     assert asked.done
+
+
+def test_by_the_answer_no_checkpoint_speaks_of_the_replica() -> None:
+    """The name is free with it: a topic that took it could begin where this one ended."""
+    made = hosting()
+    made.broker.log_dirs.checkpoint()
+    checkpoint = "/logs/recovery-point-offset-checkpoint"
+    assert b"t 0 " in made.disk.read_bytes(checkpoint)
+    made.learn_metadata(known(0, leader=DYING))
+    asked = made.begin_stop(0)
+    found: list[bool] = []
+    asked.then(lambda _: found.append(b"t 0 " in made.disk.read_bytes(checkpoint)))
+    made.clock.advance(1)
+    assert found == [False]
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_that_cannot_be_written_neither_holds_up_nor_belies_the_answer(
+    name: str,
+) -> None:
+    """The folder is offline then, but the replica is gone from it: nothing is left to wait for.
+
+    An error would be repeated until that disk is back, and the topic's name be taken until then.
+    """
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    made.fail_disk("write_atomic", f"/logs/{name}")
+    for _ in range(2):
+        assert made.stop(0, 1) == {0: Error.NONE, 1: Error.NONE}
+    assert [each.path for each in made.broker.log_dirs.offline_dirs] == ["/logs"]
+    made.disk.crash()
+    assert made.folders() == []
 
 
 def test_a_replica_that_left_the_assignment_is_deleted() -> None:

@@ -13,6 +13,7 @@ from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Listener
 from ottla.broker.api.k1002_delete_replicas import METADATA_WAIT_MS
 from ottla.broker.dispatch import advertised, load_apis
+from ottla.log.log_dir import CHECKPOINTS
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.records import (
     DeletionRecord,
@@ -53,7 +54,9 @@ def delete(
         broker_epoch=broker_epoch,
         topics=(wire.DeleteReplicasTopic(topic_id=topic_id, partitions=partitions or (0,)),),
     )
-    response: wire.DeleteReplicasResponse = made.ask(request, 0)
+    pending = made.begin(request, 0)
+    made.clock.advance(1)  # It is answered once the checkpoints are written.
+    response: wire.DeleteReplicasResponse = pending.value
     return response
 
 
@@ -102,6 +105,38 @@ def test_a_deleted_topic_s_replica_is_gone_by_the_time_it_is_confirmed() -> None
     assert [name for name in made.disk.listdir("/logs") if name in ("t-0", "t-1")] == []
 
 
+def test_by_the_answer_no_checkpoint_speaks_of_the_replica() -> None:
+    """A topic has the name already, maybe: it could begin where this one ended."""
+    made = world()
+    made.log_dirs.checkpoint()
+    checkpoint = "/logs/recovery-point-offset-checkpoint"
+    assert b"t 0 " in made.disk.read_bytes(checkpoint)
+    made.commit(*deletion())
+    answer = order(made, 0, 1)
+    found: list[bytes] = []
+    answer.then(lambda _: found.append(made.disk.read_bytes(checkpoint)))
+    made.clock.advance(1)
+    assert found == [b"0\n0\n"]
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_that_cannot_be_written_neither_holds_up_nor_belies_the_answer(
+    name: str,
+) -> None:
+    """The folder is offline then, but the replica is gone from it: nothing is left to wait for.
+
+    An error would be repeated until that disk is back, and the deletion be under way until then.
+    """
+    made = world(properties={"log.dirs": "/logs,/more"})
+    made.commit(*deletion())
+    made.fail_disk("write_atomic", f"/logs/{name}")
+    assert codes(delete(made, 0, 1)) == {0: Error.NONE, 1: Error.NONE}
+    assert [each.path for each in made.log_dirs.offline_dirs] == ["/logs"]
+    made.disk.crash()
+    left = [*made.disk.listdir("/logs"), *made.disk.listdir("/more")]
+    assert [each for each in left if each in ("t-0", "t-1")] == []
+
+
 def test_what_is_not_here_counts_as_deleted() -> None:
     made = world()
     made.commit(*deletion(), entry(OTHER_ID))
@@ -115,6 +150,7 @@ def test_an_order_waits_for_the_metadata_that_tells_of_the_deletion() -> None:
     assert not answer.done
     assert made.log_dirs.get("t", 0) is not None
     made.commit(*deletion())
+    made.clock.advance(1)
     assert codes(answer.value) == {0: Error.NONE, 1: Error.NONE}
     assert made.broker.vanishing.count == 0
 

@@ -155,6 +155,7 @@ class ToldWorld(World):
     def stop(self, *numbers: int, **how: Any) -> dict[int, Error]:
         """Send StopReplica; return the error of each partition."""
         pending = self.begin_stop(*numbers, **how)
+        self.clock.advance(1)  # A deletion is answered once the checkpoints are written.
         assert pending.done
         assert pending.value.error_code == Error.NONE
         return {

@@ -135,9 +135,12 @@ def test_what_this_broker_has_not_seen_go_is_not_called_deleted() -> None:
     """A controller that was deposed, and does not know so, may never have heard of the topic."""
     controller = world()
     before = controller.image
-    repeated = Repeated(before, names("t"))
     controller.write(RemoveTopicRecord(topic_id=FIRST))
-    assert repeated.answered(controller, before) == [("t", Error.REQUEST_TIMED_OUT)]
+    by_name, by_id = Repeated(before, names("t")), Repeated(before, states((None, FIRST)), 6)
+    assert by_name.answered(controller, before) == [("t", Error.REQUEST_TIMED_OUT)]
+    assert by_id.answered(controller, before) == [(None, Error.REQUEST_TIMED_OUT)]
+    for each in (by_name, by_id):
+        assert each.response.responses[0].error_message == UNKNOWN
 
 
 def test_by_id() -> None:

@@ -6,6 +6,7 @@ one does not answer; folders are known by the topic id that lies in them, bytes 
 other topic of the test has.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -286,6 +287,15 @@ class Site:
             for each in self._partition_folders(node)
             if not each.name.endswith("-delete") and mark in _text(each / "partition.metadata")
         ]
+
+    def segments_left(self, made: Made, node: int) -> int:
+        """Return of how many partitions of a topic a broker has bytes, on their way out or not."""
+        ours = re.compile(re.escape(made.name) + r"-\d+(\.[0-9a-f]{32}-delete)?")
+        return sum(
+            any(path.exists() for path in segments_in(each))
+            for each in self._partition_folders(node)
+            if ours.fullmatch(each.name)
+        )
 
     def strays(self, node: int) -> list[Path]:
         """Return the folders that a broker has set aside."""

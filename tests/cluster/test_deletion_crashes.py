@@ -2,9 +2,14 @@
 
 Method: three replicas of which one's broker is frozen, so that the deletion stays at the step that
 was reached; then somebody is killed, and all are given back. In the end there is a receipt, which
-the disks confirm, the name is free, and a topic beside it has lost nothing. Four steps are always
-run; OTTLA_DELETION_ROUNDS=N runs every step with every victim, N times. The simulator enumerates
-the code's own steps.
+the disks confirm, the name is free, and a topic beside it has lost nothing. Six cases are always
+run; OTTLA_DELETION_ROUNDS=N runs every step with every victim, N times.
+
+The steps are those that the simulator enumerates, as far as they can be seen from outside, by
+clients and on disks. Four cannot, and are played by the simulator only: that the controller has got
+the request (ASKED), the broker the order (ORDERED) and the controller its answer (ANSWERED), since
+these are in sockets; and that a flush has ended (DURABLE), since the page cache hides whether it
+has. Nearest to ORDERED comes the frozen broker as a victim, which never reads what it was sent.
 """
 
 import itertools
@@ -15,6 +20,8 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.metadata.deletions import DeletionState
+from ottla.metadata.znodes import paths
+from ottla.testing.sim.deletion_steps import STEPS, Step
 
 from .clients import eventually
 from .conftest import NewCluster, revived
@@ -30,10 +37,16 @@ def acknowledged(site: Site, made: Made) -> bool:
     return True
 
 
-def ordered(site: Site, made: Made) -> bool:
+def begun(site: Site, made: Made) -> bool:
     """The ledger lists replicas."""
     entry = site.entry(made)
     return entry is not None and entry.has_begun
+
+
+def forgotten(site: Site, made: Made) -> bool:
+    """The leader's broker knows the topic no more."""
+    told = site.told(made.name, node=leader_of(made))
+    return told.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def renamed(site: Site, made: Made) -> bool:
@@ -53,22 +66,55 @@ def all_but_one(site: Site, made: Made) -> bool:
     return entry is not None and entry.count(DeletionState.SUCCESSFUL) == 6
 
 
+def gone(site: Site, made: Made) -> bool:
+    """The topic has left the metadata."""
+    if site.is_classic:
+        return site.zookeeper.exists(paths.topic(made.name)) is None
+    return site.told(made.name).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def finished(site: Site, made: Made) -> bool:
     """There is a receipt."""
     entry = site.entry(made)
     return entry is not None and entry.is_finished
 
 
-STEPS: tuple[Reached, ...] = (acknowledged, ordered, renamed, proven, all_but_one, finished)
-VICTIMS = ("controller", "broker", "both")
+def removed(site: Site, made: Made) -> bool:
+    """The leader's broker has begun to remove the bytes."""
+    return site.segments_left(made, leader_of(made)) < len(made.replicas)
+
+
+def leader_of(made: Made) -> int:
+    return made.replicas[0][0]
+
+
+SEEN: dict[Step, Reached] = {
+    Step.NOTED: acknowledged,
+    Step.BEGUN: begun,
+    Step.FORGOTTEN: forgotten,
+    Step.RENAMED: renamed,
+    Step.CONFIRMED: proven,
+    Step.GONE: gone,
+    Step.FINISHED: finished,
+    Step.REMOVED: removed,
+}
+UNSEEN = frozenset({Step.ASKED, Step.ORDERED, Step.DURABLE, Step.ANSWERED})
+assert set(STEPS) == UNSEEN | SEEN.keys(), "a step that this file does not know of"
+
+TO_THE_END = (gone, finished)
+"""No broker is frozen, or a ZooKeeper cluster would not come there."""
+
+VICTIMS = ("controller", "broker", "both", "frozen")
 ALWAYS = (
     (acknowledged, "controller"),
+    (begun, "frozen"),
     (renamed, "broker"),
     (proven, "controller"),
     (finished, "broker"),
+    (removed, "broker"),
 )
 ROUNDS = int(os.environ.get("OTTLA_DELETION_ROUNDS", "0"))
-CASES = tuple(itertools.product(STEPS, VICTIMS)) * ROUNDS or ALWAYS
+CASES = tuple(itertools.product((*SEEN.values(), all_but_one), VICTIMS)) * ROUNDS or ALWAYS
 
 _numbers = itertools.count(1)
 
@@ -94,7 +140,7 @@ def test_a_deletion_ends_whoever_is_killed(site: Site, reached: Reached, victim:
     name = f"crash-{next(_numbers)}"
     beside = site.create(f"{name}-beside", (first, controller, frozen))
     made = site.create(name, *[(first, controller, frozen)] * 3)
-    if reached is not finished:
+    if reached not in TO_THE_END:
         site.cluster.pause(frozen)
     # Over ZooKeeper it is answered when the topic is known no more; here when it is noted.
     asked = site.delete(name, timeout_ms=0 if site.is_classic else 30_000)
@@ -102,10 +148,15 @@ def test_a_deletion_ends_whoever_is_killed(site: Site, reached: Reached, victim:
     eventually(
         lambda: reached(site, made), within=PATIENCE_SECONDS, what=reached.__doc__ or "the step"
     )
-    victims = {"controller": (controller,), "broker": (first,), "both": (first, controller)}[victim]
+    victims = {
+        "controller": (controller,),
+        "broker": (first,),
+        "both": (first, controller),
+        "frozen": (frozen,),
+    }[victim]
     for each in victims:
         site.cluster.kill(each)
-    if reached is not finished:
+    if reached not in TO_THE_END and frozen not in victims:
         site.cluster.resume(frozen)
     site.start(*victims)
     receipt = site.wait_receipt(made)

@@ -80,7 +80,7 @@ def finished(site: Site, made: Made) -> bool:
 
 
 def removed(site: Site, made: Made) -> bool:
-    """The leader's broker has begun to remove the bytes."""
+    """The leader's broker has begun to remove the bytes: with so few it has mostly done it, too."""
     return site.segments_left(made, leader_of(made)) < len(made.replicas)
 
 

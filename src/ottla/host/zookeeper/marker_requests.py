@@ -6,8 +6,9 @@ somebody removed by hand; it is erased, as are those of no topic, of topics that
 deleted, and all while deletions are switched off (KAFKA-3175). Kafka goes by the name alone.
 
 A marker without a deletion is looked at when the set of markers changes, and when its topic comes
-or goes or its deletion ends: none stays behind for a topic that is made later. One whose topic
-has been stored and not heard of yet waits for it; Kafka erases it.
+or goes or its deletion ends: none stays behind for a topic that is made later. One that takes the
+place of one that went leaves the set as it was, so `gone` is told of each that went, and has them
+listed again. One whose topic has been stored and not heard of yet waits for it; Kafka erases it.
 
 What fails, since ZooKeeper refuses it or by a mistake of ours, is tried again
 (`ottla.controller.retry_queue`): no other marker waits for it, and no other event has to come.
@@ -44,7 +45,7 @@ class MarkerRequests:
     """The markers of one term of office.
 
     `change` writes znodes that are no facts, fenced; `exists` asks for one; `marked`: the topics
-    with a marker, as far as it is known.
+    with a marker, as far as it is known; `gone`: hears whose marker is there no more.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class MarkerRequests:
         change: Change,
         exists: Exists,
         marked: Callable[[], Collection[str]],
+        gone: Callable[[Collection[str]], None],
     ) -> None:
         self._runtime = runtime
         self._enabled = context.config["delete.topic.enable"]
@@ -65,6 +67,7 @@ class MarkerRequests:
         self._change = change
         self._exists = exists
         self._marked = marked
+        self._gone = gone
         self._queue: RetryQueue[str] = RetryQueue()
         self._timer: Timer | None = None
         self._is_looking = self._is_over = False
@@ -126,6 +129,9 @@ class MarkerRequests:
         }
         listed = [*map(paths.topic, ids), *map(paths.marker, ids)]
         found = yield from reading(read_each(listed, self._exists))
+        gone = [name for name in ids if found.get(paths.marker(name)) is None]
+        if gone:
+            self._gone(gone)
         wanted, refused = self._sort(ids, found)
         if wanted:
             yield from self._queue_topics(wanted, refused)
@@ -196,10 +202,12 @@ class MarkerRequests:
     def _erase(self, refused: Mapping[str, str]) -> Steps[None]:
         for name, reason in refused.items():
             log.warning("the topic %s is not deleted: %s", name, reason)
-        markers = [Delete(paths.marker(name)) for name in refused]
-        for start in range(0, len(markers), DELETES_PER_MULTI):
-            outcome = yield from wait(self._change(markers[start : start + DELETES_PER_MULTI]))
+        names = list(refused)
+        for start in range(0, len(names), DELETES_PER_MULTI):
+            part = names[start : start + DELETES_PER_MULTI]
+            outcome = yield from wait(self._change([Delete(paths.marker(each)) for each in part]))
             if isinstance(outcome, ZkError):
                 raise outcome
             if not isinstance(outcome, Done | Deposed):
                 raise ApiError(Error.UNKNOWN_SERVER_ERROR, f"markers are still there: {outcome}")
+            self._gone(part)

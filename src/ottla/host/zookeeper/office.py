@@ -228,6 +228,7 @@ class Office:
             change=store.change,
             exists=self._session.exists,
             marked=lambda: store.known.marked,
+            gone=store.marks_gone,
         )
 
         def marks_changed(marked: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ Source: KafkaController and KafkaZkClient of Kafka 3.9.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
@@ -115,6 +115,8 @@ class ZooKeeperStore:
         self._serves_requests = False
         self._appended_paths: set[str] = set()
         self._touched: set[str] = set()
+        self._unmarked: set[str] = set()
+        """Topics whose marker was seen to be gone since the list of markers was taken."""
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -287,6 +289,16 @@ class ZooKeeperStore:
         follow(self._writer.write(operations), ended)
         return answer
 
+    def marks_gone(self, names: Iterable[str]) -> None:
+        """Hear that these topics' markers are gone, erased by us or by somebody else.
+
+        One that is written again before the list of markers is read leaves the list as it was.
+        It is another one all the same, and is told of.
+        """
+        self._unmarked.update(names)
+        self._wanted.marker_list = True
+        self._look()
+
     # -- observing -----------------------------------------------------------------------------
 
     def _saw(self, event: Event) -> None:
@@ -358,8 +370,18 @@ class ZooKeeperStore:
             # Until it is written, the id goes with the controller that knows it (KAFKA-12835).
             self._is_rewriting = True
             follow(self._rewrite_topics(), self._rewritten)
-        if self._serves_requests and self.known.marked != marked and not self.dead:
-            self.hooks.on_deletion_requests(tuple(sorted(self.known.marked)))
+        self._tell_of_markers(snapshot, marked)
+
+    def _tell_of_markers(self, snapshot: Snapshot, before: frozenset[str]) -> None:
+        """Tell of the markers where there are others than `before`, or new ones of old names."""
+        marked = self.known.marked
+        is_changed = marked != before
+        if snapshot.marked_for_deletion is not None:
+            # Of those that are not listed the next one changes the list.
+            is_changed = is_changed or not self._unmarked.isdisjoint(marked)
+            self._unmarked = set()
+        if self._serves_requests and is_changed and not self.dead:
+            self.hooks.on_deletion_requests(tuple(sorted(marked)))
 
     def _rewritten(self, outcome: Exception | None) -> None:
         self._is_rewriting = False

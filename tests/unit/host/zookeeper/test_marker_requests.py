@@ -43,8 +43,8 @@ class FakeClock:
 
 
 class Markers:
-    """The markers of one office. `erased`: topics whose marker was; `sought`: asked for.
-    `refusal`: what erasing is answered, None = it is done."""
+    """The markers of one office. `erased`: topics whose marker was; `sought`: asked for;
+    `gone`: told to be there no more. `refusal`: what erasing is answered, None = it is done."""
 
     def __init__(self) -> None:
         nothing: Any = None
@@ -52,6 +52,7 @@ class Markers:
         self.clock, self.timers = FakeClock(), Timers()
         self.runtime = DecisionRuntime(self.stored.elect(), epoch=1, clock=self.clock)
         self.erased: list[Operation] = []
+        self.gone: list[str] = []
         self.sought: dict[str, Pending[Any]] = {}
         self.refusal: Written | ZkError | None = None
         self.marked = {"t"}
@@ -65,6 +66,7 @@ class Markers:
             change=self._change,
             exists=self._exists,
             marked=lambda: self.marked,
+            gone=self.gone.extend,
         )
         self.runtime.subscribe(self.requests.changed)
 
@@ -159,6 +161,29 @@ def test_a_marker_that_is_gone_by_now_asks_for_nothing(world: Markers) -> None:
     world.found(topic=6, marker=None)
     assert not world.is_queued()
     assert world.erased == []
+
+
+@pytest.mark.parametrize("marker", [None, 7])
+def test_that_a_marker_went_is_told_once_it_is_certain(world: Markers, marker: int | None) -> None:
+    """Who writes it again at once is not heard otherwise: the set of markers is the same."""
+    world.refusal = ZkError(ZkCode.NO_AUTH)
+    world.requests.look_at(("t",))
+    assert world.gone == []
+    world.found(topic=None, marker=marker)
+    assert world.gone == ([] if marker else ["t"])
+    world.refusal = None
+    world.wait(RETRY_FIRST_MS)
+    if marker:
+        world.found(topic=None, marker=marker)
+    assert world.gone == ["t"]
+    assert world.sought == {}
+
+
+def test_a_marker_that_is_still_there_is_not_said_to_be_gone(world: Markers) -> None:
+    world.stored.observe(TopicRecord(name="t", topic_id=NEW))
+    world.found(topic=6, marker=7)
+    assert world.is_queued()
+    assert world.gone == []
 
 
 def test_a_marker_is_looked_at_when_the_deletion_that_had_it_ends(world: Markers) -> None:

@@ -113,6 +113,39 @@ def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperWorld) -> Non
     assert heard.calls == [("delete", ("a",)), ("delete", ("a", "b")), ("delete", ("b",))]
 
 
+def test_a_marker_in_the_place_of_one_that_went_is_told_of(sim: ZooKeeperWorld) -> None:
+    """Else it stays for ever: the set of names is the one that was told before."""
+    sim.put(paths.marker("a"), b"")
+    heard = Heard(sim).start()
+    assert heard.calls == [("delete", ("a",))]
+    process = heard.controller.client.process
+    process.paused = True
+    sim.delete(paths.marker("a"))
+    sim.put(paths.marker("a"), b"")
+    sim.world.resume(process)
+    sim.settle()
+    # The list was read, and is the same. Only now it shows that the first one had gone.
+    assert heard.calls == [("delete", ("a",))]
+    heard.controller.store.marks_gone(["a"])
+    sim.settle()
+    assert heard.calls == [("delete", ("a",)), ("delete", ("a",))]
+
+
+def test_a_marker_that_went_and_stays_away_is_told_of_as_ever(sim: ZooKeeperWorld) -> None:
+    sim.put(paths.marker("a"), b"")
+    heard = Heard(sim).start()
+    sim.delete(paths.marker("a"))
+    heard.controller.store.marks_gone(["a"])
+    sim.settle()
+    assert heard.calls == [("delete", ("a",)), ("delete", ())]
+    sim.put(paths.marker("a"), b"")
+    sim.settle()
+    assert heard.calls[2:] == [("delete", ("a",))]
+    sim.put(paths.marker("b"), b"")
+    sim.settle()
+    assert heard.calls[3:] == [("delete", ("a", "b"))]
+
+
 def test_notifications_are_handed_on_and_deleted(sim: ZooKeeperWorld) -> None:
     heard = Heard(sim).start()
     event = Create(paths.LOG_DIR_EVENT, encode_log_dir_event(3), sequential=True)

@@ -54,7 +54,7 @@ from ottla.metadata.znodes.known import (
     KnownZnodes,
     PartitionNodes,
 )
-from ottla.metadata.znodes.partition_state import decode_state
+from ottla.metadata.znodes.partition_state import decode_state_of
 from ottla.metadata.znodes.topic import Assignment, TopicZnode, assignment_of, decode_topic
 
 Read = Got | None
@@ -453,7 +453,7 @@ class _Reading:
             return partition
         version = got.stat.version
         try:
-            state = decode_state(name, number, got.data)
+            state = decode_state_of(name, number, got.data, replicas)
         except ZnodeError as problem:
             self.problems.append(problem)
             if before is None or before.leader_epoch == NO_EPOCH:

@@ -5,11 +5,12 @@ election, until the leader has said that it is over.
 Source: TopicPartitionStateZNode, Kafka 3.9; KIP-704.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ottla.metadata.topics import RECOVERED, RECOVERING
 from ottla.metadata.znodes import paths
-from ottla.metadata.znodes.fields import NO_EXTRA, Extra, parse, written
+from ottla.metadata.znodes.fields import NO_EXTRA, Extra, ZnodeError, parse, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,19 @@ def decode_state(topic: str, number: int, data: bytes) -> StateZnode:
     )
     if state.leader_epoch < 0:
         raise fields.fail(f"leader_epoch is {state.leader_epoch}: expected 0 or more")
+    return state
+
+
+def decode_state_of(topic: str, number: int, data: bytes, replicas: Collection[int]) -> StateZnode:
+    """Return the state of a partition with these replicas. Raises: ZnodeError.
+
+    One whose in-sync replicas are all elsewhere is of another topic, which bore the name before:
+    nobody who is in it could ever be elected.
+    """
+    state = decode_state(topic, number, data)
+    if state.isr and not set(state.isr).intersection(replicas):
+        reason = f"isr is {list(state.isr)}: expected some of the replicas {list(replicas)}"
+        raise ZnodeError(paths.state(topic, number), reason)
     return state
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
-from ottla.base.zookeeper import Create, Delete, SetData
+from ottla.base.zookeeper import Check, Create, Delete, SetData
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import (
@@ -50,6 +50,10 @@ class TopicWriter:
         """Topics whose znode is to be set."""
         self._grown: dict[Uuid, None] = {}
         """Topics whose assignment names partitions that later records make."""
+        self._made: set[Uuid] = set()
+        """Topics whose znode is made."""
+        self._stated: dict[Uuid, None] = {}
+        """Others that get states where there were none, each with room for a check."""
         self._stateless: list[tuple[Uuid, int]] = []
         """Partitions whose state is deleted, of a topic that stays until the next multi."""
         multis.on_flush.append(self._write_noted)
@@ -83,6 +87,7 @@ class TopicWriter:
         )
         self._configs.begin(resource)
         self._multis.add(Create(paths.topic(name), data))
+        self._made.add(topic_id)
         self._grown[topic_id] = None
         self._multis.record(record)
 
@@ -200,14 +205,21 @@ class TopicWriter:
 
     def _need(self, topic_id: Uuid, before: PartitionImage | None, after: PartitionImage) -> Need:
         """Return the most that a partition takes, its assignment included where that changes."""
-        state = _state_need(self._name(topic_id), after.isr)
+        state, check = _state_need(self._name(topic_id), after.isr), self._check_need(topic_id)
+        need = Need(state.operations + check.operations, state.data_bytes + check.data_bytes)
         if before is None or assignment_of(before) == assignment_of(after):
-            return state
+            return need
         topic = self._assignment_need(topic_id)
         return Need(
-            state.operations + topic.operations,
-            state.data_bytes + topic.data_bytes + _assignment_bytes(after),
+            need.operations + topic.operations,
+            need.data_bytes + topic.data_bytes + _assignment_bytes(after),
         )
+
+    def _check_need(self, topic_id: Uuid) -> Need:
+        """Return what it takes to see that a topic that gets states is the one that is known."""
+        if topic_id in self._made or topic_id in self._stated:
+            return Need(0, 0)
+        return Need(1, len(paths.topic(self._name(topic_id))))
 
     # -- operations ----------------------------------------------------------------------------
 
@@ -229,15 +241,19 @@ class TopicWriter:
             self._assign(topic_id, _assignment_bytes(after))
         if before is None or before.partition_epoch == NO_EPOCH:
             if after.partition_epoch != NO_EPOCH:
-                self._create_state(name, number, after)
+                self._create_state(topic_id, number, after)
         elif after.partition_epoch != before.partition_epoch:
             assert after.partition_epoch == before.partition_epoch + 1, "an epoch was left out"
             data = self._state_data(name, number, after)
             self._multis.add(SetData(paths.state(name, number), data, before.partition_epoch))
         self._now(record, after)
 
-    def _create_state(self, name: str, number: int, after: PartitionImage) -> None:
+    def _create_state(self, topic_id: Uuid, number: int, after: PartitionImage) -> None:
         assert after.partition_epoch == 0, "a state begins at version 0"
+        name = self._name(topic_id)
+        if topic_id not in self._made and topic_id not in self._stated:
+            self._multis.reserve(self._check_need(topic_id))
+            self._stated[topic_id] = None
         nodes = self._multis.known.topics[name].partitions
         if nodes is None:
             self._multis.add(Create(paths.partitions(name)), is_fact=False)
@@ -264,6 +280,11 @@ class TopicWriter:
     # -- the end of a multi --------------------------------------------------------------------
 
     def _write_noted(self) -> None:
+        for topic_id in self._stated:
+            if topic_id not in self._assigned:
+                # A state has no version before it is there. By now the name may be another
+                # topic's, which would have this one's leader and replicas in sync.
+                self._multis.add_reserved(self._unchanged(topic_id), is_fact=False)
         for topic_id in self._assigned:
             name = self._name(topic_id)
             version = self._multis.known.topics[name].version
@@ -279,6 +300,11 @@ class TopicWriter:
             if partition is not None and partition.partition_epoch != NO_EPOCH:
                 self._note_new(topic_id, number, assignment_of(partition))
         self._assigned, self._grown, self._stateless = {}, {}, []
+        self._made, self._stated = set(), {}
+
+    def _unchanged(self, topic_id: Uuid) -> Check:
+        name = self._name(topic_id)
+        return Check(paths.topic(name), self._multis.known.topics[name].version)
 
     def _note_new(self, topic_id: Uuid, number: int, assignment: Assignment) -> None:
         """Say that a partition has an assignment and no state, until the next multi."""

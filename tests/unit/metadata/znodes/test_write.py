@@ -295,7 +295,9 @@ def test_a_new_partition_that_gets_no_leader_stays_new() -> None:
     assert (partition.replicas, partition.leader_epoch) == ((2,), NO_EPOCH)
     [write] = cluster.write([PartitionChangeRecord(**key, isr=(2,), leader=2)])
     cluster.check()
-    assert [each.path for each in write.operations[1:]] == [paths.state("t", 1)]
+    version = cluster.known.topics["t"].version
+    assert write.operations[2:] == (Check(paths.topic("t"), version),)
+    assert write.operations[1].path == paths.state("t", 1)
 
 
 def test_a_state_of_a_partition_that_nobody_assigned_is_written_anew() -> None:

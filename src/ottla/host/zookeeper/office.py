@@ -284,7 +284,7 @@ class Office:
         if _came_or_went(delta):
             runtime.run_step(lambda image: follow(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
-        elif _has_new_partitions(delta):
+        elif _has_new_partitions(delta) or _serves_again(delta):
             runtime.run_step(lambda image: bring_online(image, config))
         if _allows_unclean_elections(delta):
             self._unclean_elections.now()
@@ -340,6 +340,20 @@ def _has_new_partitions(delta: ClusterDelta) -> bool:
         topic.partitions[number].leader_epoch == NO_EPOCH
         for topic, numbers in changed
         for number in numbers
+    )
+
+
+def _serves_again(delta: ClusterDelta) -> bool:
+    """Tell whether somebody has struck a deletion that had begun, of a topic that is there.
+
+    Nobody led what was added to it meanwhile.
+    """
+    before, after = delta.before.deletions, delta.image.deletions
+    return any(
+        before.is_being_deleted(each)
+        and not after.is_being_deleted(each)
+        and delta.image.topics.by_id(each) is not None
+        for each in delta.changed_deletions
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import Error
+from ottla.base.ids import NO_LEADER
 from ottla.base.zookeeper import Create, Delete
 from ottla.controller.deletion import TopicReference, delete_topics
 from ottla.controller.step import Decision
@@ -159,6 +161,30 @@ def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
     revive_all(sim)
     assert lives(sim)
     assert len(sim.image.deletions) == 0
+
+
+def test_a_deletion_that_is_struck_from_the_ledger_leaves_no_partition_without_a_leader(
+    sim: ControllerWorld,
+) -> None:
+    """Nobody leads what a tool adds to a topic that goes; no broker has to come or go for it."""
+    sim.create("t", (2, 3))
+    sim.nodes[3].deletion_errors["t", 0] = Error.FENCED_LEADER_EPOCH
+    sim.write_marker("t")
+    sim.settle()
+    topic_id = sim.image.topics.id_of("t")
+    assert topic_id is not None
+    assert sim.image.deletions.is_being_deleted(topic_id)
+    sim.delete(paths.marker("t"))
+    grown = [(0, Assignment((2, 3))), (1, Assignment((1, 2)))]
+    sim.put(paths.topic("t"), encode_topic(grown, topic_id))
+    sim.settle()
+    assert sim.partition("t", 1).leader == NO_LEADER
+    sim.delete(paths.deletion(topic_id))
+    # The controller finds out when it writes down that the last replica is gone.
+    sim.nodes[3].deletion_errors.clear()
+    sim.until(lambda: not sim.image.is_queued_for_deletion("t"))
+    sim.settle()
+    assert sim.partition("t", 1).leader == 1
 
 
 # -- other topics of the name ------------------------------------------------------------------

@@ -9,6 +9,7 @@ A marker without a deletion is looked at when the set of markers changes, and wh
 or goes or its deletion ends: none stays behind for a topic that is made later. One that takes the
 place of one that went leaves the set as it was, so `gone` is told of each that went, and has them
 listed again. One whose topic has been stored and not heard of yet waits for it; Kafka erases it.
+One whose topic's znode cannot be read waits until that is mended or removed.
 
 What fails, since ZooKeeper refuses it or by a mistake of ours, is tried again
 (`ottla.controller.retry_queue`): no other marker waits for it, and no other event has to come.
@@ -46,6 +47,7 @@ class MarkerRequests:
 
     `change` writes znodes that are no facts, fenced; `exists` asks for one; `marked`: the topics
     with a marker, as far as it is known; `gone`: hears whose marker is there no more.
+    `unreadable`: the topics whose znode nobody understands, and why.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class MarkerRequests:
         exists: Exists,
         marked: Callable[[], Collection[str]],
         gone: Callable[[Collection[str]], None],
+        unreadable: Callable[[], Mapping[str, str]],
     ) -> None:
         self._runtime = runtime
         self._enabled = context.config["delete.topic.enable"]
@@ -68,6 +71,9 @@ class MarkerRequests:
         self._exists = exists
         self._marked = marked
         self._gone = gone
+        self._unreadable = unreadable
+        self._waiting: set[str] = set()
+        """Of which unreadable topics it was said that their markers wait."""
         self._queue: RetryQueue[str] = RetryQueue()
         self._timer: Timer | None = None
         self._is_looking = self._is_over = False
@@ -170,6 +176,8 @@ class MarkerRequests:
         refused: dict[str, str] = {}
         for name, topic_id in ids.items():
             topic, marker = found.get(paths.topic(name)), found.get(paths.marker(name))
+            if marker is None or topic is None or topic_id is not None:
+                self._waiting.discard(name)
             if marker is None:
                 continue  # Whoever wrote it has taken it away.
             if topic is None:
@@ -180,6 +188,11 @@ class MarkerRequests:
                 wanted[name] = topic_id
             elif name in self._runtime.image.topics:
                 self._queue.add((name,))  # It was heard of meanwhile; else it will be.
+            elif name not in self._waiting and name in self._unreadable():
+                self._waiting.add(name)
+                text = "the marker %s waits until its topic's znode is mended or removed: %s: %s"
+                reason = self._unreadable()[name]
+                log.warning(text, paths.marker(name), paths.topic(name), reason)
         return wanted, refused
 
     def _queue_topics(self, wanted: Mapping[str, Uuid], refused: dict[str, str]) -> Steps[None]:

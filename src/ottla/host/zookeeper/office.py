@@ -229,6 +229,7 @@ class Office:
             exists=self._session.exists,
             marked=lambda: store.known.marked,
             gone=store.marks_gone,
+            unreadable=lambda: store.known.unreadable,
         )
 
         def marks_changed(marked: tuple[str, ...]) -> None:

@@ -356,7 +356,7 @@ class ZooKeeperStore:
         self._take(self._without_touched(snapshot))
 
     def _take(self, snapshot: Snapshot) -> None:
-        marked = self.known.marked
+        before = self.known
         found = observed(self.image, self.known, snapshot)
         for problem in found.problems:
             if str(problem) not in self._problems:
@@ -370,12 +370,16 @@ class ZooKeeperStore:
             # Until it is written, the id goes with the controller that knows it (KAFKA-12835).
             self._is_rewriting = True
             follow(self._rewrite_topics(), self._rewritten)
-        self._tell_of_markers(snapshot, marked)
+        self._tell_of_markers(snapshot, before)
 
-    def _tell_of_markers(self, snapshot: Snapshot, before: frozenset[str]) -> None:
+    def _tell_of_markers(self, snapshot: Snapshot, before: KnownZnodes) -> None:
         """Tell of the markers where there are others than `before`, or new ones of old names."""
         marked = self.known.marked
-        is_changed = marked != before
+        is_changed = marked != before.marked
+        if self.known.unreadable != before.unreadable:
+            # No record says so, and a marker may wait for such a topic.
+            garbled = {*self.known.unreadable} ^ {*before.unreadable}
+            is_changed = is_changed or not garbled.isdisjoint(marked)
         if snapshot.marked_for_deletion is not None:
             # Of those that are not listed the next one changes the list.
             is_changed = is_changed or not self._unmarked.isdisjoint(marked)

@@ -67,6 +67,7 @@ class Markers:
             exists=self._exists,
             marked=lambda: self.marked,
             gone=self.gone.extend,
+            unreadable=dict,
         )
         self.runtime.subscribe(self.requests.changed)
 

@@ -6,9 +6,11 @@ Method: controllers over a simulated ZooKeeper; the znode is there before, or co
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.base.zookeeper import Create
 from ottla.metadata.deletions import DeletionImage, Policy
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.topic import Assignment, encode_topic
 
 from .controller_world import ControllerWorld
 
@@ -48,3 +50,54 @@ def test_a_controller_that_rules_goes_on_beside_it_and_so_does_the_next(
     sim.nodes[1].kill()
     sim.until(lambda: [node.id for node in sim.ruling()] == [3])
     sim.until(lambda: sorted(sim.image.brokers) == [3])
+
+
+def waiting(sim: ControllerWorld, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was said of the marker of `t`, after an hour."""
+    sim.run(3_600_000)
+    said = [each.getMessage() for each in caplog.records]
+    return [each for each in said if paths.marker("t") in each and "waits" in each]
+
+
+@pytest.mark.parametrize("comes_first", ["topic", "marker", "neither"])
+def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
+    comes_first: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is deleted on a guess; whoever wrote the marker finds out why nothing happens."""
+    sim = ControllerWorld()
+    sim.start(1, 2, 3)
+    process = sim.controller.client.process
+    process.paused = comes_first == "neither"
+    if comes_first == "marker":
+        # It is looked at as long as the topic is stored and has not been read.
+        sim.write(Create(paths.marker("t"), b""), Create(paths.topic("t"), NESTED))
+    else:
+        sim.put(paths.topic("t"), NESTED)
+        if comes_first == "topic":
+            sim.settle()
+        sim.write_marker("t")
+    sim.world.resume(process)
+    assert len(waiting(sim, caplog)) == 1
+    sim.create("other", (1, 2))
+    sim.write_marker("other")
+    assert len(waiting(sim, caplog)) == 1
+    assert sim.data(paths.marker("t")) is not None
+    assert paths.topic("t") in waiting(sim, caplog)[0]
+
+
+@pytest.mark.parametrize("is_mended", [False, True])
+def test_a_marker_that_waited_ends_when_its_topic_is_mended_or_removed(is_mended: bool) -> None:
+    sim = ControllerWorld()
+    sim.start(1, 2, 3)
+    sim.put(paths.topic("t"), NESTED)
+    sim.write_marker("t")
+    sim.settle()
+    assert sim.data(paths.marker("t")) is not None
+    if is_mended:
+        sim.put(paths.topic("t"), encode_topic([(0, Assignment((1, 2)))], None))
+    else:
+        sim.delete(paths.topic("t"))
+    sim.until(lambda: sim.data(paths.marker("t")) is None)
+    sim.settle()
+    assert sim.data(paths.topic("t")) is None
+    assert len(sim.image.deletions.receipts()) == is_mended

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from immutables import Map
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_UUID, Uuid
+from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_UUID, Uuid, uuid_text
 from ottla.base.pending import Pending
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.configs import ResourceType, config_records
@@ -75,6 +75,8 @@ class ToldMetadata:
 
     Fields: `deleted`: topics that were here and went, by name, with their ids. `gone`: the ids of
             topics that a controller or the ledger called deleted, with the controller's epoch.
+            `revenants`: of which ids it was said in the log that they are refused for that, with
+            the epoch.
             `unproven`: of which topics a replica went while its log folder was offline, where it
             may lie still. `unannounced`: new partitions of which LeaderAndIsr has spoken and
             UpdateMetadata not yet, by topic. `ghosts`: topics that the controller did not name
@@ -90,6 +92,7 @@ class ToldMetadata:
     controller_epoch: int = NO_EPOCH
     deleted: dict[str, Uuid] = field(default_factory=dict)
     gone: dict[Uuid, int] = field(default_factory=dict)
+    revenants: dict[Uuid, int] = field(default_factory=dict)
     unproven: dict[PartitionName, set[Uuid]] = field(default_factory=dict)
     unannounced: dict[Uuid, set[int]] = field(default_factory=dict)
     ghosts: frozenset[Uuid] = frozenset()
@@ -161,6 +164,7 @@ class ToldMetadata:
         if topic_id == NO_UUID or self.gone.get(topic_id) == self.controller_epoch:
             # Of a deleted topic its controller says nothing any more: this was sent before, and
             # again where no answer came, and is the copy that arrives last.
+            self._say_refused(name, topic_id)
             return None, Error.UNKNOWN_TOPIC_ID, ()
         known = image.topics.by_name(name)
         made = TopicRecord(name=name, topic_id=topic_id)
@@ -183,6 +187,19 @@ class ToldMetadata:
         resource = (int(ResourceType.TOPIC), name)
         kept = config_records(resource, {}, image.configs.of(*resource))
         return None, Error.NONE, (RemoveTopicRecord(topic_id=known.id), made, *kept)
+
+    def _say_refused(self, name: str, topic_id: Uuid) -> None:
+        """Say once in a term that a topic is refused: its znode may have been put back."""
+        if self.revenants.get(topic_id) != self.controller_epoch:
+            _remember(self.revenants, topic_id, self.controller_epoch)
+            logger.warning(
+                "topic %s with the id %s is refused: controller %d of epoch %d has said that it is"
+                " deleted. If it was put back since, another controller has to be elected",
+                name,
+                uuid_text(topic_id),
+                self.controller_id,
+                self.controller_epoch,
+            )
 
     def _hosts(self, topic: TopicImage) -> bool:
         return any(self.node_id in each.replicas for each in topic.partitions.values())

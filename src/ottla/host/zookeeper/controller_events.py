@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from ottla.base.errors import Error
+from ottla.base.ids import uuid_text
 from ottla.controller.broker_answers import error_of, failed_replicas, stop_replica_answered
 from ottla.controller.deletion_orders import stop_replica_results
 from ottla.controller.deletion_policy import Replica
@@ -20,6 +21,7 @@ from ottla.controller.request_batch import BrokerRequest
 from ottla.host.controller_channel import ChannelEvent, Dropped
 from ottla.host.deletions import DeletionsAnswered, OrdersDropped
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.znodes import paths
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from ottla.wire.messages.stop_replica import StopReplicaResponse
 
@@ -61,11 +63,33 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
             "broker %d refuses %s: %s", sent.broker_id, type(sent.request).__name__, whole.name
         )
     if isinstance(response, LeaderAndIsrResponse):
+        _say_refused(image, sent.broker_id, response)
         failed = failed_replicas(sent, response)
         return FoldersLost(sent.broker_id, sent.broker_epoch, failed) if failed else None
     if isinstance(response, StopReplicaResponse):
         return _deletions(image, sent, response)
     return None
+
+
+def _say_refused(image: ClusterImage, broker_id: int, response: LeaderAndIsrResponse) -> None:
+    """Name the topics that are alive and that a broker was told in this term are deleted.
+
+    A broker cannot tell one that was put back from a request of the time before its deletion.
+    """
+    for told in response.topics:
+        topic = image.topics.by_id(told.topic_id)
+        if topic is None or image.deletions.is_queued(topic.id):
+            continue
+        if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in told.partition_errors):
+            log.error(
+                "broker %d refuses the topic %s with the id %s, of which it was told that it is"
+                " deleted. If it was put back since: delete the znode %s, so that another"
+                " controller is elected, which the brokers believe",
+                broker_id,
+                topic.name,
+                uuid_text(topic.id),
+                paths.CONTROLLER,
+            )
 
 
 def _as_meant(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:

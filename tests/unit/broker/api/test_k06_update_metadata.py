@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.base.ids import NO_EPOCH, Uuid, uuid_text
 from ottla.broker.told_drops import drop_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, PartitionImage
@@ -276,6 +276,26 @@ def test_a_topic_that_never_was_here_does_not_come_after_its_end_either() -> Non
     made.learn_metadata(known(leader=DYING))
     made.learn_metadata(known())
     assert "t" not in made.image.topics
+
+
+def test_that_a_deleted_topic_is_refused_is_said_once_a_term(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who puts a topic's znode back finds out why it stays dead, and what helps."""
+
+    def said() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "is refused" in each.getMessage()]
+
+    made = ToldWorld()
+    made.learn_metadata(known(leader=DYING))
+    assert said() == []
+    made.learn_metadata(known())
+    made.lead(told(0))
+    [text] = said()
+    assert text.startswith(f"topic t with the id {uuid_text(TOPIC_ID)} is refused")
+    made.learn_metadata(known(leader=DYING), controller_epoch=CONTROLLER_EPOCH + 1)
+    made.learn_metadata(known(), controller_epoch=CONTROLLER_EPOCH + 1)
+    assert len(said()) == 2
 
 
 def test_a_later_controller_may_speak_of_a_topic_whose_deletion_an_earlier_one_began() -> None:

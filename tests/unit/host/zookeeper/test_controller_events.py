@@ -3,8 +3,10 @@
 Method: a request as it is made where a topic goes, its answer, and the image when that comes.
 """
 
+import pytest
+
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import Uuid, uuid_text
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.deletion_orders import DeletionOrder, OrderedTopic, add_to_batch
 from ottla.controller.deletion_policy import Replica
@@ -16,7 +18,9 @@ from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import PartitionRecord, TopicRecord
+from ottla.metadata.records import ForgetDeletionRecord, PartitionRecord, TopicRecord
+from ottla.metadata.znodes import paths
+from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 
 OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
@@ -63,3 +67,31 @@ def test_what_is_dropped_is_no_other_topics_either() -> None:
     dropped = Dropped(sent=order(going(OLD), OLD), error=Error.BROKER_NOT_AVAILABLE)
     assert event_of(going(OLD), dropped) == OrdersDropped(1, 101, (Replica(1, OLD, 0),))
     assert event_of(going(NEW), dropped) is None
+
+
+def test_a_topic_that_lives_and_is_refused_as_deleted_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its znode was put back by hand; nothing else tells why nobody serves it."""
+
+    def living(topic_id: Uuid) -> ClusterImage:
+        image = going(topic_id)
+        return replay(image, (ForgetDeletionRecord(topic_id=topic_id),), offset=2, epoch=1).image
+
+    refused = lai.LeaderAndIsrTopicError(
+        topic_id=OLD,
+        partition_errors=(
+            lai.LeaderAndIsrPartitionError(partition_index=0, error_code=Error.UNKNOWN_TOPIC_ID),
+        ),
+    )
+    answer = Answered(
+        sent=order(going(OLD), OLD),
+        response=lai.LeaderAndIsrResponse(error_code=0, topics=(refused,)),
+    )
+    event_of(going(OLD), answer)
+    event_of(living(NEW), answer)
+    assert caplog.records == [], "what was said before its deletion is refused for good"
+    event_of(living(OLD), answer)
+    [record] = caplog.records
+    assert f"the topic t with the id {uuid_text(OLD)}" in record.getMessage()
+    assert paths.CONTROLLER in record.getMessage()

@@ -81,7 +81,7 @@ def test_a_bounce_while_a_controller_takes_over_ends_what_the_former_life_led(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between the load and the first word there are elections to write, which take their time."""
-    monkeypatch.setattr(multis, "ZOOKEEPER_MULTI_OPERATIONS_MAX", 4)
+    monkeypatch.setattr(multis, "ZOOKEEPER_MULTI_OPERATIONS_MAX", 5)
 
     def orphaned() -> ControllerWorld:
         sim = ControllerWorld()

@@ -89,9 +89,9 @@ REPLICA_WORK: Final = {
     ),
     ReplicaState.DELETION_SUCCESSFUL: Words("In the ledger: its broker has confirmed.", "Nothing."),
     ReplicaState.DELETION_INELIGIBLE: Words(
-        "In the ledger: its broker is gone, its folder has failed, or it was refused. It is tried"
-        " again from OfflineReplica.",
-        "Nothing.",
+        "In the ledger: its broker is gone, its folder has failed, or it was refused. It goes on"
+        " from OfflineReplica when its broker is back, or says that it is gone.",
+        "StopReplica with deletion now and then, where its broker is there.",
     ),
     ReplicaState.NON_EXISTENT: Words(
         "It is not assigned.",

@@ -10,6 +10,9 @@ in the controller's queue -> its records, committed, come back through `follow`,
 orders to send -> `decided`, or `refused` -> an answer, `answered` -> `take_wish` -> ... Whoever
 drives it looks for a wish after each call, and calls `tick` when `next_due_ms` says.
 
+What failed is ordered again by `tick`, by a new controller and when its broker is back, while the
+ledger goes on to say why it failed: a disk that stays broken for weeks costs not one record more.
+
 `now_ms` is of a clock that never goes back, `wall_ms` are epoch milliseconds.
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330.
 """
@@ -27,16 +30,12 @@ from ottla.controller.deletion_policy import (
     NOT_YET,
     Replica,
     Wish,
+    has_failed,
     is_lost,
     is_reachable,
 )
 from ottla.controller.retry_queue import Pause
-from ottla.metadata.deletions import (
-    STARTED,
-    DeletionImage,
-    DeletionState,
-    Reason,
-)
+from ottla.metadata.deletions import STARTED, DeletionImage, Standing
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
@@ -138,7 +137,7 @@ class DeletionManager:
     # -- office --------------------------------------------------------------------------------
 
     def elected(self, image: ClusterImage, *, now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Begin on what is stored: everything is looked at once, and what is STARTED is ordered.
+        """Begin on what is stored: everything is looked at once, and ordered that can be.
 
         A broker may be ordered what it has done for the last controller; it answers the same.
         """
@@ -148,9 +147,8 @@ class DeletionManager:
         self._look_again_ms = now_ms + LOOK_AGAIN_MS
         self._put_away_again_ms = now_ms + self._put_away_every_ms
         pending = image.deletions.pending()
-        for each in pending:
-            self._notes.of(each.topic_id).retry.update(image.brokers)
-        return self._order(pending, now_ms)
+        self._notes.look_at(each.topic_id for each in pending)
+        return self._order(pending, now_ms, tried_again=image.brokers)
 
     def resigned(self) -> None:
         """Forget everything: another controller decides now."""
@@ -182,7 +180,7 @@ class DeletionManager:
         self._follow_topics(delta)
         for deletion in self._follow_brokers(delta):
             touched[deletion.topic_id] = deletion
-        return self._order(touched.values(), now_ms)
+        return self._order(touched.values(), now_ms, tried_again=delta.changed_brokers)
 
     def _follow_topics(self, delta: ClusterDelta) -> None:
         deletions = delta.image.deletions
@@ -212,16 +210,17 @@ class DeletionManager:
             broker = delta.image.brokers.get(broker_id)
             epoch = NO_EPOCH if broker is None else broker.epoch
             known = self._orders.get(broker_id)
-            if known is not None and known.epoch != epoch:
+            if known is None:
+                continue
+            if known.epoch != epoch:
                 known.begin(epoch)
-        back = {each for each in changed if is_reachable(delta.image, each)}
+            known.forget(_Phase.LATER)  # It may do now what it did not before.
         concerned = [
             each
             for each in delta.image.deletions.pending()
             if not changed.isdisjoint(each.replicas)
         ]
-        for each in concerned:
-            self._notes.of(each.topic_id).retry |= back
+        self._notes.look_at(each.topic_id for each in concerned)
         return concerned
 
     def answered(
@@ -290,27 +289,27 @@ class DeletionManager:
             return ()
         self._notes.end_pauses(now_ms)
         unsent: set[Uuid] = set()
-        for orders in self._orders.values():
+        late, failed = set(), set()
+        for broker_id, orders in self._orders.items():
             if orders.later.end(now_ms):
+                late.add(broker_id)
                 unsent |= orders.forget(_Phase.LATER)
-        self._try_again(frozenset(b for b, each in self._orders.items() if each.failed.end(now_ms)))
+            if orders.failed.end(now_ms):
+                failed.add(broker_id)
         if now_ms >= self._put_away_again_ms:
             self._put_away_again_ms = now_ms + self._put_away_every_ms
             self._receipts_until_ms = self._put_away_until_ms = wall_ms - self._retention_ms
         deletions = self._image.deletions
-        if now_ms >= self._look_again_ms:
-            self._look_again_ms = now_ms + LOOK_AGAIN_MS
-            pending = deletions.pending()
-            self._notes.look_at(each.topic_id for each in pending)
-            return self._order(pending, now_ms)
         found = (deletions.of(each) for each in sorted(unsent))
-        return self._order([each for each in found if each is not None], now_ms)
-
-    def _try_again(self, broker_ids: frozenset[int]) -> None:
-        """Have what failed on these brokers tried again."""
-        for deletion in self._image.deletions.pending() if broker_ids else ():
-            if failed := broker_ids.intersection(_failed_on(deletion)):
-                self._notes.of(deletion.topic_id).retry |= failed
+        again = self._order([each for each in found if each], now_ms, tried_again=late)
+        is_due = now_ms >= self._look_again_ms
+        if not (failed or is_due):
+            return again
+        pending = deletions.pending()
+        if is_due:
+            self._look_again_ms = now_ms + LOOK_AGAIN_MS
+            self._notes.look_at(each.topic_id for each in pending)
+        return again + self._order(pending, now_ms, tried_again=failed)
 
     # -- what is to be done --------------------------------------------------------------------
 
@@ -338,7 +337,6 @@ class DeletionManager:
             },
             lost=frozenset().union(*(note.lost for note in taken.values())),
             vanished={each: self._vanished[each] for each in taken if each in self._vanished},
-            retry=frozenset().union(*(note.retry for note in taken.values())),
             electing=self._electing,
             reassigning=self._reassigning,
             enabled=self._enabled,
@@ -371,21 +369,25 @@ class DeletionManager:
                     number: phase
                     for number, phase in listed.items()
                     if phase is _Phase.SENT
-                    # What was not STARTED before and is now, is to be ordered anew.
-                    or all(
-                        _is_started(image, Replica(broker_id, topic_id, number))
-                        for image in (delta.before, delta.image)
-                    )
+                    # What stands otherwise than before is to be ordered anew, if at all.
+                    or _is_unmoved(delta, Replica(broker_id, topic_id, number))
                 }
                 if left:
                     orders.phases[topic_id] = left
 
-    def _order(self, deletions: Iterable[DeletionImage], now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Return orders for what is STARTED and not ordered; begin pauses after failures."""
+    def _order(
+        self,
+        deletions: Iterable[DeletionImage],
+        now_ms: int,
+        *,
+        tried_again: Collection[int] = (),
+    ) -> tuple[DeletionOrder, ...]:
+        """Return orders for what is STARTED and not ordered, and on the brokers `tried_again` for
+        what failed; begin the pauses after which that is tried again."""
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
         new: dict[int, list[Replica]] = {}
-        for broker_id, topic_id, numbers in wanted_of(image, pending):
+        for broker_id, topic_id, numbers in wanted_of(image, pending, tried_again=tried_again):
             orders = self._of(broker_id)
             for number in numbers.difference(orders.phases.get(topic_id, ())):
                 replica = Replica(broker_id, topic_id, number)
@@ -393,8 +395,7 @@ class DeletionManager:
                 new.setdefault(broker_id, []).append(replica)
         for deletion in pending:
             for broker_id in _failed_on(deletion):
-                is_retried = self._notes.is_retried(deletion.topic_id, broker_id)
-                if is_reachable(image, broker_id) and not is_retried:
+                if is_reachable(image, broker_id):
                     self._of(broker_id).failed.begin(now_ms)
         return tuple(
             order
@@ -411,18 +412,25 @@ class DeletionManager:
         return orders
 
 
-def _is_started(image: ClusterImage, replica: Replica) -> bool:
+def _is_unmoved(delta: ClusterDelta, replica: Replica) -> bool:
+    """Tell whether a replica that is to be deleted stands in the ledger as it did before."""
+    before, after = (_awaited(image, replica) for image in (delta.before, delta.image))
+    return after is not None and before == after
+
+
+def _awaited(image: ClusterImage, replica: Replica) -> Standing | None:
+    """Return how far a replica is where its broker's answer would count, else None."""
     deletion = image.deletions.of(replica.topic_id)
     if deletion is None or deletion.is_finished:
-        return False
-    return deletion.standing(replica.broker_id, replica.partition) == STARTED
+        return None
+    standing = deletion.standing(replica.broker_id, replica.partition)
+    if standing is None:
+        return None
+    return standing if standing == STARTED or has_failed(standing) else None
 
 
 def _failed_on(deletion: DeletionImage) -> Iterable[int]:
     """Yield the brokers that could not delete some replica, though they were there."""
     for broker_id, rows in deletion.replicas.items():
-        if any(
-            standing.state is DeletionState.INELIGIBLE and standing.reason is not Reason.BROKER_DOWN
-            for standing in rows
-        ):
+        if any(map(has_failed, rows)):
             yield broker_id

@@ -20,13 +20,11 @@ class Note:
 
     answers: dict[Replica, Error] = field(default_factory=dict)
     lost: set[Replica] = field(default_factory=set)
-    retry: set[int] = field(default_factory=set)
 
     def add(self, later: "Note") -> None:
         """Take in what was heard later."""
         self.answers |= later.answers
         self.lost |= later.lost
-        self.retry |= later.retry
 
 
 class Notes:
@@ -49,11 +47,6 @@ class Notes:
         """Have topics looked at."""
         for topic_id in topic_ids:
             self.of(topic_id)
-
-    def is_retried(self, topic_id: Uuid, broker_id: int) -> bool:
-        """Tell whether a topic's failed replicas on a broker are to be tried again."""
-        note = self._notes.get(topic_id)
-        return note is not None and broker_id in note.retry
 
     def has_answer(self, replica: Replica) -> bool:
         """Tell whether an answer of a replica was heard that nobody has taken to decide it."""

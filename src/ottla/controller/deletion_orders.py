@@ -1,9 +1,9 @@
 """What brokers are ordered to delete, and what their answers say.
 
-An order follows from the ledger: it is what stands at STARTED on a broker that is there. In
-ZooKeeper mode it goes out as StopReplica, which names topics and waits in a batch; in KRaft mode
-as DeleteReplicas (1002), which names them by id. An answer counts only for what its very request
-told the broker to delete (KAFKA-9946).
+An order follows from the ledger: it is what stands at STARTED on a broker that is there, and now
+and then what failed there. In ZooKeeper mode it goes out as StopReplica, which names topics and
+waits in a batch; in KRaft mode as DeleteReplicas (1002), which names them by id. An answer counts
+only for what its very request told the broker to delete (KAFKA-9946).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.broker_answers import DeletionAnswered, error_of
-from ottla.controller.deletion_policy import Replica, is_reachable
+from ottla.controller.deletion_policy import Replica, has_failed, is_reachable
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
 from ottla.controller.request_batch_messages import REPLICAS_PER_ORDER_MAX
@@ -48,19 +48,31 @@ class DeletionOrder:
 
 
 def wanted_of(
-    image: ClusterImage, deletions: Iterable[DeletionImage]
+    image: ClusterImage,
+    deletions: Iterable[DeletionImage],
+    *,
+    tried_again: Collection[int] = (),
 ) -> Iterator[tuple[int, Uuid, frozenset[int]]]:
     """Yield (broker, topic, partitions) to be deleted, as far as that can be ordered now.
 
-    A classic deletion is ordered by the topic's name, which must still be this very topic's; any
-    other one only where no topic of that id is left.
+    That is what is STARTED, and on the brokers `tried_again` what failed, too: the ledger does not
+    say that a failed replica is ordered once more, or each attempt would be written, for weeks
+    perhaps. A classic deletion is ordered by the topic's name, which must still be this very
+    topic's; any other one only where no topic of that id is left.
     """
     for deletion in deletions:
         is_there = image.topics.by_id(deletion.topic_id) is not None
         if deletion.is_finished or is_there != (deletion.policy is Policy.CLASSIC):
             continue
-        for broker_id in deletion.replicas:
-            partitions = deletion.partitions_at(broker_id, STARTED)
+        for broker_id, rows in deletion.replicas.items():
+            is_tried_again = broker_id in tried_again
+            partitions = frozenset().union(
+                *(
+                    there
+                    for standing, there in rows.items()
+                    if standing == STARTED or (is_tried_again and has_failed(standing))
+                )
+            )
             if partitions and is_reachable(image, broker_id):
                 yield broker_id, deletion.topic_id, partitions
 

@@ -9,13 +9,14 @@ Every step of a replica is one that `replica_states` allows; a replica whose is 
 is, and the others proceed.
 
 CLASSIC. A deletion begins unless a reassignment or a preferred election of the topic runs. Then
-all replicas on live brokers are started, the others are ineligible until their broker is back, a
-failed one until the next retry; when all have succeeded, the topic goes, and after it the
-deletion is finished. Differences from Kafka 3.9: after a failover the live replicas are not made
-to wait for a dead one, as they were not before it; one replica is tried again as soon as it can
-be, not when no other one is under way; partitions that a tool adds to a topic that goes, go with
-it (Kafka takes them out again, KAFKA-6612); switching deletions off stops those that have not
-begun, and no others: what is half gone does not come back.
+all replicas on live brokers are started, the others are ineligible until their broker is back.
+One that failed is ineligible until its broker says that it is gone: it is ordered again and again
+(`deletion_manager`), but only an answer that says something new is written. When all have
+succeeded, the topic goes, and after it the deletion is finished. Differences from Kafka 3.9: after
+a failover the live replicas are not made to wait for a dead one, as they were not before it; one
+replica is tried again as soon as it can be, not when no other one is under way; partitions that a
+tool adds to a topic that goes, go with it (Kafka takes them out again, KAFKA-6612); switching
+deletions off stops those that have not begun, and no others: what is half gone does not come back.
 
 AT_ONCE. The topic is gone already; nothing halts. A replica on a broker that was unregistered is
 abandoned, and the receipt says so.
@@ -72,7 +73,6 @@ class Wish:
             `answers`: what brokers said of replicas that they were ordered to delete.
             `lost`: replicas whose folders have failed.
             `vanished`: topics whose metadata somebody else removed, as they were.
-            `retry`: brokers whose failed replicas are to be tried again.
             `electing`, `reassigning`: topics with preferred elections under way, and with
             reassignments that are asked for but not in the image.
             `enabled`: whether deletions may begin (delete.topic.enable).
@@ -84,7 +84,6 @@ class Wish:
     answers: Mapping[Replica, Error] = field(default_factory=dict)
     lost: frozenset[Replica] = frozenset()
     vanished: Mapping[Uuid, TopicImage] = field(default_factory=dict)
-    retry: frozenset[int] = frozenset()
     electing: frozenset[str] = frozenset()
     reassigning: frozenset[str] = frozenset()
     enabled: bool = True
@@ -147,6 +146,12 @@ def is_reachable(image: ClusterImage, broker_id: int) -> bool:
     """Tell whether a broker is there to be ordered; one that shuts down still is."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced
+
+
+def has_failed(standing: Standing) -> bool:
+    """Tell whether a broker could not delete such a replica, though it was there."""
+    is_ineligible = standing.state is DeletionState.INELIGIBLE
+    return is_ineligible and standing.reason is not Reason.BROKER_DOWN
 
 
 def _fate(image: ClusterImage, policy: Policy, broker_id: int) -> _Fate:
@@ -236,29 +241,37 @@ class _Look:
     def _follow(self) -> None:
         for broker_id, standing, partitions in list(self._deletion.rows()):
             if standing.state is DeletionState.STARTED:
-                left = self._take_answers(broker_id, partitions)
+                left = self._take_answers(broker_id, standing, partitions)
                 self._check(broker_id, left)
+            elif has_failed(standing):
+                left = self._take_answers(broker_id, standing, partitions)
+                self._resume(broker_id, standing, left)
             elif standing.state is DeletionState.INELIGIBLE:
-                self._retry(broker_id, standing, partitions)
+                self._resume(broker_id, standing, partitions)
 
-    def _take_answers(self, broker_id: int, partitions: Collection[int]) -> list[int]:
-        """Move what was answered, or lost; return the rest."""
-        left: list[int] = []
+    def _take_answers(
+        self, broker_id: int, standing: Standing, partitions: Collection[int]
+    ) -> list[int]:
+        """Move what was answered, or lost; return the rest, and what the answer is known of."""
         outcomes: dict[Standing, list[int]] = {}
         for number in partitions:
             replica = Replica(broker_id, self._deletion.topic_id, number)
-            error = self._answers.get(replica, NOT_YET)
-            if error is Error.NONE:
-                outcomes.setdefault(SUCCESSFUL, []).append(number)
-            elif error is not NOT_YET:
-                outcomes.setdefault(_failure(error), []).append(number)
-            elif replica in self._wish.lost:
-                outcomes.setdefault(FOLDER_LOST, []).append(number)
-            else:
-                left.append(number)
-        for standing, numbers in outcomes.items():
-            self._move(broker_id, numbers, (_STATES[standing.state],), standing)
+            outcomes.setdefault(self._outcome(replica, standing), []).append(number)
+        left = outcomes.pop(standing, [])
+        # What had failed is started again only now: the order itself was not worth a record.
+        again = () if standing.state is DeletionState.STARTED else _AGAIN
+        for outcome, numbers in outcomes.items():
+            self._move(broker_id, numbers, (*again, _STATES[outcome.state]), outcome)
         return left
+
+    def _outcome(self, replica: Replica, standing: Standing) -> Standing:
+        error = self._answers.get(replica, NOT_YET)
+        if error is Error.NONE:
+            return SUCCESSFUL
+        if error is not NOT_YET:
+            return _failure(error)
+        is_lost = standing.state is DeletionState.STARTED and replica in self._wish.lost
+        return FOLDER_LOST if is_lost else standing
 
     def _check(self, broker_id: int, partitions: list[int]) -> None:
         """Keep what is under way only where there is somebody to do it."""
@@ -267,15 +280,13 @@ class _Look:
             ineligible = (ReplicaState.DELETION_INELIGIBLE,)
             self._move(broker_id, partitions, ineligible, _STOPPED[fate])
 
-    def _retry(self, broker_id: int, standing: Standing, partitions: Collection[int]) -> None:
+    def _resume(self, broker_id: int, standing: Standing, partitions: Collection[int]) -> None:
+        """Start what waited for its broker where that is back; end what waits for one in vain."""
         fate = _fate(self._image, self._deletion.policy, broker_id)
         if fate is _Fate.GONE:
             self._set(broker_id, UNREGISTERED, partitions)
-        elif fate is _Fate.LIVE and (
-            standing.reason is Reason.BROKER_DOWN or broker_id in self._wish.retry
-        ):
-            again = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
-            self._move(broker_id, partitions, again, STARTED)
+        elif fate is _Fate.LIVE and not has_failed(standing):
+            self._move(broker_id, partitions, _AGAIN, STARTED)
 
     # -- replicas that are not -----------------------------------------------------------------
 
@@ -366,6 +377,9 @@ class _Look:
 
 FOLDER_LOST: Final = Standing(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
 UNREGISTERED: Final = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
+
+_AGAIN: Final = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+"""The way back of what is ineligible."""
 
 _STOPPED: Final = {_Fate.DOWN: BROKER_DOWN, _Fate.GONE: UNREGISTERED}
 

@@ -68,7 +68,7 @@ def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_toge
     notes = Notes()
     first, second = (Replica(broker_id, TOPICS[0], 0) for broker_id in (1, 2))
     notes.of(TOPICS[0]).answers[first] = Error.NONE
-    notes.of(TOPICS[0]).retry.add(3)
+    notes.of(TOPICS[0]).lost.add(second)
     notes.take()
     notes.of(TOPICS[0]).answers[second] = Error.KAFKA_STORAGE_ERROR
     notes.of(TOPICS[0]).lost.add(first)
@@ -76,17 +76,18 @@ def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_toge
     notes.end_pauses(RETRY_FIRST_MS)
     [note] = notes.take().values()
     assert note.answers == {first: Error.NONE, second: Error.KAFKA_STORAGE_ERROR}
-    assert (note.lost, note.retry) == ({first}, {3})
+    assert note.lost == {first, second}
 
 
 def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() -> None:
     notes = Notes()
     notes.look_at(TOPICS[:1])
     notes.take()
-    notes.of(TOPICS[0]).retry.add(1)
+    lost = Replica(1, TOPICS[0], 0)
+    notes.of(TOPICS[0]).lost.add(lost)
     notes.decided()
-    assert notes.is_retried(TOPICS[0], 1)
-    assert drain(notes) == [TOPICS[:1]]
+    [note] = notes.take().values()
+    assert note.lost == {lost}
 
 
 def test_what_is_heard_of_a_topic_that_is_decided_after_its_pause_waits_for_no_other_pause() -> (

@@ -226,9 +226,40 @@ def test_a_disk_that_fails_shows_in_the_ledger_and_is_tried_again() -> None:
     cluster.brokers.out(12)[0].answer(Error.KAFKA_STORAGE_ERROR)
     cluster.world.workers.run()
     assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
-    cluster.wait(2 * RETRY_FIRST_MS)
-    assert cluster.rows[12] == "STARTED"
+    appended = cluster.controller.runtime.records_appended
+    for pause in (1, 2, 4):
+        cluster.wait(pause * RETRY_FIRST_MS)
+        [order] = cluster.brokers.out(12)
+        order.answer(Error.KAFKA_STORAGE_ERROR)
+        cluster.world.workers.run()
+    assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
+    assert cluster.controller.runtime.records_appended == appended, "it was known"
+    cluster.wait(8 * RETRY_FIRST_MS)
     cluster.answer_all(11, 12)
+    assert is_finished(cluster)
+
+
+def test_a_disk_that_fails_in_two_terms_is_tried_again_without_a_record() -> None:
+    """The new controller says of itself that it rules, and nothing of what it is told again."""
+    cluster = Cluster()
+    cluster.delete()
+    cluster.world.workers.run()
+    cluster.answer_all(11)
+    cluster.brokers.out(12)[0].answer(Error.KAFKA_STORAGE_ERROR)
+    cluster.world.workers.run()
+    cluster.wait(RETRY_FIRST_MS)
+    [unanswered] = cluster.brokers.out(12)
+    cluster.controller.stop()
+    cluster.start()
+    assert not unanswered.is_out
+    appended = cluster.controller.runtime.records_appended
+    [order] = cluster.brokers.out(12)
+    order.answer(Error.KAFKA_STORAGE_ERROR)
+    cluster.world.workers.run()
+    assert cluster.rows[12] == "INELIGIBLE FOLDER_FAILED"
+    assert cluster.controller.runtime.records_appended == appended
+    cluster.wait(2 * RETRY_FIRST_MS)
+    cluster.answer_all(12)
     assert is_finished(cluster)
 
 

@@ -29,6 +29,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.read_replica import same_rack
+from ottla.broker.removal_failures import RemovalFailures
 from ottla.broker.replica_fetchers import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
 from ottla.log.config import LogConfig
@@ -105,6 +106,7 @@ class Broker:
         )
         self.auto_create = AutoCreate(config, forwarder)
         self.vanishing = ParkingLot(timers)
+        self.removal_failures = RemovalFailures()
         self.maintenance = Maintenance(
             config=config,
             clock=clock,

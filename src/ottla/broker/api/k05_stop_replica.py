@@ -17,13 +17,16 @@ Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which ther
 Not done:  authorization.
 """
 
-import logging
+import errno
+from collections.abc import Hashable
+from typing import Final
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
+from ottla.broker.removal_failures import Failure
 from ottla.broker.told import PartitionName, ToldPort, is_late
 from ottla.broker.told_drops import drop_told
 from ottla.log.removal import Removed, Replica, remove_replicas
@@ -38,7 +41,7 @@ API = Api(
     acl="cluster:cluster-action",
 )
 
-log = logging.getLogger(__name__)
+UNPROVEN: Final = OSError(errno.EIO, "a log folder that may hold them is offline")
 
 
 def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
@@ -95,13 +98,18 @@ def _delete(
     replicas = sorted({*late, *((each, name[1]) for name, ids in doomed.items() for each in ids)})
 
     def answer(removed: Removed) -> wire.StopReplicaResponse:
+        failed: dict[Hashable, Failure] = {}
         for name, ids in doomed.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: the folder failed later than in the moment in which it was to go.
             offline = told.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
             if ids & offline or any(_counts(broker, each) for each in failures):
-                log.error("%s-%d cannot be deleted for certain: %s", *name, failures)
+                error = next((each for each in failures if each is not None), UNPROVEN)
+                failed[name] = Failure(f"{name[0]}-{name[1]}", error)
                 results[name] = Error.KAFKA_STORAGE_ERROR
+        broker.removal_failures.tell(
+            failed, gone=doomed.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
+        )
         return _response(results)
 
     return remove_replicas(broker.log_dirs, replicas).map(answer)

@@ -9,17 +9,18 @@ Behaviour: only what the topic id's own folders hold is deleted, wherever in the
            replica as it replays what happened earlier, and "deleted" would be a lie. After the
            receipt is forgotten nobody waits for an answer. KAFKA_STORAGE_ERROR where a log folder
            is offline that may hold the replica, and stays so until that folder is back or given
-           up. Answered once the names are gone durably and the checkpoints are written anew;
-           where these cannot be, a name that is gone is (see `ottla.log.removal`). The bytes
-           follow after file.delete.delay.ms.
+           up; the log says so, but not each time (`broker.removal_failures`). Answered once the
+           names are gone durably and the checkpoints are written anew; where these cannot be, a
+           name that is gone is (see `ottla.log.removal`). The bytes follow after
+           file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
            taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
 Versions:  v0. Ottla's own; advertised to nobody, served where brokers speak to each other.
 Not done:  authorization.
 """
 
-import logging
 from collections import defaultdict
+from collections.abc import Hashable
 from typing import Final
 
 from ottla.base.errors import Error
@@ -36,6 +37,7 @@ from ottla.broker.api.base import (
     Message,
 )
 from ottla.broker.core import Broker
+from ottla.broker.removal_failures import Failure
 from ottla.log.removal import Removed, Replica, remove_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
@@ -51,8 +53,6 @@ API = Api(
 
 METADATA_WAIT_MS: Final = 1_000
 """How long a broker that has not heard of a deletion waits for that, before it says so."""
-
-log = logging.getLogger(__name__)
 
 
 def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
@@ -98,13 +98,25 @@ def _delete(
     unwanted = [replica for replica in results if _is_deleted(broker.image, replica[0])]
 
     def answer(removed: Removed) -> wire.DeleteReplicasResponse:
-        for (topic_id, number), failure in removed.items():
-            if failure is not None:
-                log.error("a replica cannot be deleted for certain: %s", failure)
-            results[topic_id, number] = Error.NONE if failure is None else Error.KAFKA_STORAGE_ERROR
+        for replica, failure in removed.items():
+            results[replica] = Error.NONE if failure is None else Error.KAFKA_STORAGE_ERROR
+        _tell(broker, removed)
         return _response(results)
 
     return remove_replicas(broker.log_dirs, unwanted).map(answer)
+
+
+def _tell(broker: Broker, removed: Removed) -> None:
+    """Have the log say what could not be removed, and why."""
+    failed: dict[Hashable, Failure] = {}
+    for (topic_id, number), error in removed.items():
+        if error is not None:
+            deletion = broker.image.deletions.of(topic_id)
+            topic = str(topic_id) if deletion is None else deletion.name
+            failed[topic_id, number] = Failure(f"{topic}-{number}", error)
+    broker.removal_failures.tell(
+        failed, gone=removed.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
+    )
 
 
 def _fence(broker: Broker, request: wire.DeleteReplicasRequest) -> Error:

@@ -12,6 +12,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.broker.told_drops import note_unproven, unproven_at_start
+from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.config import LogConfig
 from ottla.log.log_dir import CHECKPOINTS
 
@@ -168,6 +169,23 @@ def test_kafka_9946_a_replica_in_an_offline_folder_is_not_said_to_be_deleted() -
     made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
     for _ in range(2):
         assert made.stop(0)[0] is Error.KAFKA_STORAGE_ERROR
+
+
+def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator must find the other lines of a broker whose disk is to be mended next week."""
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    lose_the_folder(made)
+    made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    caplog.clear()
+    for _ in range(5):
+        made.stop(0, 1)
+    lines = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert lines == ["replicas that cannot be deleted for certain: 1 (t-0): it is offline: /logs"]
+    made.clock.advance(RETRY_MS_MAX)
+    made.stop(0, 1)
+    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 2
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["by UpdateMetadata", "by StopReplica"])

@@ -13,6 +13,7 @@ from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Listener
 from ottla.broker.api.k1002_delete_replicas import METADATA_WAIT_MS
 from ottla.broker.dispatch import advertised, load_apis
+from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.log_dir import CHECKPOINTS
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.records import (
@@ -285,6 +286,28 @@ def test_kafka_7313_an_offline_folder_gives_the_same_answer_every_time() -> None
     made.commit(*deletion())
     for _ in range(3):
         assert codes(delete(made)) == {0: Error.KAFKA_STORAGE_ERROR}
+
+
+def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator must find the other lines of a broker whose disk is to be mended next week."""
+    made = world(properties={"log.dirs": "/logs,/more"})
+    log = made.log_dirs.get("t", 0)
+    assert log is not None
+    made.log_dirs.fail(log, OSError(5, "broken"))
+    made.commit(*deletion())
+    caplog.clear()
+    for _ in range(5):
+        assert codes(delete(made, 0, 8, 9)) == dict.fromkeys((0, 8, 9), Error.KAFKA_STORAGE_ERROR)
+    assert [(each.levelname, each.getMessage().partition(": ")[2]) for each in caplog.records] == [
+        ("ERROR", "1 (t-0): it is offline: /logs"),
+        ("ERROR", "2 (t-8, t-9): broken"),
+    ]
+    made.clock.advance(RETRY_MS_MAX)
+    delete(made, 0, 8, 9)
+    delete(made, 0, 8, 9)
+    assert len(caplog.records) == 4
 
 
 def test_it_is_for_nodes_only() -> None:

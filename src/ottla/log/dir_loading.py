@@ -191,6 +191,8 @@ class DirLoader:
         self.done: Pending[list[str] | None] = Pending()
         self._ports = ports
         self.directory = directory
+        self.doubles: list[tuple[TopicPartition, str, str]] = []
+        """Partitions that the directory has twice, with both paths; the second is not loaded."""
         self._decide = decide
         self._config_of = config_of
         self._threads = threads
@@ -224,11 +226,22 @@ class DirLoader:
             return
         self._survey = result
         try:
-            self._waiting = [folder for folder in reversed(result.folders) if self._keep(folder)]
+            self._waiting = self._each_once(filter(self._keep, reversed(result.folders)))
         except OSError as error:
             self._give_up(error)
             return
         self._go_on()
+
+    def _each_once(self, folders: Iterable[FoundFolder]) -> list[FoundFolder]:
+        """Pass on one folder of each partition, and note those that another one is there of."""
+        kept: dict[TopicPartition, FoundFolder] = {}
+        for folder in folders:
+            key = (folder.topic, folder.partition)
+            first = kept.setdefault(key, folder)
+            if first is not folder:
+                path = self.directory.path
+                self.doubles.append((key, f"{path}/{first.name}", f"{path}/{folder.name}"))
+        return list(kept.values())
 
     def _keep(self, folder: FoundFolder) -> bool:
         if folder.unread is not None:
@@ -306,6 +319,7 @@ class DirLoader:
             return
         key = (folder.topic, folder.partition)
         assert folder.topic_id is not None
+        assert key not in self.directory.logs
         log = self.directory.logs[key] = PartitionLog(
             self._ports,
             f"{self.directory.path}/{folder.name}",

@@ -54,7 +54,7 @@ class NameTaken(OSError):
 
 class LoadResult(NamedTuple):
     """What a start found: the logs, the names of folders set aside as strays, and what forbids
-    to go on (None = nothing): a partition that is in two directories. `unread`: why folders that
+    to go on (None = nothing): a partition that is in two folders. `unread`: why folders that
     are called like a partition's were left alone.
     """
 
@@ -171,7 +171,10 @@ class LogDirs:
                 unread = (error for each in self.dirs for error in each.unread.values())
                 result.complete(
                     LoadResult(
-                        tuple(self.logs()), tuple(sorted(strays)), self._duplicate(), tuple(unread)
+                        tuple(self.logs()),
+                        tuple(sorted(strays)),
+                        self._duplicate(loaders),
+                        tuple(unread),
                     )
                 )
 
@@ -180,8 +183,9 @@ class LogDirs:
             loader.start()
         return result
 
-    def _duplicate(self) -> str | None:
-        for (topic, partition), first, second in duplicates(self.dirs):
+    def _duplicate(self, loaders: Sequence[DirLoader]) -> str | None:
+        doubles = [double for loader in loaders for double in loader.doubles]
+        for (topic, partition), first, second in doubles + duplicates(self.dirs):
             return (
                 f"Duplicate log directories for {topic}-{partition} are found in both {first} "
                 f"and {second}. Delete the one that is known to have failed recently."

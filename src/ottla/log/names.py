@@ -39,6 +39,8 @@ FOLDER_NAME_BYTES_MAX: Final = 255
 """What file systems take; the topic's part of a longer name is cut."""
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)")
+PARTITION_MAX: Final = 2**31 - 1
+
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _MARKED_FOLDER = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>delete|stray|future)")
 
@@ -85,7 +87,11 @@ def marked_folder_name(topic: str, partition: int, token: str, kind: FolderKind)
 
 
 def parse_folder_name(name: str) -> PartitionFolder | None:
-    """Return what a folder of a log directory holds; None where it is no partition's."""
+    """Return what a folder of a log directory holds; None where it is no partition's.
+
+    A name that is only read like a partition's, as t-00, is none: a copy of people's beside t-0
+    would be a second folder of the same log.
+    """
     kind = FolderKind.LIVE
     marked = _MARKED_FOLDER.fullmatch(name)
     if marked:
@@ -94,4 +100,7 @@ def parse_folder_name(name: str) -> PartitionFolder | None:
     found = _FOLDER.fullmatch(name)
     if not found:
         return None
-    return PartitionFolder(found["topic"], int(found["partition"]), kind)
+    topic, partition = found["topic"], int(found["partition"])
+    if partition > PARTITION_MAX or folder_name(topic, partition) != name:
+        return None
+    return PartitionFolder(topic, partition, kind)

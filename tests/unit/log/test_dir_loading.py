@@ -180,3 +180,40 @@ def test_a_partition_in_two_directories_is_a_problem(node: Node) -> None:
     _, found = node.start()
     assert found.problem is not None
     assert "Duplicate log directories for t-0 are found in both /d1 and /d2" in found.problem
+
+
+def test_a_copy_beside_a_log_does_not_take_its_place(node: Node) -> None:
+    """`cp -a t-0 t-00`: the copy was opened, and what had been acknowledged since was gone."""
+    dirs, _ = node.start()
+    log = create(dirs)
+    append(log, batch(3))
+    log.flush()
+    node.stop(dirs)
+    node.disk.mkdir("/d1/t-00")
+    for file in node.disk.listdir("/d1/t-0"):
+        node.disk.write_atomic(f"/d1/t-00/{file}", node.disk.read_bytes(f"/d1/t-0/{file}"))
+    dirs, _ = node.start()
+    append(create(dirs), batch(5))
+    node.stop(dirs)
+    dirs, found = node.start()
+    assert [(each.directory, each.log_end_offset) for each in found.logs] == [("/d1/t-0", 8)]
+    assert (found.problem, found.strays) == (None, ())
+    remove_replicas(dirs, [(TOPIC_ID, 0)])
+    node.run()
+    node.pass_ms(1_000)
+    assert [each for each in node.disk.listdir("/d1") if each.startswith("t-")] == ["t-00"]
+
+
+def test_a_file_system_that_lists_a_folder_twice_is_a_problem(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second log took the first one's place; two would have written to the same files."""
+    dirs, _ = node.start()
+    create(dirs)
+    node.stop(dirs)
+    listdir = node.disk.listdir
+    monkeypatch.setattr(node.disk, "listdir", lambda path: sorted([*listdir(path), *listdir(path)]))
+    _, found = node.start()
+    assert found.problem is not None
+    assert "t-0 are found in both /d1/t-0 and /d1/t-0." in found.problem
+    assert len(found.logs) == 1

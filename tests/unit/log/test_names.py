@@ -47,6 +47,14 @@ def test_other_files_are_no_segments(name: str) -> None:
         ("remote-log-index-cache", None),
         (f"t.{TOKEN}-delete", None),
         ("recovery-point-offset-checkpoint", None),
+        ("t-2147483647", PartitionFolder("t", 2**31 - 1, FolderKind.LIVE)),
+        ("t-2147483648", None),
+        ("t-00", None),
+        ("t-07", None),
+        ("t-\N{ARABIC-INDIC DIGIT THREE}", None),
+        (f"t-00.{TOKEN}-delete", None),
+        (f"t-00.{TOKEN}-stray", None),
+        (f"t-01.{TOKEN}-future", None),
     ],
 )
 def test_folder_names(name: str, expected: PartitionFolder | None) -> None:

@@ -1,6 +1,6 @@
 """What `variants` breaks of the deletion of topics: one rule each."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,9 @@ from .replaced import replaced
 def confirms_what_it_has_not_deleted() -> Iterator[None]:
     """A broker answers an order to delete as if it had looked for the folders."""
 
-    def only_say_so(_: LogDirs, wanted: Collection[tuple[Uuid, int]]) -> Pending[Removed]:
+    def only_say_so(
+        _: LogDirs, wanted: Collection[tuple[Uuid, int]], _topics: Mapping[Uuid, str]
+    ) -> Pending[Removed]:
         return completed(dict.fromkeys(wanted))
 
     with (

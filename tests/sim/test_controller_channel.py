@@ -6,7 +6,7 @@ channels until each replica is confirmed. Then all power goes at once, and the d
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -274,7 +274,9 @@ def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch
     def without_ledger(image: ClusterImage, node_id: int, topic_id: Uuid, number: int) -> Verdict:
         return verdict_on(replace(image, deletions=EMPTY.deletions), node_id, topic_id, number)
 
-    def only_say_so(_: LogDirs, wanted: Collection[tuple[Uuid, int]]) -> Pending[Removed]:
+    def only_say_so(
+        _: LogDirs, wanted: Collection[tuple[Uuid, int]], _topics: Mapping[Uuid, str]
+    ) -> Pending[Removed]:
         return completed(dict.fromkeys(wanted))
 
     monkeypatch.setattr(folders_at_start, "verdict_on", without_ledger)

@@ -82,8 +82,15 @@ def marked_folder_name(topic: str, partition: int, token: str, kind: FolderKind)
     """Return the name of a folder on its way out; `token` is 32 hexadecimal digits."""
     assert kind is not FolderKind.LIVE
     assert len(token) == 32
-    end = f"-{partition}.{token}-{kind.value}"
-    return topic[: FOLDER_NAME_BYTES_MAX - len(end)] + end
+    return topic_in_name(topic, partition, kind) + f"-{partition}.{token}-{kind.value}"
+
+
+def topic_in_name(topic: str, partition: int, kind: FolderKind) -> str:
+    """Return what the name of a partition's folder of this kind has of the topic's name."""
+    if kind is FolderKind.LIVE:
+        return topic
+    end = f"-{partition}.{'0' * 32}-{kind.value}"
+    return topic[: FOLDER_NAME_BYTES_MAX - len(end)]
 
 
 def parse_folder_name(name: str) -> PartitionFolder | None:

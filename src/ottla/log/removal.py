@@ -10,7 +10,8 @@ a thousand topics there are ten thousand of them.
 """
 
 import errno
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from ottla.base.ids import Uuid
@@ -30,9 +31,15 @@ Removed = dict[Replica, OSError | None]
 """None = nothing is left of it that could come back; else why that cannot be said."""
 
 
-def remove_replicas(log_dirs: LogDirs, wanted: Collection[Replica]) -> Pending[Removed]:
-    """Remove replicas; answer for each. To ask again is no mistake."""
-    removal = _Removal(log_dirs, wanted)
+def remove_replicas(
+    log_dirs: LogDirs, wanted: Collection[Replica], topics: Mapping[Uuid, str] | None = None
+) -> Pending[Removed]:
+    """Remove replicas; answer for each. To ask again is no mistake.
+
+    `topics`: the names that the topics had, as far as they are known. A folder that cannot be read
+    may be any topic's of which the name is not.
+    """
+    removal = _Removal(log_dirs, wanted, topics or {})
     removal.start()
     return removal.done
 
@@ -58,18 +65,21 @@ def unopened(disk: Disk, path: str, is_open: Collection[TopicPartition]) -> list
 class _Removal:
     """One removal on its way through the directories."""
 
-    def __init__(self, log_dirs: LogDirs, wanted: Collection[Replica]) -> None:
+    def __init__(
+        self, log_dirs: LogDirs, wanted: Collection[Replica], topics: Mapping[Uuid, str]
+    ) -> None:
         self.done: Pending[Removed] = Pending()
         self._log_dirs = log_dirs
         self._wanted = frozenset(wanted)
+        self._topics = topics
         self._found: dict[Replica, LogDir] = {}
         self._errors: dict[Replica, OSError] = {}
         self._unknown: OSError | None = None
         """Why a replica that was found nowhere may lie somewhere still."""
-        self._unread: dict[int, OSError] = {}
-        """The same for those of one partition number, by reason of a folder that is not read.
+        self._unread: dict[int, list[FoundFolder]] = defaultdict(list)
+        """By partition: folders that may be a replica's that is found nowhere, but are not read.
 
-        What is found elsewhere cannot be in it, and is not held up.
+        What is found elsewhere cannot be in one, and is not held up.
         """
         self._left = 0
 
@@ -109,7 +119,7 @@ class _Removal:
             self._found.setdefault(replica, directory)
         for folder in result:
             if folder.unread is not None:
-                self._unread[folder.partition] = folder.unread
+                self._unread[folder.partition].append(folder)
             if folder.topic_id is None or self._is_open(directory, folder):
                 continue
             replica = (folder.topic_id, folder.partition)
@@ -177,6 +187,15 @@ class _Removal:
                 return self._errors[replica]
             if replica in self._found:
                 return None
-            return self._unknown or self._unread.get(replica[1])
+            return self._unknown or self._hidden(replica)
 
         self.done.complete({replica: outcome(replica) for replica in sorted(self._wanted)})
+
+    def _hidden(self, replica: Replica) -> OSError | None:
+        """Return why a folder was not read that is called like this replica's; None = none is."""
+        topic_id, number = replica
+        topic = self._topics.get(topic_id)
+        for folder in self._unread.get(number, ()):
+            if topic is None or folder.topic == names.topic_in_name(topic, number, folder.kind):
+                return folder.unread
+        return None

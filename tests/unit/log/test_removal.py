@@ -10,9 +10,11 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
+from ottla.log import names
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dir import CHECKPOINTS
 from ottla.log.log_dirs import LogDirs
+from ottla.log.names import FolderKind
 from ottla.log.removal import Removed, remove_replicas
 from ottla.testing.disk import Fault
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
@@ -146,6 +148,30 @@ def test_a_folder_that_may_not_be_read_holds_up_only_what_is_not_found_elsewhere
     found = remove(node, dirs, T0, (OTHER_ID, 0), (OTHER_ID, 1))
     assert (found[T0], found[OTHER_ID, 1]) == (None, None)
     assert isinstance(found[OTHER_ID, 0], PermissionError)
+
+
+@pytest.mark.parametrize("topic", ["t", "t" * 249])
+@pytest.mark.parametrize("kind", [FolderKind.STRAY, FolderKind.FUTURE, FolderKind.LIVE])
+def test_a_folder_that_may_not_be_read_holds_up_no_topic_of_another_name(
+    node: Node, topic: str, kind: FolderKind
+) -> None:
+    """foo-0 on a disk that was not mounted held up the receipt of every topic's partition 0."""
+    dirs, _ = node.start()
+    name = names.folder_name(topic, 0)
+    if kind is not FolderKind.LIVE:
+        name = names.marked_folder_name(topic, 0, TOKEN, kind)
+    node.disk.link(f"/d1/{name}", "/not-mounted/t-0")
+    wanted = [(OTHER_ID, 0), (TOPIC_ID, 0), (OTHER_ID, 1)]
+    topics = {OTHER_ID: topic, TOPIC_ID: "other"}
+    pending = remove_replicas(dirs, wanted, topics)
+    node.run()
+    assert isinstance(pending.value.pop((OTHER_ID, 0)), FileNotFoundError)
+    assert pending.value == {(TOPIC_ID, 0): None, (OTHER_ID, 1): None}
+    pending = remove_replicas(dirs, wanted, {TOPIC_ID: "t" * 248})
+    node.run()
+    assert isinstance(pending.value[OTHER_ID, 0], FileNotFoundError), "whose name is not known"
+    is_cut_alike = kind is not FolderKind.LIVE and topic != "t"
+    assert (pending.value[TOPIC_ID, 0] is not None) == is_cut_alike
 
 
 def test_kafka_7313_what_may_lie_on_an_offline_directory_is_not_claimed(node: Node) -> None:

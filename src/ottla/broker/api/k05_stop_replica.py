@@ -59,14 +59,15 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
     results: dict[PartitionName, Error] = {}
     stopped: list[Partition] = []
     doomed: dict[PartitionName, set[Uuid]] = {}
-    late: list[Replica] = []
+    late: dict[Replica, str] = {}
     for topic in request.topic_states:
         for state in topic.partition_states:
             name = (topic.topic_name, state.partition_index)
             if is_late(told.image, topic.topic_name, topic.topic_id):
                 # Not a byte of its successor may go; what is left of the topic that is meant may.
                 results[name] = Error.NONE
-                late += [(topic.topic_id, name[1])] if state.delete_partition else []
+                if state.delete_partition:
+                    late[topic.topic_id, name[1]] = topic.topic_name
                 continue
             results[name] = told.facts.may_stop(told.image, name, state.leader_epoch)
             if results[name] is not Error.NONE:
@@ -91,11 +92,12 @@ def _delete(
     broker: Broker,
     told: ToldPort,
     doomed: dict[PartitionName, set[Uuid]],
-    late: list[Replica],
+    late: dict[Replica, str],
     results: dict[PartitionName, Error],
 ) -> Answer:
     drop_told(broker, told, told.facts.dropped(told.image, doomed), doomed)
-    replicas = sorted({*late, *((each, name[1]) for name, ids in doomed.items() for each in ids)})
+    replicas = late | {(each, name[1]): name[0] for name, ids in doomed.items() for each in ids}
+    topics = {topic_id: topic for (topic_id, _), topic in replicas.items()}
 
     def answer(removed: Removed) -> wire.StopReplicaResponse:
         failed: dict[Hashable, Failure] = {}
@@ -112,7 +114,7 @@ def _delete(
         )
         return _response(results)
 
-    return remove_replicas(broker.log_dirs, replicas).map(answer)
+    return remove_replicas(broker.log_dirs, replicas, topics).map(answer)
 
 
 def _meant(broker: Broker, told: ToldPort, name: PartitionName, topic_id: Uuid) -> set[Uuid]:

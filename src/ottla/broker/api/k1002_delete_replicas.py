@@ -96,6 +96,8 @@ def _delete(
     asked = [(topic.topic_id, number) for topic in request.topics for number in topic.partitions]
     results = dict.fromkeys(asked, Error.OPERATION_NOT_ATTEMPTED)
     unwanted = [replica for replica in results if _is_deleted(broker.image, replica[0])]
+    entries = (broker.image.deletions.of(topic_id) for topic_id, _ in unwanted)
+    topics = {entry.topic_id: entry.name for entry in entries if entry is not None}
 
     def answer(removed: Removed) -> wire.DeleteReplicasResponse:
         for replica, failure in removed.items():
@@ -103,7 +105,7 @@ def _delete(
         _tell(broker, removed)
         return _response(results)
 
-    return remove_replicas(broker.log_dirs, unwanted).map(answer)
+    return remove_replicas(broker.log_dirs, unwanted, topics).map(answer)
 
 
 def _tell(broker: Broker, removed: Removed) -> None:

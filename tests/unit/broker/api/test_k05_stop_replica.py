@@ -306,6 +306,17 @@ def test_an_offline_folder_does_not_hold_up_what_it_never_had() -> None:
     assert made.stop(9, topic="unknown")[9] is Error.NONE
 
 
+def test_a_folder_that_cannot_be_read_holds_up_its_own_topic_alone() -> None:
+    """A link to a disk that was not mounted held up the names of all topics."""
+    made = hosting()
+    made.disk.link("/logs/foo-0", "/not-mounted/foo-0")
+    for _ in range(2):
+        assert made.stop(0, epoch=9, topic_id=TOPIC_ID) == {0: Error.NONE}
+        made.clock.advance(60_000)
+    assert made.stop(0, topic="bar", topic_id=OTHER_ID) == {0: Error.NONE}
+    assert made.stop(0, topic="foo", topic_id=OTHER_ID) == {0: Error.KAFKA_STORAGE_ERROR}
+
+
 def test_epochs() -> None:
     made = hosting()
     assert made.begin_stop(0, broker_epoch=1).value.error_code == Error.STALE_BROKER_EPOCH

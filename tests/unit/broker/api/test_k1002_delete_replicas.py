@@ -278,6 +278,18 @@ def test_a_stale_request_deletes_nothing() -> None:
     assert delete(made, 0).topics == ()
 
 
+def test_a_folder_that_cannot_be_read_holds_up_the_receipt_of_its_own_topic_alone() -> None:
+    """A link to a disk that was not mounted held up those of all topics."""
+    made = world()
+    made.commit(*deletion())
+    made.disk.link("/logs/foo-0", "/not-mounted/foo-0")
+    assert codes(delete(made)) == {0: Error.NONE}
+    made.clock.advance(60_000)
+    assert codes(delete(made)) == {0: Error.NONE}
+    made.disk.link("/logs/t-0", "/not-mounted/t-0")
+    assert codes(delete(made)) == {0: Error.KAFKA_STORAGE_ERROR}
+
+
 def test_kafka_7313_an_offline_folder_gives_the_same_answer_every_time() -> None:
     made = world(properties={"log.dirs": "/logs,/more"})
     log = made.log_dirs.get("t", 0)

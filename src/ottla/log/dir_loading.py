@@ -191,8 +191,6 @@ class DirLoader:
         self.done: Pending[list[str] | None] = Pending()
         self._ports = ports
         self.directory = directory
-        self.doubles: list[tuple[TopicPartition, str, str]] = []
-        """Partitions that the directory has twice, with both paths; the second is not loaded."""
         self._decide = decide
         self._config_of = config_of
         self._threads = threads
@@ -240,7 +238,9 @@ class DirLoader:
             first = kept.setdefault(key, folder)
             if first is not folder:
                 path = self.directory.path
-                self.doubles.append((key, f"{path}/{first.name}", f"{path}/{folder.name}"))
+                self.directory.doubles.append(
+                    (key, f"{path}/{first.name}", f"{path}/{folder.name}")
+                )
         return list(kept.values())
 
     def _keep(self, folder: FoundFolder) -> bool:
@@ -351,10 +351,11 @@ class DirLoader:
 
 
 def duplicates(directories: Iterable[LogDir]) -> list[tuple[TopicPartition, str, str]]:
-    """Return the partitions that two directories hold, with both paths."""
+    """Return the partitions that are there twice, with both paths."""
     seen: dict[TopicPartition, str] = {}
     found: list[tuple[TopicPartition, str, str]] = []
     for directory in directories:
+        found += directory.doubles
         for key in directory.logs:
             if key in seen:
                 found.append((key, seen[key], directory.path))

@@ -110,6 +110,8 @@ class LogDir:
         self.was_clean = False
         self.previous_epoch = -1
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.doubles: list[tuple[TopicPartition, str, str]] = []
+        """Partitions that a start found twice in it, with both paths; the second is not loaded."""
         self.lost: dict[TopicPartition, set[Uuid]] = {}
         """Partitions that it held when it went offline, or may have held, with their topic ids.
 
@@ -201,6 +203,10 @@ class LogDir:
         release, self._release = self._release, None
         if release is not None:
             release()
+
+    def fail(self, error: OSError) -> None:
+        """Take it offline, and let those hear of it who must."""
+        self._on_failure(self, error)
 
     def lose(self, key: TopicPartition, topic_id: Uuid) -> None:
         """Remember for as long as it is offline that a replica is in it, or may be."""

@@ -171,10 +171,7 @@ class LogDirs:
                 unread = (error for each in self.dirs for error in each.unread.values())
                 result.complete(
                     LoadResult(
-                        tuple(self.logs()),
-                        tuple(sorted(strays)),
-                        self._duplicate(loaders),
-                        tuple(unread),
+                        tuple(self.logs()), tuple(sorted(strays)), self._duplicate(), tuple(unread)
                     )
                 )
 
@@ -183,9 +180,8 @@ class LogDirs:
             loader.start()
         return result
 
-    def _duplicate(self, loaders: Sequence[DirLoader]) -> str | None:
-        doubles = [double for loader in loaders for double in loader.doubles]
-        for (topic, partition), first, second in doubles + duplicates(self.dirs):
+    def _duplicate(self) -> str | None:
+        for (topic, partition), first, second in duplicates(self.dirs):
             return (
                 f"Duplicate log directories for {topic}-{partition} are found in both {first} "
                 f"and {second}. Delete the one that is known to have failed recently."

@@ -99,7 +99,8 @@ class _Removal:
         for directory in log_dirs.offline_dirs:
             self._went_offline(directory)
             lost = {(each, key[1]) for key, ids in directory.lost.items() for each in ids}
-            for replica in self._wanted & lost:
+            # What was leaving may be back under its name after a loss of power.
+            for replica in self._wanted & (lost | directory.leaving.keys()):
                 # Whatever else is found of it: it may have left another directory before.
                 self._errors[replica] = OSError(errno.EIO, "it is offline", directory.path)
         online = log_dirs.online_dirs
@@ -134,8 +135,12 @@ class _Removal:
     def _synced(self, directory: LogDir, result: BaseException | None) -> None:
         if result is None:
             self._log_dirs.told(directory).then(partial(self._told, directory, directory.is_online))
-        else:
-            self._ended(directory, result)
+            return
+        if isinstance(result, OSError):
+            # The next one would say that all is well, and the names could be back after a loss of
+            # power: what a failed fsync was to write may be gone from the page cache.
+            directory.fail(result)
+        self._ended(directory, result)
 
     def _told(self, directory: LogDir, was_online: bool, failure: OSError | None) -> None:
         """End with a directory of which the checkpoints have nothing any more, or never will.
@@ -174,7 +179,8 @@ class _Removal:
             self._unknown = result
             for replica, holder in self._found.items():
                 if holder is directory:
-                    self._errors[replica] = result
+                    # Not the directory's own error: that one means what it never had, too.
+                    self._errors[replica] = OSError(result.errno, result.strerror, directory.path)
         elif result is not None:
             raise result
         self._left -= 1

@@ -384,6 +384,31 @@ def test_what_goes_as_its_directory_fails_is_not_claimed_before_its_new_name_is_
     assert failure not in [each.error for each in dirs.dirs], "that would be of what it never had"
 
 
+def test_a_directory_whose_sync_has_failed_is_believed_no_more(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second fsync says that all is well, and writes nothing: the topic came back."""
+    dirs, _ = node.start()
+    told: list[str] = []
+    dirs.on_offline = lambda directory, logs: told.append(directory.path)
+    filled(node, dirs)
+    filled(node, dirs, partition=1)
+    node.disk.sync_dir("/d1")
+    fault = node.disk.fail("sync_dir", path="/d1")
+    sync_dir = node.disk.sync_dir
+    monkeypatch.setattr(node.disk, "sync_dir", lambda path: None if fault.hits else sync_dir(path))
+    for _ in range(2):
+        assert isinstance(remove(node, dirs)[T0], OSError)
+        assert told == ["/d1"]
+        node.pass_ms(1_000)
+    assert dirs.get("t", 1) is not None
+    monkeypatch.undo()
+    dirs, names = restarted(node)
+    assert "t-0" in names
+    assert remove(node, dirs) == {T0: None}
+    assert "t-0" not in restarted(node)[1]
+
+
 def test_a_log_that_is_made_while_the_directories_are_searched_stays() -> None:
     """The partition came back to this node, by the metadata, between the search and its end."""
     workers = QueuedWorkers()

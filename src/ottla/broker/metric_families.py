@@ -86,7 +86,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     yield gauge(
         "ottla_log_stray_folders",
-        "Folders of partitions that belong to no topic that is known: kept, not used.",
+        "Folders of partitions that belong to no partition that is known: kept, not used.",
         [((("directory", each.path),), len(each.strays)) for each in broker.log_dirs.dirs],
     )
     yield gauge(

@@ -7,6 +7,7 @@ there are records it is deleted only on positive evidence, from committed metada
 |------------------------------------------------------|--------------------------------------|
 | known, and the assignment names this broker          | is kept                              |
 | known, and the assignment does not name this broker  | is deleted                           |
+| known, but the topic has no such partition           | is set aside as a stray and kept     |
 | in the ledger of deletions, pending or a receipt     | is deleted                           |
 | unknown: its receipt has passed, or it is foreign    | is set aside as a stray and kept     |
 | missing or damaged, and there is no record in it     | is set aside, then deleted           |
@@ -94,7 +95,7 @@ class Folders:
         if found.problem is not None:
             raise StartError(found.problem)
         for stray in found.strays:
-            log.warning("%s belongs to no topic that is known: kept, not used", stray)
+            log.warning("%s belongs to no partition that is known: kept, not used", stray)
         for error in found.unread:
             log.warning(
                 "%s cannot be read (%s): left alone, and until a start that can read it no log of "
@@ -118,9 +119,10 @@ def verdict_on(image: ClusterImage, node_id: int, topic_id: Uuid, partition: int
         # Any entry will do, whatever it says of this broker's replica: that topic is no more.
         return Verdict.STRAY if image.deletions.of(topic_id) is None else Verdict.DELETE
     state = known.partitions.get(partition)
-    if state is None or node_id not in state.replicas:
-        return Verdict.DELETE
-    return Verdict.KEEP
+    if state is None:
+        # Topics do not shrink: these metadata are older than the folder, as after a restore.
+        return Verdict.STRAY
+    return Verdict.KEEP if node_id in state.replicas else Verdict.DELETE
 
 
 def log_dirs_of(

@@ -28,6 +28,7 @@ from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.broker.read_replica import Selector
 from ottla.broker.summary import Summary
+from ottla.log.kept_folders import FolderKept
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
@@ -400,6 +401,8 @@ class ReplicaManager:
         partition.gone = gone
         try:
             self.log_dirs.delete(partition.topic, index)
+        except FolderKept:
+            pass  # Its folder is well, and who orders its removal hears why it is there still.
         except OSError as error:
             self.storage_failed(partition, error)
         partition.log = None

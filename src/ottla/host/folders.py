@@ -12,7 +12,7 @@ there are records it is deleted only on positive evidence, from committed metada
 | unknown: its receipt has passed, or it is foreign    | is set aside as a stray and kept     |
 | missing or damaged, and there is no record in it     | is set aside, then deleted           |
 | missing or damaged                                   | is set aside as a stray and kept     |
-| not for this user to read                            | is left alone                        |
+| not for this user to read, or to move away           | is left alone                        |
 | none, for the folder is a link to no log             | is left alone                        |
 
 Strays, and what is left alone, are told in the log at each start.
@@ -98,8 +98,8 @@ class Folders:
             log.warning("%s belongs to no partition that is known: kept, not used", stray)
         for error in found.unread:
             log.warning(
-                "%s cannot be read (%s): left alone, and until a start that can read it no log of "
-                "that name is used",
+                "%s cannot be read or moved (%s): left alone, and until a start that can do it no "
+                "log of that name is used",
                 error.filename,
                 error.strerror,
             )

@@ -21,6 +21,7 @@ Source: LogManager.{asyncDelete, deleteLogs}, LocalLog.renameDir.
 
 import contextlib
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -34,15 +35,23 @@ from ottla.base.timers import Timer, Timers
 from ottla.log import names
 from ottla.log.checkpoints import TopicPartition
 from ottla.log.dir_loading import FoundFolder, is_empty, is_log_file
+from ottla.log.kept_folders import FolderKept, is_of_a_folder
 from ottla.log.log_dir import LogDir
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
 
 TAKEN: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """What a rename says where the new name is another's; asking first would cost as much again."""
 
 
 STEP_PAUSE_MS: Final = 1
+
+REMOVE_AGAIN_MS: Final = 60_000
+"""The pause before a folder that could not be removed is tried again; each later one is longer."""
+
+REMOVE_AGAIN_MS_MAX: Final = 3_600_000
 
 
 class Departures:
@@ -79,6 +88,8 @@ class Departures:
         self._settled: Pending[None] = completed(None)
         self._due: dict[str, deque[FoundFolder]] = {}
         """What is to be removed now, by directory; one that is listed has a removal under way."""
+        self._pauses_ms: dict[str, int] = {}
+        """The last pause of each folder that could not be removed, by path."""
 
     # --- logs ------------------------------------------------------------------------------
 
@@ -106,16 +117,27 @@ class Departures:
         self._postponed[key] = (directory, log)
 
     def retire(self, directory: LogDir, log: PartitionLog, kind: FolderKind) -> None:
-        """Set a log's folder aside now. Raises: OSError, and then the log is where it was."""
-        name = log.directory.rpartition("/")[2]
-        folder = FoundFolder(name, log.topic, log.partition, FolderKind.LIVE, log.topic_id)
-        name = self.set_aside(directory, folder, kind)
+        """Set a log's folder aside now.
+
+        Raises: FolderKept, and then the log is closed all the same; OSError, and then it is where
+        it was.
+        """
+        found = log.directory.rpartition("/")[2]
+        folder = FoundFolder(found, log.topic, log.partition, FolderKind.LIVE, log.topic_id)
+        kept: FolderKept | None = None
+        try:
+            name = self.set_aside(directory, folder, kind)
+        except FolderKept as error:
+            kept, name = error, folder.name
+            logger.warning("%s cannot be moved (%s): kept, not used", log.directory, error.strerror)
         key = (log.topic, log.partition)
         if directory.logs.get(key) is log:
             del directory.logs[key]
         log.moved(f"{directory.path}/{name}")
         log.close()
         self._left(directory, log)
+        if kept is not None:
+            raise kept
 
     def finish(self, key: TopicPartition) -> None:
         """Have what was put off of a partition happen now: another log takes the name."""
@@ -167,6 +189,8 @@ class Departures:
     def _finish(self, directory: LogDir, log: PartitionLog) -> None:
         try:
             self.retire(directory, log, FolderKind.DELETE)
+        except FolderKept:
+            pass  # Whoever orders its removal hears of it.
         except OSError as error:
             directory.lose((log.topic, log.partition), log.topic_id)
             log.close()
@@ -181,15 +205,20 @@ class Departures:
     def set_aside(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
         """Rename a folder, and let it be removed if it is to go; return its new name.
 
-        Raises: OSError.
+        Raises: FolderKept, and then no log of its name is made; OSError.
         """
         name = folder.name
         if folder.kind is not kind:
-            name = self._rename(directory, folder, kind)
+            try:
+                name = self._rename(directory, folder, kind)
+            except OSError as error:
+                if is_of_a_folder(error):
+                    raise _keep(directory, folder, error) from None
+                raise
             if folder.kind is FolderKind.LIVE:
                 directory.forget((folder.topic, folder.partition))
         directory.strays.discard(folder.name)
-        directory.unread.pop(folder.name, None)  # Its disk was mounted since.
+        directory.unread.pop(folder.name, None)  # What was wrong with it was mended since.
         goes = kind is FolderKind.DELETE or folder.is_empty
         if name and not goes:
             directory.strays.add(name)
@@ -255,10 +284,14 @@ class Departures:
         self, directory: LogDir, folder: FoundFolder, result: bool | BaseException
     ) -> None:
         if isinstance(result, OSError):
-            self._failed(directory, result)
+            if is_of_a_folder(result):
+                self._remove_again(directory, folder, result)
+            else:
+                self._failed(directory, result)
         elif isinstance(result, BaseException):
             raise result
-        else:
+        elif directory.is_online:  # Else its new name may not be durable: it is leaving still.
+            self._pauses_ms.pop(f"{directory.path}/{folder.name}", None)
             if not result:
                 directory.strays.add(folder.name)
             replica = _replica(folder)
@@ -266,6 +299,25 @@ class Departures:
             if not directory.leaving[replica]:
                 del directory.leaving[replica]
         self._remove_next(directory)
+
+    def _remove_again(self, directory: LogDir, folder: FoundFolder, error: OSError) -> None:
+        """Try a folder again later, and say once that it stays so long; so does each start."""
+        path = f"{directory.path}/{folder.name}"
+        if path not in self._pauses_ms:
+            logger.warning("%s cannot be removed (%s): tried again later", path, error)
+        pause_ms = min(self._pauses_ms.get(path, REMOVE_AGAIN_MS // 2) * 2, REMOVE_AGAIN_MS_MAX)
+        self._pauses_ms[path] = pause_ms
+        due_ms = self._clock.monotonic_ms() + pause_ms
+        self._timers.at(due_ms, lambda: self._remove_soon(directory, folder))
+
+
+def _keep(directory: LogDir, folder: FoundFolder, error: OSError) -> FolderKept:
+    """Note that a folder stays where it is; return why."""
+    kept = FolderKept(error.errno, error.strerror, f"{directory.path}/{folder.name}")
+    directory.unread[folder.name] = kept
+    if folder.kind is not FolderKind.LIVE:
+        directory.strays.add(folder.name)
+    return kept
 
 
 def _replica(folder: FoundFolder) -> tuple[Uuid, int]:

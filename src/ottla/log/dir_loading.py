@@ -23,6 +23,7 @@ from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
+from ottla.log.kept_folders import FolderKept
 from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
@@ -244,6 +245,12 @@ class DirLoader:
         return list(kept.values())
 
     def _keep(self, folder: FoundFolder) -> bool:
+        try:
+            return self._judge(folder)
+        except FolderKept:
+            return False  # It is to go, or to be set aside, and lies where it lay.
+
+    def _judge(self, folder: FoundFolder) -> bool:
         if folder.unread is not None:
             self.directory.unread[folder.name] = folder.unread
             return False

@@ -120,10 +120,10 @@ class LogDir:
         self.strays: set[str] = set()
         """Names of the folders that were set aside as nobody's, and are kept for people."""
         self.unread: dict[str, OSError] = {}
-        """Folders that may be a partition's, but could not be read when this was started, and why.
+        """Folders that could not be read when this was started, or cannot be moved, and why.
 
-        They stay as they are until the next start, and what the checkpoints say of them, too. No
-        log of such a name is made: it may be there, on a disk that was not mounted.
+        They stay as they are until the next start, and what the checkpoints said of them then,
+        too. No log of such a name is made: it may be there, on a disk that was not mounted.
         """
         self.leaving: dict[tuple[Uuid, int], set[str]] = {}
         """The names of the folders that wait for their removal, by topic id and partition."""

@@ -29,6 +29,7 @@ from ottla.log.dir_loading import (
 )
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
+from ottla.log.kept_folders import FolderKept
 from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir, Written
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
@@ -45,7 +46,7 @@ RECOVERY_THREADS_DEFAULT = 2
 """num.recovery.threads.per.data.dir."""
 
 
-class NameTaken(OSError):
+class NameTaken(FolderKept):
     """A log cannot be made: something of its name is there that is none, or cannot be read.
 
     Its directory is well.
@@ -245,7 +246,7 @@ class LogDirs:
         Fields: `directory_id`: where the metadata wants it, zero = wherever there are fewest;
                 `is_new`: no data can exist elsewhere. Otherwise an offline directory may hold
                 it, and a second copy must not begin from nothing (KAFKA-16234).
-        Raises: NameTaken; OSError where its directory is offline, or the disk fails, which the
+        Raises: FolderKept; OSError where its directory is offline, or the disk fails, which the
                 directory then goes offline for, too.
         """
         self._departures.finish((topic, partition))
@@ -266,7 +267,7 @@ class LogDirs:
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
-        except NameTaken:
+        except FolderKept:
             raise
         except OSError as error:
             self._fail_soon(directory, error)
@@ -326,7 +327,7 @@ class LogDirs:
         A log that is not here, or whose folder has vanished, counts as deleted; return whether
         there was one. What an offline directory holds stays there, and is remembered: a replica
         that comes back would begin a second time, and the start after the mending refuse both.
-        One of very many is renamed a moment later: see `settled`. Raises: OSError.
+        One of very many is renamed a moment later: see `settled`. Raises: FolderKept; OSError.
         """
         log = self.get(topic, partition)
         if log is None:

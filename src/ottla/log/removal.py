@@ -20,6 +20,7 @@ from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.checkpoints import TopicPartition
 from ottla.log.dir_loading import FoundFolder, look_into
+from ottla.log.kept_folders import FolderKept
 from ottla.log.log_dir import LogDir
 from ottla.log.log_dirs import LogDirs
 from ottla.log.names import FolderKind
@@ -127,6 +128,9 @@ class _Removal:
             if replica in self._wanted:
                 remove = partial(self._log_dirs.discard, directory, folder)
                 self._remove(directory, replica, remove)
+        if directory.error is not None:
+            self._ended(directory, directory.error)
+            return
         # The renames of this removal, and of those deletions that it finds done already.
         ports = self._log_dirs.ports
         sync = partial(ports.disk.sync_dir, directory.path)
@@ -171,15 +175,21 @@ class _Removal:
         try:
             remove()
             self._found[replica] = directory
-        except OSError as error:
+        except FolderKept as error:
             self._errors[replica] = error
+        except OSError as error:
+            topic_id, number = replica
+            if topic_id in self._topics:
+                directory.lose((self._topics[topic_id], number), topic_id)
+            # Not the directory's own error: that one means what it never had, too.
+            self._errors[replica] = OSError(error.errno, error.strerror, directory.path)
+            directory.fail(error)
 
     def _ended(self, directory: LogDir, result: BaseException | None) -> None:
         if isinstance(result, OSError):
             self._unknown = result
             for replica, holder in self._found.items():
                 if holder is directory:
-                    # Not the directory's own error: that one means what it never had, too.
                     self._errors[replica] = OSError(result.errno, result.strerror, directory.path)
         elif result is not None:
             raise result

@@ -276,7 +276,7 @@ def test_what_may_be_a_replica_on_a_disk_that_is_not_mounted_is_told(
     world.disk.link("/a/kept-0", "/mnt")
     folders = opened(world, config)
     load(world, folders, EMPTY, config)
-    assert "/a/kept-0 cannot be read (The link leads to no log): left alone" in caplog.text
+    assert "/a/kept-0 cannot be read or moved (The link leads to no log): left alone" in caplog.text
     assert world.disk.is_link("/a/kept-0")
 
 

@@ -3,6 +3,7 @@
 Method: a broker with logs on a disk in memory; requests through the codec.
 """
 
+import errno
 from typing import Any
 
 import pytest
@@ -288,6 +289,23 @@ def test_a_folder_that_cannot_be_read_holds_up_the_receipt_of_its_own_topic_alon
     assert codes(delete(made)) == {0: Error.NONE}
     made.disk.link("/logs/t-0", "/not-mounted/t-0")
     assert codes(delete(made)) == {0: Error.KAFKA_STORAGE_ERROR}
+
+
+def test_a_folder_that_cannot_be_moved_is_that_replica_s_affair_alone() -> None:
+    """A mount point in the only log folder ended the broker when its topic was deleted."""
+    made = world()
+    alarms: list[None] = []
+    made.broker.replicas.on_folder_lost = made.broker.replicas.on_no_storage = lambda: (
+        alarms.append(None)
+    )
+    made.disk.fail("rename", errno.EBUSY, path="/logs/t-0", times=None)
+    made.commit(*deletion())
+    for _ in range(2):
+        assert codes(delete(made, 0, 1)) == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
+        made.clock.advance(60_000)
+    assert (made.log_dirs.offline_dirs, alarms) == ((), [])
+    made.disk.faults.clear()
+    assert codes(delete(made, 0, 1)) == {0: Error.NONE, 1: Error.NONE}
 
 
 def test_kafka_7313_an_offline_folder_gives_the_same_answer_every_time() -> None:

@@ -3,6 +3,9 @@
 A broker of several folders chooses by itself, and until it said so a folder that fails would cost
 nobody the leadership of what was in it. One of a single folder tells only where the controller has
 a wrong idea. One request is out at a time; what is not done is asked again.
+
+A replica without a log, though its folder is online or none is known, is told to be lost: something
+else has its name there. Else it would stay in the ISR, or lead, for as long as the broker lives.
 Source: AssignmentsManager, Kafka 4.0; KIP-858.
 """
 
@@ -18,7 +21,7 @@ from ottla.base.timers import Timer, Timers
 from ottla.broker.partition import Partition
 from ottla.log.log_dirs import LogDirs
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
 if TYPE_CHECKING:
@@ -73,9 +76,14 @@ class DirectoryAssignments:
         settled = UNKNOWN_DIRECTORIES if len(self._log_dirs.dirs) == 1 else frozenset[Uuid]()
         for partition in partitions:
             replica = (partition.topic_id, partition.index)
-            directory, known = self._directory_of(partition), self._known(image, replica)
-            if partition.deleted or known is None or known == directory or known in settled:
+            known = self._known(image, replica)
+            directory = self._directory_of(partition, known)
+            is_settled = known == directory or (known in settled and directory != DIRECTORY_LOST)
+            if partition.deleted or known is None or is_settled:
                 self._waiting.pop(replica, None)
+            elif directory == DIRECTORY_LOST:
+                # One that had a log lies in the folder that it was to tell of, which has failed.
+                self._waiting.setdefault(replica, directory)
             elif directory != NO_UUID:
                 self._waiting[replica] = directory
         self._send_after(0)
@@ -87,8 +95,12 @@ class DirectoryAssignments:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _directory_of(self, partition: Partition) -> Uuid:
-        directory = None if partition.log is None else self._log_dirs.directory_of(partition.log)
+    def _directory_of(self, partition: Partition, known: Uuid | None) -> Uuid:
+        if partition.log is None:
+            # Of a folder that is offline the controller hears as such.
+            is_missed = known in UNKNOWN_DIRECTORIES or known in self._log_dirs.directory_ids
+            return DIRECTORY_LOST if is_missed or known == DIRECTORY_LOST else NO_UUID
+        directory = self._log_dirs.directory_of(partition.log)
         return NO_UUID if directory is None else directory.directory_id
 
     def _known(self, image: ClusterImage, replica: Replica) -> Uuid | None:

@@ -16,7 +16,7 @@ from ottla.base.timers import Timers
 from ottla.broker import directory_assignments
 from ottla.broker.directory_assignments import RETRY_MS, DirectoryAssignments
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, TopicsImage
-from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
 from .world import FakeForwarder
@@ -30,7 +30,7 @@ class Folders:
     """See `ottla.log.log_dirs.LogDirs`: here a log is the id of its folder."""
 
     def __init__(self, *ids: Uuid) -> None:
-        self.dirs = ids
+        self.dirs = self.directory_ids = ids
 
     def directory_of(self, log: Uuid) -> Any:
         return SimpleNamespace(directory_id=log) if log in self.dirs else None
@@ -128,6 +128,40 @@ def test_what_the_controller_does_not_know_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (DIRECTORY_UNASSIGNED, True),
+        (DIRECTORY_MIGRATING, True),
+        (X, True),
+        (Y, False),
+        (DIRECTORY_LOST, False),
+    ],
+    ids=["unassigned", "migrating", "online", "offline", "lost"],
+)
+def test_a_replica_without_a_log_is_told_to_be_lost(known: Uuid, told: bool) -> None:
+    """Its name was taken by a link or a file; such a leader failed every produce, for ever."""
+    desk = Desk(X)
+    desk.assignments.update(image_of(known), [partition(0, None)])
+    desk.pass_ms(0)
+    assert (desk.told() == [(DIRECTORY_LOST, 0)]) if told else (desk.forwarder.calls == [])
+
+
+def test_a_replica_that_was_lost_tells_where_it_is_once_it_has_a_log() -> None:
+    desk = Desk(X)
+    desk.assignments.update(image_of(DIRECTORY_LOST), [partition(0, X)])
+    desk.pass_ms(0)
+    assert desk.told() == [(X, 0)]
+
+
+def test_a_replica_is_not_told_to_be_lost_any_more_once_it_is_another_s() -> None:
+    desk = Desk(X)
+    desk.assignments.update(image_of(X), [partition(0, None)])
+    desk.assignments.update(image_of(X, node=2), [partition(0, None)])
+    desk.pass_ms(0)
+    assert desk.forwarder.calls == []
+
+
+@pytest.mark.parametrize(
     ("known", "tells"),
     [(DIRECTORY_UNASSIGNED, False), (DIRECTORY_MIGRATING, False), (X, False), (Y, True)],
 )
@@ -141,7 +175,6 @@ def test_a_broker_of_one_folder_tells_only_what_is_wrong(known: Uuid, tells: boo
 @pytest.mark.parametrize(
     "found",
     [
-        partition(0, None),
         partition(0, X, deleted=True),
         partition(9, X),
         partition(0, NO_UUID),

@@ -98,6 +98,25 @@ def test_a_folder_that_is_offline_already_costs_its_replica_at_once(directory: U
     )
 
 
+@pytest.mark.parametrize("elr", [False, True])
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+def test_a_replica_that_was_lost_and_has_a_log_again_leads_where_nobody_else_does(
+    replicas: tuple[int, ...], elr: bool
+) -> None:
+    """What took its name was mended; a topic of one replica must not stay without a leader."""
+    wanted = NewTopic(name="t", assignments=((0, replicas),))
+    image = after(BASE, create_topics(BASE, [wanted], validate_only=False, context=context()))
+    if elr:
+        image = advance(image, [FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
+    mine = image.topics.id_of("t")
+    assert mine is not None
+    leaders = []
+    for directory in (X, DIRECTORY_LOST, X):
+        image = after(image, assign(Place(directory, mine, 0), image=image))
+        leaders.append(partition(image, 0).leader)
+    assert leaders == ([1, NO_LEADER, 1] if replicas == (1,) else [1, 2, 2])
+
+
 @pytest.mark.parametrize(
     ("place", "error"),
     [

@@ -102,6 +102,17 @@ def test_kafka_7313_an_offline_folder_is_told_each_time_alike() -> None:
         assert again == {0: Error.KAFKA_STORAGE_ERROR}
 
 
+def test_a_replica_whose_name_is_taken_is_told_each_time_alike() -> None:
+    """Or it would lead for ever without a log, while a healthy replica stands beside it."""
+    made = ToldWorld()
+    made.disk.link("/logs/t-0", "/not-mounted/t-0")
+    for epoch in (0, 0, 1):
+        answers = made.lead(told(leader_epoch=epoch, partition_epoch=epoch), told(1))
+        assert answers[0] is Error.KAFKA_STORAGE_ERROR
+    assert answers[1] is not Error.KAFKA_STORAGE_ERROR
+    assert made.broker.log_dirs.offline_dirs == ()
+
+
 def test_the_log_of_a_new_topic_is_made_with_its_configuration() -> None:
     """No notification tells of a topic's first configuration before the topic is told of."""
     made = ToldWorld()

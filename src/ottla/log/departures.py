@@ -296,6 +296,7 @@ class Departures:
                 directory.strays.add(folder.name)
             replica = _replica(folder)
             directory.leaving[replica].remove(folder.name)
+            directory.durable.discard(folder.name)
             if not directory.leaving[replica]:
                 del directory.leaving[replica]
         self._remove_next(directory)

@@ -127,6 +127,8 @@ class LogDir:
         """
         self.leaving: dict[tuple[Uuid, int], set[str]] = {}
         """The names of the folders that wait for their removal, by topic id and partition."""
+        self.durable: set[str] = set()
+        """Which of these names are on the disk for certain: a loss of power brings none back."""
         self.stale: dict[TopicPartition, int] = {}
         """Partitions of which the checkpoints may have entries of a log that is no more here.
 
@@ -203,6 +205,16 @@ class LogDir:
         release, self._release = self._release, None
         if release is not None:
             release()
+
+    def may_come_back(self) -> frozenset[tuple[Uuid, int]]:
+        """Return the replicas that a loss of power may bring back under the names they had."""
+        return frozenset(
+            replica for replica, names in self.leaving.items() if not names <= self.durable
+        )
+
+    def going(self) -> frozenset[str]:
+        """Return the names under which replicas wait for their removal now."""
+        return frozenset(name for names in self.leaving.values() for name in names)
 
     def fail(self, error: OSError) -> None:
         """Take it offline, and let those hear of it who must."""

@@ -100,8 +100,7 @@ class _Removal:
         for directory in log_dirs.offline_dirs:
             self._went_offline(directory)
             lost = {(each, key[1]) for key, ids in directory.lost.items() for each in ids}
-            # What was leaving may be back under its name after a loss of power.
-            for replica in self._wanted & (lost | directory.leaving.keys()):
+            for replica in self._wanted & (lost | directory.may_come_back()):
                 # Whatever else is found of it: it may have left another directory before.
                 self._errors[replica] = OSError(errno.EIO, "it is offline", directory.path)
         online = log_dirs.online_dirs

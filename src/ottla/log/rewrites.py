@@ -81,6 +81,7 @@ class Rewrites:
     def _begin(self, path: str) -> None:
         directory, told = self._due.pop(path), self._last[path]
         self._running.add(path)
+        going = directory.going()
 
         def synced(result: BaseException | None) -> None:
             if isinstance(result, OSError):
@@ -89,6 +90,8 @@ class Rewrites:
             elif result is not None:
                 raise result
             else:
+                if directory.is_online:  # Else an error was told before: to somebody else.
+                    directory.durable |= going & directory.going()
                 directory.checkpoint_all().then(lambda _: ended(None))
 
         def ended(result: OSError | None) -> None:

@@ -43,6 +43,7 @@ def filled(node: Node) -> LogDirs:
 def remove(node: Node, dirs: LogDirs, *numbers: int) -> Removed:
     pending = remove_replicas(dirs, [(TOPIC_ID, each) for each in numbers], {TOPIC_ID: "t"})
     node.run()
+    node.pass_ms(1)
     return pending.value
 
 

@@ -325,7 +325,7 @@ def test_what_left_a_folder_whose_sync_has_failed_is_not_confirmed() -> None:
     assert log is not None
     folder = log.directory.rpartition("/")[0]
     made.disk.sync_dir(folder)
-    made.disk.fail("sync_dir", path=folder)
+    made.disk.fail("sync_dir", path=folder, times=None)
     for _ in range(3):
         assert made.stop(0, epoch=9, topic_id=TOPIC_ID) == {0: Error.KAFKA_STORAGE_ERROR}
         made.clock.advance(60_000)

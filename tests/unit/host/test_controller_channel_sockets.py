@@ -74,6 +74,7 @@ class Broker:
             header, connection, 0, 0, node=cast(Any, self.world), broker_or_none=self.world.broker
         )
         outcome = self.dispatcher.dispatch(ctx, frame, body_at)
+        self.world.clock.advance(1)  # Its timers stand still else, and answers wait for them.
         if isinstance(outcome, Pending) and outcome.done:
             outcome = outcome.value  # Its workers act at once.
         self.served += 1

@@ -74,7 +74,6 @@ class Broker:
             header, connection, 0, 0, node=cast(Any, self.world), broker_or_none=self.world.broker
         )
         outcome = self.dispatcher.dispatch(ctx, frame, body_at)
-        self.world.clock.advance(1)  # Its timers stand still else, and answers wait for them.
         if isinstance(outcome, Pending) and outcome.done:
             outcome = outcome.value  # Its workers act at once.
         self.served += 1
@@ -158,6 +157,7 @@ class Controller:
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not holds():
+                self.broker.world.clock.advance(1)  # Its answers wait for its timers.
                 await asyncio.sleep(0.002)
 
     def errors(self) -> list[dict[int, Error] | Error]:

@@ -16,7 +16,7 @@ from ottla.log.departures import Departures
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
 from ottla.log.removal import Removed
-from ottla.metadata.deletions import SUCCESSFUL
+from ottla.metadata.deletions import SUCCESSFUL, Standing
 from ottla.metadata.image import ClusterImage
 
 from .replaced import replaced
@@ -43,12 +43,14 @@ def counts_orders_as_done() -> Iterator[None]:
     """The controller calls a replica deleted before its broker has answered."""
     take_answers = deletion_policy._Look._take_answers
 
-    def at_once(self: Any, broker_id: int, partitions: Collection[int]) -> list[int]:
+    def at_once(
+        self: Any, broker_id: int, standing: Standing, partitions: Collection[int]
+    ) -> list[int]:
         replicas = [
             deletion_policy.Replica(broker_id, self._deletion.topic_id, each) for each in partitions
         ]
         self._answers = {**self._answers, **dict.fromkeys(replicas, Error.NONE)}
-        return take_answers(self, broker_id, partitions)
+        return take_answers(self, broker_id, standing, partitions)
 
     with replaced(deletion_policy._Look, "_take_answers", at_once):
         yield

@@ -150,8 +150,10 @@ class Recorder:
                     self._partition(key, partition_of(record), offset, told.at_ms)
                 case PartitionChangeRecord() as change:
                     key = (change.topic_id, change.partition_id)
-                    before = self._partitions[key]
-                    self._partition(key, changed_partition(before, change), offset, told.at_ms)
+                    before = self._partitions.get(key)
+                    if before is not None:  # Else it is of another log, which a checker tells.
+                        after = changed_partition(before, change)
+                        self._partition(key, after, offset, told.at_ms)
                 case RemoveTopicRecord() as removal:
                     for key in [each for each in self._partitions if each[0] == removal.topic_id]:
                         del self._partitions[key]

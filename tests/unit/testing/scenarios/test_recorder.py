@@ -89,6 +89,16 @@ def test_batches_that_differ_at_one_offset_are_told_apart() -> None:
     assert len(metadata_lost_or_reordered(recorder.history)) == 1
 
 
+def test_a_log_that_goes_on_from_another_one_is_told_not_stumbled_over() -> None:
+    """As where two nodes commit logs of their own: the history is what shows it."""
+    recorder = Recorder(History())
+    recorder.observe(committed(1, batch(10, replace(CREATED, topic_id=Uuid(bytes(16))))))
+    recorder.observe(committed(2, batch(10, CREATED)))
+    change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(2,))
+    recorder.observe(committed(2, batch(11, change)))
+    assert len(metadata_lost_or_reordered(recorder.history)) == 1
+
+
 def test_a_deleted_topic_is_forgotten() -> None:
     recorder = Recorder(History())
     recorder.observe(committed(1, batch(10, CREATED, RemoveTopicRecord(topic_id=TOPIC))))

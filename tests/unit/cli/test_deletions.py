@@ -33,6 +33,7 @@ from ottla.wire.messages.describe_deletions import (
 
 from .conftest import Ran, Run
 from .fake_broker import FakeBroker, topic
+from .fake_clock import Clock
 
 PATIENT = ("--wait", "--timeout", "60")
 """Waits end when what they wait for has come; this one is for a machine that is busy."""
@@ -290,19 +291,6 @@ def test_a_deletion_that_is_only_just_known_is_found(run: Run, broker: FakeBroke
     ledger = Ledger(broker, [], [], [NEW], [done(NEW)])
     ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
     assert (ran.code, ids(ran), len(ledger.asked)) == (0, texts(NEW), 4)
-
-
-class Clock:
-    """Time that passes in pauses only."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def test_time_without_an_answer_is_none_in_which_a_deletion_could_have_come(

@@ -17,6 +17,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 from .fake_broker import FakeBroker, topic
+from .fake_clock import Clock
 
 
 @pytest.mark.parametrize(
@@ -101,19 +102,6 @@ def test_every_address_has_its_reason(broker: FakeBroker) -> None:
         ),
     ):
         client.cluster()
-
-
-class Clock:
-    """Time that passes where somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Network:

@@ -14,6 +14,8 @@ from typing import Any
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.api.k20_delete_topics import BY_ID_VERSION, references, result
+from ottla.controller.deletion import TopicReference
 from ottla.metadata.image import ClusterImage
 from ottla.wire.frames import RequestHeader, decode_response, encode_request, encode_response
 from ottla.wire.messages.delete_topics import (
@@ -23,17 +25,12 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-BY_ID_VERSION = 6
-
 UNKNOWN = "Whether the topic was deleted is not known: the controller's answer was lost."
 RENAMED = (
     "The topic that had this name when its deletion was asked for is deleted. Another one has the"
     " name now; it was left alone."
 )
 MALFORMED = "A topic is named by its name or by its id."
-
-Reference = tuple[str | None, Uuid]
-"""A topic as the client named it: by one of the two."""
 
 
 class RepeatedDeletion:
@@ -45,11 +42,7 @@ class RepeatedDeletion:
         self._header = header
         self._timeout_ms = request.timeout_ms
         self._image = image
-        self._wanted: list[Reference] = (
-            [(topic.name, topic.topic_id) for topic in request.topics]
-            if header.api_version >= BY_ID_VERSION
-            else [(name, NO_UUID) for name in request.topic_names]
-        )
+        self._wanted = references(request, header.api_version)
 
     def frame(self, left_ms: int) -> bytes | None:
         """Return the request by ids, header included; None = there is nothing to send."""
@@ -80,31 +73,36 @@ class RepeatedDeletion:
         chunks: list[Any] = encode_response(answer, header.api_version, header.correlation_id)
         return b"".join(chunks)[4:]
 
-    def _id_of(self, reference: Reference) -> Uuid | None:
-        name, topic_id = reference
+    def _id_of(self, reference: TopicReference) -> Uuid | None:
+        name, topic_id = reference.name, reference.topic_id
         if name is None:
             return None if topic_id == NO_UUID else topic_id
         return self._image.topics.id_of(name) if topic_id == NO_UUID else None
 
     def _result(
-        self, reference: Reference, results: dict[Uuid, DeletableTopicResult], image: ClusterImage
+        self,
+        reference: TopicReference,
+        results: dict[Uuid, DeletableTopicResult],
+        image: ClusterImage,
     ) -> DeletableTopicResult:
-        name, topic_id = reference
+        name, topic_id = reference.name, reference.topic_id
         if (name is None) == (topic_id == NO_UUID):
             return self._said(name, topic_id, Error.INVALID_REQUEST, MALFORMED)
         meant = self._id_of(reference)
-        result = None if meant is None else results.get(meant)
-        if meant is None or result is None:
+        told = None if meant is None else results.get(meant)
+        if meant is None or told is None:
             return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
-        if result.error_code == Error.NONE:
-            return self._said(name or result.name, meant)
-        if result.error_code == Error.UNKNOWN_TOPIC_ID:
+        if told.error_code == Error.NONE:
+            return self._said(name or told.name, meant)
+        if told.error_code == Error.UNKNOWN_TOPIC_ID:
             return self._gone(reference, meant, image)
-        return self._said(name, topic_id, result.error_code, result.error_message)
+        return self._said(name, topic_id, told.error_code, told.error_message)
 
-    def _gone(self, reference: Reference, meant: Uuid, image: ClusterImage) -> DeletableTopicResult:
+    def _gone(
+        self, reference: TopicReference, meant: Uuid, image: ClusterImage
+    ) -> DeletableTopicResult:
         """Answer for a topic that the controller does not know."""
-        name, topic_id = reference
+        name, topic_id = reference.name, reference.topic_id
         topic = self._image.topics.by_id(meant)
         if topic is None:
             return self._said(name, topic_id, Error.UNKNOWN_TOPIC_ID)
@@ -118,12 +116,4 @@ class RepeatedDeletion:
     def _said(
         self, name: str | None, topic_id: Uuid, code: int = Error.NONE, message: str | None = None
     ) -> DeletableTopicResult:
-        version = self._header.api_version
-        if code == Error.TOPIC_DELETION_DISABLED and version < 3:
-            code = Error.INVALID_REQUEST
-        return DeletableTopicResult(
-            name=name,
-            topic_id=topic_id if version >= BY_ID_VERSION else NO_UUID,
-            error_code=code,
-            error_message=message,
-        )
+        return result(name, topic_id, code, message, self._header.api_version)

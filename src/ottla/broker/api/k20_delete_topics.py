@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_UUID
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
 from ottla.broker.api.deadlines import deadline_of
@@ -46,6 +46,9 @@ API = Api(
     acl="topic:delete",
 )
 
+BY_ID_VERSION = 6
+"""From here on topics may be named by their ids, and are answered with them."""
+
 Topics = tuple[DeletedTopic, ...]
 Reply = Topics | ApiError
 
@@ -53,10 +56,7 @@ Reply = Topics | ApiError
 def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
     """Decide on the controller; translate."""
     version = ctx.version
-    if version >= 6:
-        wanted = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        wanted = [TopicReference(name) for name in request.topic_names]
+    wanted = references(request, version)
     context = ctx.controller.context
     in_zookeeper = context.config.zookeeper_connect is not None
     decided = _delete_all(ctx, wanted, deadline_of(ctx, request.timeout_ms), queue=in_zookeeper)
@@ -65,6 +65,27 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
     ended: Pending[Reply] = Pending()
     decided.then(lambda reply: _await_end(ctx, reply, request.timeout_ms, ended))
     return ended.map(lambda reply: _answer(wanted, reply, version))
+
+
+def references(request: wire.DeleteTopicsRequest, version: int) -> list[TopicReference]:
+    """Return the topics as the client named them."""
+    if version >= BY_ID_VERSION:
+        return [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
+    return [TopicReference(name) for name in request.topic_names]
+
+
+def result(
+    name: str | None, topic_id: Uuid, code: int, message: str | None, version: int
+) -> wire.DeletableTopicResult:
+    """Return what a version can say of a topic."""
+    if code == Error.TOPIC_DELETION_DISABLED and version < 3:
+        code = Error.INVALID_REQUEST
+    return wire.DeletableTopicResult(
+        name=name,
+        topic_id=topic_id if version >= BY_ID_VERSION else NO_UUID,
+        error_code=code,
+        error_message=message,
+    )
 
 
 def _delete_all(
@@ -142,21 +163,13 @@ def _await_end(ctx: Context, reply: Reply, timeout_ms: int, ended: Pending[Reply
 
 def _answer(wanted: list[TopicReference], reply: Reply, version: int) -> wire.DeleteTopicsResponse:
     if isinstance(reply, ApiError):
-        error = reply.error
-        if error is Error.TOPIC_DELETION_DISABLED and version < 3:
-            error = Error.INVALID_REQUEST
         reply = tuple(
-            DeletedTopic(each.name, each.topic_id, error, reply.message)
+            DeletedTopic(each.name, each.topic_id, reply.error, reply.message)
             for each in dict.fromkeys(wanted)
         )
     return wire.DeleteTopicsResponse(
         responses=tuple(
-            wire.DeletableTopicResult(
-                name=topic.name,
-                topic_id=topic.topic_id if version >= 6 else NO_UUID,
-                error_code=topic.error,
-                error_message=topic.message,
-            )
+            result(topic.name, topic.topic_id, topic.error, topic.message, version)
             for topic in reply
         )
     )

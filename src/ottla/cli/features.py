@@ -19,15 +19,9 @@ from ottla.cli.features_text import (
     metadata_level,
     outcome_lines,
 )
-from ottla.cli.options import (
-    DEFAULT_TIMEOUT_SECONDS,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-)
 from ottla.cli.storage import parse_features
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import BootstrapController, Where
+from ottla.cli.where import Where, choose
 from ottla.cli.wire_client import Refusal, WireClient, check
 from ottla.metadata.features import METADATA_VERSION
 from ottla.wire.messages import update_features as wire
@@ -73,16 +67,9 @@ Unsafe = Annotated[
 ]
 
 
-@app.callback(epilog=EPILOG)
-def features(
-    context: typer.Context,
-    bootstrap_server: BootstrapServer = None,
-    bootstrap_controller: BootstrapController = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
-) -> None:
-    """Show the levels of the cluster's features, raise or lower them."""
-    context.obj = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
+app.callback(epilog=EPILOG, help="Show the levels of the cluster's features, raise or lower them.")(
+    choose
+)
 
 
 @app.command("describe")

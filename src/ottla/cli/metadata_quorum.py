@@ -7,15 +7,9 @@ import typer
 
 from ottla.base.ids import METADATA_TOPIC
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import (
-    DEFAULT_TIMEOUT_SECONDS,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-)
 from ottla.cli.quorum_text import Quorum, replication_lines, status_lines
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import BootstrapController, Where
+from ottla.cli.where import Where, choose
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages import describe_cluster as cluster_wire
 from ottla.wire.messages import describe_quorum as wire
@@ -38,16 +32,7 @@ FIXED_VOTERS = (
 )
 
 
-@app.callback(epilog=EPILOG)
-def metadata_quorum(
-    context: typer.Context,
-    bootstrap_server: BootstrapServer = None,
-    bootstrap_controller: BootstrapController = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
-) -> None:
-    """Describe the quorum that keeps the cluster's metadata."""
-    context.obj = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
+app.callback(epilog=EPILOG, help="Describe the quorum that keeps the cluster's metadata.")(choose)
 
 
 @app.command("describe")

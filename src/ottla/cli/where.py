@@ -10,7 +10,13 @@ import typer
 
 from ottla.base.errors import Error
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import connect
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connect,
+)
 from ottla.cli.wire_client import Refusal, WireClient
 
 BootstrapController = Annotated[
@@ -27,6 +33,17 @@ ASK_ANOTHER = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER})
 """What a controller answers that does not lead."""
 
 R = TypeVar("R")
+
+
+def choose(
+    context: typer.Context,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
+) -> None:
+    """Take the options of a command, for its sub-commands."""
+    context.obj = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
 
 
 @dataclass(frozen=True, slots=True)

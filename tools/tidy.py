@@ -1,7 +1,7 @@
 """Check what no linter checks: sizes of files and functions, and marks of unfinished work.
 
-Source: docs/decisions; a function stays under 60 lines, a file under 500. Exit code 1 with one
-line per finding.
+A function stays under 60 lines. A file is about 500; 700 is the limit, so that a class that is
+one idea is not cut to pieces. Exit code 1 with one line per finding.
 """
 
 import ast
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FILE_LINES_MAX = 500
+FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 60
 FILE_BYTES_MAX = 1024 * 1024
 MARKS = ("TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImplemented" + "Error")

@@ -7,8 +7,6 @@ decides whether to ask again. All callbacks run on the loop; record batches in a
 good until they return.
 """
 
-import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -19,14 +17,13 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
 from ottla.host.client_protocol import ClientProtocol
+from ottla.host.dialer import Address, Dialer, Handle
 from ottla.wire.errors import WireError
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.registry import NAMES, response_type
 from ottla.wire.schema import spec_of
 
 log = logging.getLogger(__name__)
-
-Address = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -38,7 +35,7 @@ class _Call:
     answer: Pending[Any]
     decode: Callable[[Buffer], Any]
     name: str
-    timer: asyncio.TimerHandle | None = None
+    timer: Handle | None = None
 
 
 class Channel:
@@ -50,7 +47,7 @@ class Channel:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        dialer: Dialer,
         choose_endpoint: Callable[[], Address | None],
         *,
         client_id: str,
@@ -60,7 +57,7 @@ class Channel:
         connect_timeout_max_ms: int = 30_000,
         patient: bool = True,
     ) -> None:
-        self._loop = loop
+        self._dialer = dialer
         self._choose_endpoint = choose_endpoint
         self.client_id = client_id
         self._backoff_ms = backoff_ms
@@ -74,9 +71,12 @@ class Channel:
         self._in_flight: deque[_Call] = deque()
         self._protocol: ClientProtocol | None = None
         self._address: Address | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._attempt: tuple[Address, asyncio.Timeout] | None = None
-        self._retargeted = asyncio.Event()
+        self._connecting: Handle | None = None
+        """The attempt under way, or the pause before the next one."""
+        self._dialing: Address | None = None
+        """Where an attempt is under way; None in a pause."""
+        self._skip_pause = False
+        """Another endpoint is named since the attempt under way began."""
         self._closed = False
 
     @property
@@ -123,9 +123,11 @@ class Channel:
                 self._protocol.abort()
         elif self._connecting is not None:
             self._failures = 0
-            self._retargeted.set()
-            if self._attempt is not None and self._choose_endpoint() != self._attempt[0]:
-                self._attempt[1].reschedule(self._loop.time())
+            if self._dialing is None or self._choose_endpoint() != self._dialing:
+                self._connecting.cancel()
+                self._try_after(0)
+            else:
+                self._skip_pause = True
 
     def close(self) -> None:
         """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
@@ -149,7 +151,7 @@ class Channel:
             answer.complete(ApiError(Error.NETWORK_EXCEPTION, "the channel is closed"))
             return answer
         call = _Call(frame, correlation_id, answer, decoded, name)
-        call.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, call)
+        call.timer = self._dialer.after(timeout_ms, lambda: self._timed_out(call))
         if self._protocol is not None:
             self._in_flight.append(call)
             self._protocol.write(frame)
@@ -162,65 +164,65 @@ class Channel:
 
     def _connect(self) -> None:
         if self._connecting is None and not self._closed:
-            self._connecting = self._loop.create_task(self._connect_until_done())
+            self._try_after(0)
 
-    async def _connect_until_done(self) -> None:
-        try:
-            while self._unsent and self._protocol is None:
-                self._retargeted.clear()
-                address = self._choose_endpoint()
-                if address is not None and await self._try(address):
-                    return
-                if not self._patient:
-                    self._give_up()
-                await self._pause()
-        finally:
-            self._connecting = None
+    def _try_after(self, delay_ms: int) -> None:
+        self._dialing = None
+        self._connecting = self._dialer.after(delay_ms, self._try)
 
-    def _give_up(self) -> None:
-        unsent = list(self._unsent)
-        self._unsent.clear()
-        self._fail_all(unsent, "the peer cannot be reached")
-
-    async def _pause(self) -> None:
-        """Wait before the next attempt, unless there is another endpoint by now.
-
-        An impatient channel waits, too: what is sent meanwhile is tried when the wait is over.
-        """
-        if self._retargeted.is_set():
+    def _try(self) -> None:
+        self._connecting = None
+        if not self._unsent or self._protocol is not None or self._closed:
             return
-        self._failures += 1
-        delay_ms = min(self._backoff_ms * 2 ** min(self._failures, 10), self._backoff_max_ms)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay_ms / 1000):
-                await self._retargeted.wait()
-
-    async def _try(self, address: Address) -> bool:
+        self._skip_pause = False
+        address = self._choose_endpoint()
+        if address is None:
+            self._failed()
+            return
         # It doubles with each failure, as the pause does: a far peer must get its chance.
         timeout_ms = min(
             self._connect_timeout_ms * 2 ** min(self._failures, 10), self._connect_timeout_max_ms
         )
-        try:
-            async with asyncio.timeout(timeout_ms / 1000) as limit:
-                self._attempt = address, limit
-                _, protocol = await self._loop.create_connection(
-                    lambda: ClientProtocol(self._received, self._lost), *address
-                )
-        except (OSError, TimeoutError) as error:
+        protocol = ClientProtocol(self._received, self._lost)
+        self._dialing = address
+        self._connecting = self._dialer.dial(
+            address, protocol, timeout_ms, lambda failure: self._dialed(address, protocol, failure)
+        )
+
+    def _dialed(
+        self, address: Address, protocol: ClientProtocol, failure: Exception | None
+    ) -> None:
+        self._connecting = self._dialing = None
+        if failure is not None:
             if self._failures == 0:
-                log.info("cannot reach %s:%d yet: %s", *address, error)
-            return False
-        finally:
-            self._attempt = None
-        if not protocol.connected:
-            return False  # Lost before anybody could write to it.
-        self._failures = 0
-        self._protocol, self._address = protocol, address
-        while self._unsent:
-            call = self._unsent.popleft()
-            self._in_flight.append(call)
-            protocol.write(call.frame)
-        return True
+                log.info("cannot reach %s:%d yet: %s", *address, failure)
+            self._failed()
+        elif not protocol.connected:
+            self._failed()  # Lost before anybody could write to it.
+        else:
+            self._failures = 0
+            self._protocol, self._address = protocol, address
+            while self._unsent:
+                call = self._unsent.popleft()
+                self._in_flight.append(call)
+                protocol.write(call.frame)
+
+    def _failed(self) -> None:
+        """Wait before the next attempt, unless there is another endpoint by now.
+
+        An impatient channel waits, too: what is sent meanwhile is tried when the wait is over.
+        """
+        if self._skip_pause:
+            delay_ms = 0
+        else:
+            self._failures += 1
+            delay_ms = min(self._backoff_ms * 2 ** min(self._failures, 10), self._backoff_max_ms)
+        # Set before anybody is told: what they send next waits out the pause, too.
+        self._try_after(delay_ms)
+        if not self._patient:
+            unsent = list(self._unsent)
+            self._unsent.clear()
+            self._fail_all(unsent, "the peer cannot be reached")
 
     def _received(self, body: Buffer) -> None:
         if not self._in_flight:

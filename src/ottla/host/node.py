@@ -16,6 +16,7 @@ from ottla.base.zookeeper import OpenSession
 from ottla.broker.api.base import Listener
 from ottla.host.channel import Channel
 from ottla.host.cleaner import ProcessRunner
+from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
 from ottla.host.folders import StartError
 from ottla.host.node_core import Endpoints, NodeCore
@@ -52,7 +53,7 @@ class Node(NodeCore):
             disk=disk,
             timers=self._loop_timers.timers,
             workers=self._workers,
-            connect=partial(Channel, loop),
+            connect=partial(Channel, AsyncioDialer(loop)),
             cleanings=ProcessRunner(loop),
             ticks_ns=time.perf_counter_ns,
             boot_id=boot_id(),

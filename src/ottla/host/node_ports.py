@@ -9,9 +9,10 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import OpenSession
+from ottla.host.dialer import Address
 from ottla.log.cleaner import Runner
 
-Address = tuple[str, int]
+__all__ = ["Address", "ChooseEndpoint", "CleaningRunner", "Connect", "Link", "NodePorts"]
 
 ChooseEndpoint = Callable[[], Address | None]
 

@@ -15,6 +15,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.host.channel import Channel
+from ottla.host.dialer import AsyncioDialer
 from ottla.host.server import Server
 from ottla.wire.frames import decode_request_header, encode_response
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -52,7 +53,7 @@ async def start_peer(port: int = 0) -> tuple[Peer, Server, int]:
 
 def channel_to(port: int) -> Channel:
     return Channel(
-        asyncio.get_running_loop(),
+        AsyncioDialer(asyncio.get_running_loop()),
         lambda: ("127.0.0.1", port),
         client_id="test",
         backoff_ms=5,
@@ -205,7 +206,7 @@ def test_another_endpoint_is_tried_at_once_whatever_the_old_one_does(gone: str) 
             return endpoints[-1]
 
         channel = Channel(
-            asyncio.get_running_loop(),
+            AsyncioDialer(asyncio.get_running_loop()),
             choose,
             client_id="test",
             backoff_ms=60_000,
@@ -235,7 +236,10 @@ def test_an_impatient_asker_learns_at_once_that_nobody_is_there() -> None:
         dead.bind(("127.0.0.1", 0))
         endpoint: tuple[str, int] = dead.getsockname()
         channel = Channel(
-            asyncio.get_running_loop(), lambda: endpoint, client_id="test", patient=False
+            AsyncioDialer(asyncio.get_running_loop()),
+            lambda: endpoint,
+            client_id="test",
+            patient=False,
         )
         answer = await answer_of(ask(channel, timeout_ms=120_000))
         assert answer.error is Error.NETWORK_EXCEPTION

@@ -22,6 +22,7 @@ from ottla.host.controller_channel import (
     Dropped,
     links_of_image,
 )
+from ottla.host.dialer import AsyncioDialer
 from ottla.host.server import Server
 from ottla.host.world import LoopTimers, SystemClock
 from ottla.metadata.brokers import BrokerImage, Endpoint
@@ -108,7 +109,7 @@ class Controller:
         self.broker = broker
 
         def connect(choose: Any, **how: Any) -> Channel:
-            return Channel(loop, choose, backoff_ms=5, backoff_max_ms=20, **how)
+            return Channel(AsyncioDialer(loop), choose, backoff_ms=5, backoff_max_ms=20, **how)
 
         self.channels = ControllerChannels(
             links_of_image(

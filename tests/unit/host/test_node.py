@@ -15,6 +15,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.host.channel import Channel
+from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
 from ottla.host.folders import StartError
 from ottla.host.node import Node, _run, socket_options
@@ -87,7 +88,9 @@ def channel_to(node: Node) -> Channel:
     """Return a channel to the address that the node told the cluster."""
     (endpoint,) = node.image.brokers[1].endpoints
     return Channel(
-        asyncio.get_running_loop(), lambda: (endpoint.host, endpoint.port), client_id="test"
+        AsyncioDialer(asyncio.get_running_loop()),
+        lambda: (endpoint.host, endpoint.port),
+        client_id="test",
     )
 
 

@@ -25,10 +25,10 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
 from ottla.testing.sim.deletions import KnownMetadata, folder_watch
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.link import links_from
 from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, Door
 from ottla.testing.sim.observations import Acknowledged, NodeChanged, Watch
+from ottla.testing.sim.transport import links_from
 from ottla.testing.sim.world import (
     Call,
     DiskPace,

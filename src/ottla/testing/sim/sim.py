@@ -27,7 +27,6 @@ from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.deletions import follow_deletions
 from ottla.testing.sim.faults import Faults, Mischief
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
-from ottla.testing.sim.link import SimLink, links_from
 from ottla.testing.sim.marks import marks_of_change
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.node import SimNode
@@ -37,6 +36,7 @@ from ottla.testing.sim.observations import (
     PartitionSet,
     QuorumLed,
 )
+from ottla.testing.sim.transport import CheckedChannel, links_from
 from ottla.testing.sim.world import SimClock, SimDice, SimTimers, World
 from ottla.testing.sim.zookeeper_mode import ZooKeeperSide, within_zookeepers_promises
 
@@ -335,7 +335,7 @@ class SimClientPort:
         self.place = place
         self._sim = sim
         self._connect = links_from(sim.net, place, None)
-        self._links: dict[Address, SimLink] = {}
+        self._links: dict[Address, CheckedChannel] = {}
 
     def send(
         self, to: int | Address, request: object, version: int, timeout_ms: int

@@ -15,8 +15,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.broker.dispatch import Outcome, read_header
-from ottla.testing.sim.link import SimLink, links_from
 from ottla.testing.sim.net import MS, Door, NetFaults, Network
+from ottla.testing.sim.transport import CheckedChannel, links_from
 from ottla.testing.sim.world import Process, World
 from ottla.wire.frames import encode_response
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -71,10 +71,10 @@ class Story:
         self.server = Server(self.net)
         self.answers: list[Any] = []
 
-    def link(self, address: tuple[str, int] | None = ADDRESS, **timing: Any) -> SimLink:
+    def link(self, address: tuple[str, int] | None = ADDRESS, **timing: Any) -> CheckedChannel:
         return links_from(self.net, CLIENT, None)(lambda: address, client_id="c", **timing)
 
-    def ask(self, link: SimLink, timeout_ms: int = 1_000) -> Pending[Any | ApiError]:
+    def ask(self, link: CheckedChannel, timeout_ms: int = 1_000) -> Pending[Any | ApiError]:
         answer = link.send(ApiVersionsRequest(), 0, timeout_ms=timeout_ms)
         answer.then(self.answers.append)
         return answer

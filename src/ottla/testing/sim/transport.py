@@ -1,0 +1,153 @@
+"""Simulated sockets beneath the product's own channel.
+
+A node's, or a client's, connections are `ottla.host.channel.Channel` and `ClientProtocol`, as in a
+process; here is what they stand on: delays in virtual time, connections over the simulated network,
+and a transport that delivers bytes as a socket does, a response now and then in pieces.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ottla.host.channel import Channel
+from ottla.host.client_protocol import ClientProtocol
+from ottla.host.dialer import Dialed
+from ottla.host.node_ports import Address, ChooseEndpoint
+from ottla.testing.sim.net import MS, Network
+from ottla.testing.sim.pipes import Pipe
+from ottla.testing.sim.world import Event, Process
+
+SPLIT_ONE_IN = 16
+"""Of so many responses one arrives in two pieces."""
+
+
+class SimTransport(asyncio.Transport):
+    """The client's end of a simulated connection; see `ottla.testing.sim.pipes.ClientEnd`."""
+
+    def __init__(
+        self,
+        net: Network,
+        place: int,
+        owner: Process | None,
+        protocol: ClientProtocol,
+        answered: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self.place = place
+        self.owner = owner
+        self._net = net
+        self._protocol = protocol
+        self._answered = answered
+        self._pipe: Pipe | None = None
+
+    def connect(self, pipe: Pipe) -> None:
+        """Begin: the connection stands."""
+        self._pipe = pipe
+        self._protocol.connection_made(self)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send one frame; what is written after the end is dropped, as asyncio does."""
+        if self._pipe is not None:
+            self._pipe.send(bytes(data))
+
+    def abort(self) -> None:
+        """End the connection; the protocol hears of it in the next turn."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.abandon()
+            self._net.world.after(0, lambda: self._protocol.connection_lost(None), self.owner)
+
+    def received(self, pipe: Pipe, frame: bytes) -> None:
+        """Hand over what has arrived, in the pieces that the protocol has room for."""
+        if pipe is not self._pipe:
+            return
+        self._answered()
+        random = self._net.random
+        piece = len(frame)
+        if random.randrange(SPLIT_ONE_IN) == 0:
+            piece = 1 + random.randrange(piece)
+        position = 0
+        while position < len(frame) and self._pipe is not None:
+            buffer = self._protocol.get_buffer(-1)
+            count = min(len(buffer), piece - position, len(frame) - position)
+            buffer[:count] = frame[position : position + count]
+            position += count
+            if position == piece:
+                piece = len(frame)
+            self._protocol.buffer_updated(count)
+
+    def lost(self, pipe: Pipe, reason: str) -> None:
+        """Tell the protocol that the connection has ended."""
+        if pipe is self._pipe:
+            self._pipe = None
+            self._protocol.connection_lost(None)
+
+
+class SimDialer:
+    """See `ottla.host.dialer.Dialer`. `answered` is called before an answer is handed over."""
+
+    def __init__(
+        self,
+        net: Network,
+        place: int,
+        owner: Process | None,
+        answered: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._net = net
+        self._place = place
+        self._owner = owner
+        self._answered = answered
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> Event:
+        """Call `callback` after a delay, in the owner's process."""
+        return self._net.world.after(delay_ms * MS, callback, self._owner)
+
+    def dial(
+        self, address: Address, protocol: ClientProtocol, timeout_ms: int, dialed: Dialed
+    ) -> Event:
+        """Connect, unless nobody listens there or a cut lies between."""
+        net = self._net
+
+        def failed() -> None:
+            dialed(ConnectionRefusedError(f"nobody answers at {address[0]}:{address[1]}"))
+
+        def reached() -> None:
+            door = net.door_at(address)
+            if door is None or not door.is_open:
+                failed()
+                return
+            transport = SimTransport(net, self._place, self._owner, protocol, self._answered)
+            transport.connect(Pipe(net, transport, door, address))
+            dialed(None)
+
+        if net.is_cut(self._place, address):
+            return self.after(timeout_ms, failed)
+        travel_us = net.delay_us() + net.delay_us()
+        return net.world.after(travel_us, reached, self._owner)
+
+
+class CheckedChannel(Channel):
+    """The product's channel, between two ends that both are the product's: none breaks a rule."""
+
+    def _break(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+def links_from(
+    net: Network,
+    place: int,
+    owner: Process | None,
+    answered: Callable[[], None] = lambda: None,
+) -> "Callable[..., CheckedChannel]":
+    """Return what makes links from a place; see `ottla.host.node_ports.Connect`.
+
+    `answered` is called before an answer is handed over.
+    """
+    dialer = SimDialer(net, place, owner, answered)
+
+    def connect(
+        choose_endpoint: ChooseEndpoint, *, client_id: str, **timing: Any
+    ) -> CheckedChannel:
+        return CheckedChannel(dialer, choose_endpoint, client_id=client_id, **timing)
+
+    return connect

@@ -47,7 +47,8 @@ class Partition:
             `quiet_until_ms` (monotonic). `adding`, `removing`:
             the replicas that a reassignment brings and takes. `epoch_start_offset`:
             the log end when this leader's epoch began. `alone`: this broker holds the only
-            replica, so that what it appends is committed. `metrics`: of the whole topic, shared
+            replica, so that what it appends is committed. `had_leader`: whether the metadata has
+            named a leader since this broker hosts it. `metrics`: of the whole topic, shared
             by its partitions here. `surroundings`: shared by all partitions of the broker.
             `watchers`: the followers' sessions that must hear of what happens here.
             `refused`: what producers are to repeat before anything that follows it.
@@ -59,6 +60,7 @@ class Partition:
         "epoch_start_offset",
         "followers",
         "gone",
+        "had_leader",
         "index",
         "isr",
         "leader",
@@ -105,6 +107,7 @@ class Partition:
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
         self.alone = False
+        self.had_leader = False
         self.pending: IsrChange | None = None
         self.followers: dict[int, FollowerState] = {}
         self.epoch_start_offset = NO_OFFSET
@@ -181,6 +184,7 @@ class Partition:
             self.pending = None
         dropped = [node for node in self.isr if node not in state.isr]
         self.leader = state.leader
+        self.had_leader = self.had_leader or state.leader != NO_LEADER
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
@@ -255,16 +259,23 @@ class Partition:
         return self.log
 
     def _near_log(self, asked: "FetchPartition") -> "PartitionLog":
-        """Return the log for a consumer that may be sent to followers; raise ApiError as above.
+        """Return the log for a consumer that may read from followers; raise ApiError as above.
 
-        1. A leader dies with its folder, and comes back with an empty log.
-        2. Over ZooKeeper it hears first that nobody leads, and in its own old epoch (see
-           `ottla.controller.telling`): the next one is yet to be decided.
-        3. A consumer of that epoch takes it for the leader still. Told that its offset is out of
-           range it would begin anew at the log's end or start: records lost to it, or read twice.
+        1. The leader of epoch 5 tells consumers of a high watermark of 100. Its process ends and
+           starts again: the checkpoint says 80, or the log directory has been replaced.
+        2. Over ZooKeeper it learns from UpdateMetadata that nobody leads, in epoch 5: the
+           controller has yet to elect (see `ottla.controller.telling`).
+        3. A consumer of epoch 5 takes it for the leader still. Answered as by a follower, it
+           would see the high watermark fall to 80, or be told that its offset is out of range
+           and begin anew at the log's end or start: records lost to it, or read twice.
+
+        Kafka's broker has no such partition before a LeaderAndIsr names its leader. What a
+        replica knows from a leader that was there since can be read also while nobody leads.
         """
         log = self.any_log(asked.current_leader_epoch)
-        if self.leader == NO_LEADER and asked.fetch_offset > log.log_end_offset:
+        if self.leader == NO_LEADER and (
+            not self.had_leader or asked.fetch_offset > log.log_end_offset
+        ):
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         return log
 

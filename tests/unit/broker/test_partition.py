@@ -203,6 +203,27 @@ def test_what_is_out_of_range_is_not_said_while_nobody_leads(partition: Partitio
     assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("epoch", [-1, 5], ids=["asked without an epoch", "asked in its epoch"])
+def test_a_replica_that_knew_no_leader_yet_is_not_read(partition: Partition, epoch: int) -> None:
+    """It may have led this epoch before its restart, and have told of a higher watermark then."""
+    assert partition.log is not None
+    partition.log.append_as_leader(batch("a", "b"), leader_epoch=5, now_ms=START_MS)
+    partition.log.advance_high_watermark(1)  # What the checkpoint kept of it.
+    partition.follow(state(1, 2, leader=-1, epoch=4, changes=7))
+    partition.follow(state(1, 2, leader=-1, epoch=5, changes=8))
+    asked = FetchPartition("t", NO_UUID, 0, 0, 1_000, current_leader_epoch=epoch)
+    for offset in (0, 1, 2):
+        asked.fetch_offset = offset
+        with pytest.raises(ApiError) as refusal:
+            partition.read(asked, 1_000, True, False, anywhere=True)
+        assert refusal.value.error is Error.NOT_LEADER_OR_FOLLOWER
+    asked.fetch_offset, asked.current_leader_epoch = 0, 6
+    partition.follow(state(1, 2, leader=2, epoch=6, changes=9))
+    found = partition.read(asked, 1_000, True, False, anywhere=True)
+    assert found.high_watermark == 1
+    found.release()
+
+
 def test_what_a_replica_has_is_read_also_while_nobody_leads(partition: Partition) -> None:
     partition.follow(state(1))
     append(partition, "a")

@@ -1,16 +1,52 @@
 """Partitions to be: who holds them, who is in sync from the start, in which folder.
 
-Source: ReplicationControlManager.createTopic, PartitionAssignment, Kafka 4.0; KIP-858.
+Source: ReplicationControlManager.createTopic, PartitionAssignment, Kafka 4.0; KIP-858. Over
+ZooKeeper: ZkAdminManager.createTopics, KafkaController.validateReplicas, Kafka 3.9.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.base.ports import Dice
 from ottla.controller.placement import candidates, place
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
+
+
+class RegistrationCheck(Enum):
+    """Which replicas of an assignment that somebody chose must be on registered brokers."""
+
+    ALL = "all"
+    ADDED = "added"
+    """Those that a reassignment adds; the others may be down."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentPolicy:
+    """What a mode demands of assignments that somebody chose.
+
+    In KRaft a broker that is down stays registered, and an assignment may name it. Over ZooKeeper
+    only live brokers are registered, so that what names one that is down looks like a mistake;
+    Kafka takes it where it always did.
+
+    Fields: `created`: of new topics. `reassigned`: of reassignments that a request asks for.
+    """
+
+    created: RegistrationCheck
+    reassigned: RegistrationCheck
+
+
+KRAFT_ASSIGNMENTS = AssignmentPolicy(
+    created=RegistrationCheck.ALL, reassigned=RegistrationCheck.ALL
+)
+ZOOKEEPER_ASSIGNMENTS = AssignmentPolicy(
+    created=RegistrationCheck.NONE, reassigned=RegistrationCheck.ADDED
+)
+"""What Kafka 3.9 demands over ZooKeeper. New partitions of a topic must be on live brokers."""
 
 
 def first_leader_epoch(image: ClusterImage, topic: str) -> int:
@@ -51,19 +87,25 @@ def assign_manually(
     *,
     first: int,
     replication_factor: int | None = None,
+    check: RegistrationCheck = RegistrationCheck.ALL,
 ) -> list[PartitionImage]:
     """Take replicas as somebody chose them, `lists[0]` for partition `first`.
 
-    Raises: ApiError(INVALID_REPLICA_ASSIGNMENT) where a list is empty, names a broker twice or
-            one that is not registered, has another length than its neighbours, or names no
-            active broker.
+    With `check` NONE, a partition without any active replica is a new one: assigned, and without
+    a leader until `new_partitions` finds the first.
+
+    Raises: ApiError(INVALID_REPLICA_ASSIGNMENT) where a list is empty, names a broker twice, has
+            another length than its neighbours, or, unless `check` is NONE, names a broker that
+            is not registered, or no active one.
     """
+    any_broker = check is RegistrationCheck.NONE
     leader_epoch = first_leader_epoch(image, topic)
     partitions: list[PartitionImage] = []
     for number, replicas in enumerate(lists, start=first):
-        check_replicas(image, replicas, replication_factor)
+        registered = () if any_broker else replicas
+        check_replicas(image, replicas, replication_factor, registered=registered)
         replication_factor = len(replicas)
-        if not any(image.is_active(each) for each in replicas):
+        if not any_broker and not any(image.is_active(each) for each in replicas):
             raise _invalid(
                 f"All brokers of the assignment of partition {number} are fenced or shutting down."
             )
@@ -71,15 +113,24 @@ def assign_manually(
     return partitions
 
 
-def check_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
-    """Refuse a list of replicas that cannot be; `expected`: its length, None = any.
+def check_replicas(
+    image: ClusterImage,
+    replicas: Sequence[int],
+    expected: int | None,
+    *,
+    registered: Collection[int],
+) -> None:
+    """Refuse a list of replicas that cannot be.
 
+    `expected`: its length, None = any. `registered`: those of it that must be known brokers.
     Raises: ApiError(INVALID_REPLICA_ASSIGNMENT).
     """
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     for broker_id in sorted(replicas):
-        if broker_id not in image.brokers:
+        if broker_id < 0:
+            raise _invalid(f"The manual partition assignment includes the broker id {broker_id}.")
+        if broker_id in registered and broker_id not in image.brokers:
             raise _invalid(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker"
                 " is registered."
@@ -99,10 +150,19 @@ def _invalid(message: str) -> ApiError:
 
 def _partition(image: ClusterImage, replicas: tuple[int, ...], leader_epoch: int) -> PartitionImage:
     isr = tuple(each for each in replicas if image.is_active(each))
-    assert isr, "a new partition has an active replica"
+    directories = tuple(default_directory(image, each) for each in replicas)
+    if not isr:
+        return PartitionImage(
+            replicas=replicas,
+            directories=directories,
+            isr=(),
+            leader=NO_LEADER,
+            leader_epoch=NO_EPOCH,
+            partition_epoch=NO_EPOCH,
+        )
     return PartitionImage(
         replicas=replicas,
-        directories=tuple(default_directory(image, each) for each in replicas),
+        directories=directories,
         isr=isr,
         leader=isr[0],
         leader_epoch=leader_epoch,
@@ -111,5 +171,6 @@ def _partition(image: ClusterImage, replicas: tuple[int, ...], leader_epoch: int
 
 def default_directory(image: ClusterImage, broker_id: int) -> Uuid:
     """Return the folder where there is no choice; else the broker chooses and says so."""
-    log_dirs = image.brokers[broker_id].log_dirs
+    broker = image.brokers.get(broker_id)
+    log_dirs = () if broker is None else broker.log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else DIRECTORY_UNASSIGNED

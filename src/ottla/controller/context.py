@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
+from ottla.controller.assignment import KRAFT_ASSIGNMENTS, AssignmentPolicy
 from ottla.controller.idle import IdleBoard
 from ottla.controller.liveness import BrokerLiveness
 from ottla.metadata.image import ClusterImage
@@ -16,6 +17,7 @@ class DecisionContext:
     Fields: `config`: its own properties: defaults of new topics, delete.topic.enable.
             `cluster_id`: what a broker must name on registration.
             `liveness`: soft state; `activate` it when the controller becomes active.
+            `assignments`: which brokers a chosen assignment may name.
             `idle`: what brokers say of topics that nobody uses; soft state, too, by office.
     """
 
@@ -23,6 +25,7 @@ class DecisionContext:
     cluster_id: str
     dice: Dice
     liveness: BrokerLiveness
+    assignments: AssignmentPolicy = KRAFT_ASSIGNMENTS
     idle: IdleBoard = field(default_factory=IdleBoard)
 
 

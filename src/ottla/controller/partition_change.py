@@ -2,8 +2,8 @@
 
 Everything that changes a partition passes here, so the rules stand once and in one order:
 finish a reassignment whose target replicas are in sync; compute the eligible leader replicas;
-elect; bump the leader epoch where a replica was taken out, and over ZooKeeper where one was added;
-write only what changed.
+elect; bump the leader epoch where a replica was taken out, and over ZooKeeper where one was added
+or a reassignment begins; write only what changed.
 
 Leaders. The present one stays if it can, else the first of the replicas' order that is in the ISR
 and active; only where the ISR is empty, one of the ELR; only where both are, the last known
@@ -19,7 +19,7 @@ Differences from Kafka 4.0, all on the safe side: a replica that is assigned no 
 eligible; nobody stays eligible beside a leader that commits alone; the last known leader must be
 an assigned and acceptable one (KAFKA-19522).
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0;
-KafkaController.onPartitionReassignment, 3.9 (the epoch that begins with an addition).
+KafkaController.onPartitionReassignment, 3.9 (the epoch that begins with a reassignment).
 """
 
 from collections.abc import Callable, Mapping
@@ -80,7 +80,8 @@ class Surroundings:
             `min_isr`: min.insync.replicas of the topic; the number of replicas bounds it.
             `orders_come_late`: brokers are told by requests (ZooKeeper), of which a copy may be
             read long after. One to delete a replica must not hit it when it was added again, and
-            tells the leader epoch only; so an addition begins one, too.
+            tells the leader epoch only; so an addition begins one, too, and, as in Kafka, each
+            reassignment that does not end at once.
     """
 
     is_acceptable: Callable[[int, Uuid], bool]
@@ -264,7 +265,9 @@ def _record(
     leader = LEADER_UNCHANGED
     before, after = set(partition.replicas), set(goal.replicas)
     # A replica that was taken out must not go on fetching as one: its epoch has passed.
-    begins = not before <= after or (around.orders_come_late and not after <= before)
+    begins = not before <= after or (
+        around.orders_come_late and (not after <= before or _turns(partition, goal))
+    )
     if goal.leader != partition.leader or begins:
         leader = goal.leader
     elif goal == partition:
@@ -285,6 +288,12 @@ def _record(
         eligible_leader_replicas=_changed(partition.elr, goal.elr),
         last_known_elr=_changed(partition.last_known_elr, goal.last_known_elr),
     )
+
+
+def _turns(partition: PartitionImage, goal: PartitionImage) -> bool:
+    """Tell whether a reassignment begins, or turns to another target."""
+    moving = (goal.adding_replicas, goal.removing_replicas)
+    return any(moving) and moving != (partition.adding_replicas, partition.removing_replicas)
 
 
 def _changed(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:

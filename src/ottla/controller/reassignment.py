@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.assignment import check_replicas, default_directory
+from ottla.controller.assignment import RegistrationCheck, check_replicas, default_directory
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules, partitions
 from ottla.controller.new_partitions import assigned_anew, is_new
@@ -71,15 +71,18 @@ def alter_reassignments(
     *,
     may_change_factor: bool,
     context: DecisionContext,
+    check: RegistrationCheck | None = None,
 ) -> Decision[tuple[Reassigned, ...]]:
     """Start, change or cancel reassignments; one answer each, in the order asked.
 
-    `may_change_factor`: False refuses targets of another size (KIP-860).
+    `may_change_factor`: False refuses targets of another size (KIP-860). `check`: which targets
+    must be registered brokers; None = those that the context's policy names.
     Raises: ApiError(POLICY_VIOLATION) where the request is too large for one step.
     """
     check_partition_total(len(wanted))
     counts = Counter((target.topic, target.number) for target in wanted)
     rules = Rules(image, context.config)
+    check = context.assignments.reassigned if check is None else check
     records: list[PartitionRecord | PartitionChangeRecord] = []
     answers: list[Reassigned] = []
     for target in wanted:
@@ -92,7 +95,7 @@ def alter_reassignments(
             else:
                 if not may_change_factor:
                     _check_factor(partition, target.replicas)
-                wish = _moved(image, partition, target.replicas)
+                wish = _moved(image, partition, target.replicas, check)
                 if is_new(partition):
                     records.append(
                         assigned_anew(topic.id, target.number, partition, target.replicas)
@@ -191,16 +194,27 @@ def _check_factor(partition: PartitionImage, replicas: tuple[int, ...]) -> None:
         )
 
 
-def _moved(image: ClusterImage, partition: PartitionImage, target: tuple[int, ...]) -> Wish:
+def _moved(
+    image: ClusterImage,
+    partition: PartitionImage,
+    target: tuple[int, ...],
+    check: RegistrationCheck,
+) -> Wish:
     """Return the wish that starts a reassignment or turns the present one to another target."""
-    check_replicas(image, target, None)
     present = set(partition.replicas)
     added = sorted(set(target) - present)
+    adding = (*partition.adding_replicas, *added)
+    registered = {
+        RegistrationCheck.ALL: target,
+        RegistrationCheck.ADDED: tuple(each for each in target if each in adding),
+        RegistrationCheck.NONE: (),
+    }[check]
+    check_replicas(image, target, None, registered=registered)
     removing = tuple(sorted(present - set(target)))
     return Wish(
         replicas=target + removing,
         removing=removing,
-        adding=tuple(sorted({*partition.adding_replicas, *added})),
+        adding=tuple(sorted({*adding})),
         directories={each: default_directory(image, each) for each in added},
     )
 

@@ -2,6 +2,7 @@
 
 Every topic of a request stands or falls by itself; all that stand are one atomic step.
 Source: ReplicationControlManager, ControllerApis, Kafka 4.0; KIP-4, KIP-195, KIP-516, KIP-525.
+Over ZooKeeper: ZkAdminManager, DelayedCreatePartitions, Kafka 3.9.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from immutables import Map
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import METADATA_TOPIC, NO_UUID, Uuid
+from ottla.base.ids import METADATA_TOPIC, NO_LEADER, NO_UUID, Uuid
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
 from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
@@ -66,8 +67,10 @@ def create_topics(
     """Create topics; one answer each, in the order asked.
 
     A name that comes twice is refused once (INVALID_REQUEST). With `validate_only` nothing is
-    created, and the answers bear no ids. Raises: ApiError(POLICY_VIOLATION) where the request
-    asks for too many partitions at once.
+    created, and the answers bear no ids. A topic with a partition whose replicas are all down,
+    where the context's policy takes that, is created and answered REQUEST_TIMED_OUT.
+
+    Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
     """
     _check_total(wanted, context)
     counts = Counter(topic.name for topic in wanted)
@@ -91,6 +94,17 @@ def create_topics(
         settings = tuple(sorted(overrides.items()))
         if settings not in described:
             described[settings] = tuple(describe_topic(image, context.config, overrides))
+        leaderless = [] if validate_only else _leaderless(made)
+        if leaderless:
+            # Kafka waits for the leaders until the request's time is over, and answers this.
+            answers[topic.name] = CreatedTopic(
+                topic.name,
+                Error.REQUEST_TIMED_OUT,
+                f"Topic '{topic.name}' is created; {len(leaderless)} of its partitions, the first"
+                f" of them {leaderless[0]}, have no replica on a live broker, and get a leader"
+                " when one of their brokers starts.",
+            )
+            continue
         answers[topic.name] = CreatedTopic(
             topic.name,
             topic_id=NO_UUID if validate_only else made.id,
@@ -100,6 +114,10 @@ def create_topics(
         )
     step = Step() if validate_only else Step(tuple(records))
     return Decision(step, tuple(answers.values()))
+
+
+def _leaderless(topic: TopicImage) -> list[int]:
+    return [number for number, partition in topic.in_order() if partition.leader == NO_LEADER]
 
 
 def _check_total(wanted: Sequence[NewTopic], context: DecisionContext) -> None:
@@ -177,7 +195,7 @@ def _partitions(
     image: ClusterImage, topic: NewTopic, context: DecisionContext
 ) -> list[PartitionImage]:
     if topic.assignments:
-        return _assigned_partitions(image, topic)
+        return _assigned_partitions(image, topic, context)
     factor, count = topic.replication_factor, topic.partition_count
     if factor < USE_DEFAULT or factor == 0:
         raise ApiError(
@@ -200,7 +218,9 @@ def _partitions(
     )
 
 
-def _assigned_partitions(image: ClusterImage, topic: NewTopic) -> list[PartitionImage]:
+def _assigned_partitions(
+    image: ClusterImage, topic: NewTopic, context: DecisionContext
+) -> list[PartitionImage]:
     for given, what in (
         (topic.replication_factor, "replication factor"),
         (topic.partition_count, "number of partitions"),
@@ -222,7 +242,8 @@ def _assigned_partitions(image: ClusterImage, topic: NewTopic) -> list[Partition
         )
     lists = dict(topic.assignments)
     in_order = [lists[number] for number in range(len(numbers))]
-    return assign_manually(image, topic.name, in_order, first=0)
+    check = context.assignments.created
+    return assign_manually(image, topic.name, in_order, first=0, check=check)
 
 
 def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:

@@ -6,12 +6,16 @@ Method: lists of replicas against one image; the deciders' tests see the same ru
 from dataclasses import replace
 
 import pytest
+from immutables import Map
 
 from ottla.base.errors import ApiError, Error
-from ottla.controller.assignment import assign, assign_manually
+from ottla.controller.assignment import RegistrationCheck, assign, assign_manually
+from ottla.controller.new_partitions import bring_online
+from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import NOT_FINISHED, DeletionImage, Policy
+from ottla.metadata.topics import TopicImage, topic_records
 
-from .world import CountingDice, broker, cluster, uuid
+from .world import CountingDice, advance, after, broker, cluster, context, uuid
 
 IMAGE = cluster(broker(1), broker(2, fenced=True), broker(3))
 
@@ -42,6 +46,50 @@ def test_refusals(replicas: list[int], expected: int | None, error: Error, said:
     with pytest.raises(ApiError) as caught:
         assign_manually(IMAGE, "t", [replicas], first=7, replication_factor=expected)
     assert caught.value.error is error
+    assert said in caught.value.message
+
+
+def test_brokers_that_are_down_are_taken_where_only_live_ones_are_registered() -> None:
+    """As Kafka's ZkAdminManager: the live replicas are in sync, the others join later."""
+    none = RegistrationCheck.NONE
+    [found] = assign_manually(IMAGE, "t", [[9, 3, 1]], first=0, check=none)
+    assert (found.replicas, found.isr, found.leader) == ((9, 3, 1), (3, 1), 3)
+    assert (found.leader_epoch, found.partition_epoch) == (0, 0)
+
+
+@pytest.mark.parametrize("replicas", [(9,), (9, 2)], ids=["all down", "down and fenced"])
+def test_a_partition_without_an_active_replica_waits_for_one(replicas: tuple[int, ...]) -> None:
+    none = RegistrationCheck.NONE
+    [found] = assign_manually(IMAGE, "t", [replicas], first=0, check=none)
+    assert (found.replicas, found.isr, found.leader) == (replicas, (), -1)
+    assert (found.leader_epoch, found.partition_epoch) == (-1, -1), "nobody ever led it"
+    topic = TopicImage(name="t", id=uuid("t"), partitions=Map({0: found}))
+    waiting = advance(IMAGE, topic_records(topic))
+    assert after(waiting, bring_online(waiting, context().config)) == waiting
+    started = advance(waiting, [record_of(broker(9))])
+    started = after(started, bring_online(started, context().config))
+    led = started.topics.by_name("t")
+    assert led is not None
+    assert (led.partitions[0].leader, led.partitions[0].isr) == (9, (9,))
+    assert (led.partitions[0].leader_epoch, led.partitions[0].partition_epoch) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected", "said"),
+    [
+        ([], None, "empty"),
+        ([9, 9], None, "more than once"),
+        ([9, 1], 1, "others have 1"),
+        ([-1, 1], None, "broker id -1"),
+    ],
+)
+def test_what_is_refused_whoever_is_registered(
+    replicas: list[int], expected: int | None, said: str
+) -> None:
+    none = RegistrationCheck.NONE
+    with pytest.raises(ApiError) as caught:
+        assign_manually(IMAGE, "t", [replicas], first=0, replication_factor=expected, check=none)
+    assert caught.value.error is Error.INVALID_REPLICA_ASSIGNMENT
     assert said in caught.value.message
 
 

@@ -226,6 +226,24 @@ def test_kafka_9539_adding_a_replica_bumps_it_where_orders_come_late(
     )
 
 
+@pytest.mark.parametrize("orders_come_late", [False, True])
+def test_a_reassignment_that_begins_bumps_it_where_orders_come_late(
+    orders_come_late: bool,
+) -> None:
+    """As Kafka's ZooKeeper controller does, also where it adds nobody and waits for a replica."""
+    surroundings = replace(around(elr=False), orders_come_late=orders_come_late)
+    before = partition((1, 2, 3), (1, 2), 1)
+    wish = Wish(replicas=(1, 3, 2), removing=(2,))
+    after = changed(before, wish, surroundings)
+    assert (after.leader, after.removing_replicas) == (1, (2,))
+    assert after.leader_epoch == before.leader_epoch + orders_come_late
+    assert change(TOPIC, 0, after, wish, surroundings) is None, "it has begun"
+    shrunk = changed(after, Wish(isr=(1,)), surroundings)
+    assert shrunk.leader_epoch == after.leader_epoch
+    turned = changed(after, Wish(replicas=(3, 1, 2), removing=(1, 2)), surroundings)
+    assert turned.leader_epoch == after.leader_epoch + orders_come_late
+
+
 @pytest.mark.parametrize(
     ("min_isr", "isr", "elr", "wished", "expected"),
     [

@@ -4,9 +4,16 @@ Method: decisions follow each other on one image, as the controller makes them; 
 their leader's AlterPartition, brokers die and return by the elections' records.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.controller.assignment import (
+    KRAFT_ASSIGNMENTS,
+    ZOOKEEPER_ASSIGNMENTS,
+    RegistrationCheck,
+)
 from ottla.controller.reassignment import (
     Ongoing,
     Target,
@@ -21,7 +28,12 @@ from ottla.metadata.records import (
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
-from ottla.metadata.topics import DIRECTORY_UNASSIGNED, RECOVERED, topic_records
+from ottla.metadata.topics import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    RECOVERED,
+    topic_records,
+)
 
 from .moves import (
     CONTEXT,
@@ -224,6 +236,77 @@ def test_the_leader_dies_and_a_follower_goes_on() -> None:
     assert state(of(image)) == ((3, 4, 1, 2), (3, 4), (1, 2), (2, 3), 3)
     image = synced(image, 2, 3, 4)
     assert state(of(image)) == ((3, 4), (), (), (3, 4), 3)
+
+
+@pytest.mark.parametrize(
+    ("check", "target", "taken"),
+    [
+        (RegistrationCheck.ALL, (1, 2), True),
+        (RegistrationCheck.ALL, (1, 9), False),
+        (RegistrationCheck.ALL, (1, 7), False),
+        (RegistrationCheck.ADDED, (1, 9), True),
+        (RegistrationCheck.ADDED, (1, 7), False),
+        (RegistrationCheck.NONE, (1, 9), True),
+        (RegistrationCheck.NONE, (1, 7), True),
+    ],
+)
+def test_targets_that_are_not_registered(
+    check: RegistrationCheck, target: tuple[int, ...], taken: bool
+) -> None:
+    """Broker 9 holds a replica and is down, broker 7 is nobody's."""
+    image = advance(SIX, topic_records(_over_zookeeper(replicas=(1, 9), isr=(1,))))
+    before = of(image)
+    decided = alter_reassignments(
+        image, [Target("t", 0, target)], may_change_factor=True, context=CONTEXT, check=check
+    )
+    [answer] = decided.reply
+    assert answer.error is (Error.NONE if taken else Error.INVALID_REPLICA_ASSIGNMENT)
+    image = after(image, decided)
+    assert taken or of(image) == before
+    if taken and 7 in target:
+        assert state(of(image)) == ((1, 7, 9), (7,), (9,), (1,), 1)
+        assert of(image).directory(7) == DIRECTORY_UNASSIGNED
+
+
+def test_the_mode_says_which_targets_must_be_registered() -> None:
+    image = advance(SIX, topic_records(_over_zookeeper(replicas=(1, 9), isr=(1,))))
+    for policy, error in (
+        (KRAFT_ASSIGNMENTS, Error.INVALID_REPLICA_ASSIGNMENT),
+        (ZOOKEEPER_ASSIGNMENTS, Error.NONE),
+    ):
+        decided = alter_reassignments(
+            image,
+            [Target("t", 0, (9, 1))],
+            may_change_factor=True,
+            context=replace(CONTEXT, assignments=policy),
+        )
+        assert decided.reply[0].error is error
+
+
+def test_a_replica_that_is_being_added_is_one_that_is_added() -> None:
+    """Its broker has died since: to ask for it again is refused, to drop it is not."""
+    image = told(world((1, 2)), (1, 3, 4))
+    image = replace(image, brokers=image.brokers.delete(4))
+    context = replace(CONTEXT, assignments=ZOOKEEPER_ASSIGNMENTS)
+    for target, error in (
+        ((1, 4), Error.INVALID_REPLICA_ASSIGNMENT),
+        ((1, 3), Error.NONE),
+    ):
+        decided = alter_reassignments(
+            image, [Target("t", 0, target)], may_change_factor=True, context=context
+        )
+        assert decided.reply[0].error is error
+
+
+def _over_zookeeper(replicas: tuple[int, ...], isr: tuple[int, ...]) -> TopicImage:
+    partition = PartitionImage(
+        replicas=replicas,
+        directories=(DIRECTORY_MIGRATING,) * len(replicas),
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=5,
+    )
+    return TopicImage(name="t", id=ID).with_partition(0, partition)
 
 
 def test_all_targets_die() -> None:

@@ -5,7 +5,8 @@ Each request is decided by the same deciders as the API that asks for the same t
 - `/admin/reassign_partitions`: reassignments begin. The znode names what is still under way: an
   entry goes when its reassignment has ended, was refused, or another one, or its cancelling, has
   taken its place; the znode goes with the last. A new controller that finds it begins what the
-  one before it did not.
+  one before it did not. It may name brokers that are down: the reassignment ends once they are
+  back and in sync.
 - `/admin/preferred_replica_election`: elections are held, then the znode goes.
 - `/admin/delete_topics/T`: see `ottla.host.zookeeper.marker_requests`.
 - `/log_dir_event_notification`: the broker is told once more what it hosts; its answer names the
@@ -23,6 +24,7 @@ from typing import TypeVar
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, gather
 from ottla.base.zookeeper import Delete, Operation, SetData, ZkError
+from ottla.controller.assignment import RegistrationCheck
 from ottla.controller.balance import Elected, elect_leaders
 from ottla.controller.context import DecisionContext
 from ottla.controller.partition_change import Election
@@ -120,7 +122,11 @@ class AdminRequests:
     ) -> Decision[tuple[Reassigned, ...]]:
         targets = [Target(topic, number, replicas) for (topic, number), replicas in part]
         decision = alter_reassignments(
-            image, targets, may_change_factor=True, context=self._context
+            image,
+            targets,
+            may_change_factor=True,
+            context=self._context,
+            check=RegistrationCheck.NONE,
         )
         # Each partition stands by itself, and the znode says what is left.
         return Decision(Step(decision.step.records, atomic=False), decision.reply)

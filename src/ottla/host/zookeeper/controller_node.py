@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
+from ottla.controller.assignment import ZOOKEEPER_ASSIGNMENTS
 from ottla.controller.context import DecisionContext
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision
@@ -52,6 +53,7 @@ class ZooKeeperController:
             dice=ports.dice,
             # Nobody beats here: who is registered lives, and no decider of this mode asks.
             liveness=BrokerLiveness(config["zookeeper.session.timeout.ms"]),
+            assignments=ZOOKEEPER_ASSIGNMENTS,
         )
         self.metrics = DecisionMetrics()
         self.leaders_seen = 0

@@ -75,7 +75,7 @@ def test_what_ended_is_struck_out_one_by_one(sim: ControllerWorld) -> None:
 
 def test_what_cannot_be_done_is_dropped(sim: ControllerWorld) -> None:
     sim.create("t", (1, 2))
-    wanted = {("nobody", 0): (1,), ("t", 7): (1,), ("t", 0): (1, 9)}
+    wanted = {("nobody", 0): (1,), ("t", 7): (1,), ("t", 0): (1, 1)}
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wanted))
     sim.settle()
     assert sim.data(paths.REASSIGN_PARTITIONS) is None

@@ -72,6 +72,7 @@ class Server:
         self._by_ip: Counter[str] = Counter()
         self.connections: set[ServerConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     async def listen(
         self, host: str, port: int, listener: Listener, name: str, *, accept: bool = True
@@ -125,6 +126,13 @@ class Server:
 
     async def close(self) -> None:
         """Stop accepting and end every connection."""
+        self._is_closed = True
+        for server in self._servers:
+            for listening in server.sockets:
+                self._loop.remove_reader(listening.fileno())
+        # What asyncio has accepted by now gets its transport in the next turn. A server that is
+        # closed before that leaves the socket open, and nobody knows of it.
+        await asyncio.sleep(0)
         for server in self._servers:
             server.close()
         if self._sweeper is not None:
@@ -159,6 +167,8 @@ class Server:
         host = connection.info.client_host
         self._by_ip[host] += 1
         self.connections.add(connection)
+        if self._is_closed:
+            return False
         allowed = self._connection_limits()
         if len(self.connections) > allowed.total:
             log.warning("refusing %s: max.connections is reached", connection.info.id)

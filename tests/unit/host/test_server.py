@@ -4,6 +4,8 @@ Method: a real server on a free port, plain sockets as peers; addresses by table
 """
 
 import asyncio
+import contextlib
+import gc
 import socket
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from ottla.broker.api.base import Listener
 from ottla.host.server import (
     ConnectionLimits,
+    Server,
     SocketOptions,
     describe_listen_error,
     reachable,
@@ -98,6 +101,27 @@ def test_below_zero_nobody_is_idle() -> None:
             writer.write(request(ECHO, b"kept"))
             assert await read_frame(reader) == b"kept"
             writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_comes_while_the_server_closes_is_closed(turns: int) -> None:
+    """At each step of its being accepted: asyncio forgets one whose server is closed too early."""
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        server = Server(loop, lambda connection, frame: None)
+        port = await server.listen("127.0.0.1", 0, Listener.CLIENT, "PLAINTEXT")
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close()
+            await eventually(lambda: not server.connections)
+            gc.collect()  # A socket that nobody closed would say so here.
+            peer.settimeout(5)
+            with contextlib.suppress(ConnectionResetError):
+                assert peer.recv(1) == b""
 
     run(test)
 

@@ -23,9 +23,6 @@ it is disconnected."""
 FRAME_BUFFERS_KEPT_BYTES_MAX = 8 * 1024 * 1024
 """Buffers of large frames that a server keeps to use again."""
 
-FORWARD_TIMEOUT_MS = 30_000
-"""How long a broker tries to reach the controller for a client before it gives up."""
-
 GROUP_LOAD_BYTES_MAX = 1024 * 1024
 """Bytes of an offsets partition decoded at once: what one chunk says is applied in one turn of
 the loop, a few tens of milliseconds at most."""

@@ -64,3 +64,8 @@ class AbsentController:
         return DescribeQuorumResponse(
             error_code=Error.REQUEST_TIMED_OUT, error_message=MESSAGE, topics=()
         )
+
+
+def is_absent(controller: object) -> bool:
+    """Tell whether there is no controller, or one that answers everything at once."""
+    return controller is None or isinstance(controller, AbsentController)

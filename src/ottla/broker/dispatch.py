@@ -15,7 +15,8 @@ from typing import Any
 
 import ottla.broker.api
 from ottla.base.pending import Pending
-from ottla.broker.absent_controller import AbsentController
+from ottla.base.timers import Timers
+from ottla.broker.absent_controller import AbsentController, is_absent
 from ottla.broker.api.base import (
     Answer,
     Api,
@@ -26,6 +27,7 @@ from ottla.broker.api.base import (
     Message,
     RunsOn,
 )
+from ottla.broker.controller_limits import within_limit
 from ottla.broker.metrics import ApiMetrics, Find, error_finder
 from ottla.wire.codec import decode
 from ottla.wire.errors import UnsupportedVersionError, WireError
@@ -101,10 +103,16 @@ def _errors_of(key: int) -> Find | None:
 
 
 class Dispatcher:
-    """Routes one node's requests. `zookeeper`: of a cluster whose metadata is in ZooKeeper."""
+    """Routes one node's requests. `zookeeper`: of a cluster whose metadata is in ZooKeeper.
 
-    def __init__(self, endpoints: Mapping[int, Endpoint], *, zookeeper: bool = False) -> None:
+    `timers` end the wait for a controller's decision; see `ottla.broker.controller_limits`.
+    """
+
+    def __init__(
+        self, endpoints: Mapping[int, Endpoint], *, timers: Timers, zookeeper: bool = False
+    ) -> None:
         self.endpoints = endpoints
+        self._timers = timers
         self._zookeeper = zookeeper
         self._served = {
             key: endpoint.api.answers_on(zookeeper=zookeeper) for key, endpoint in endpoints.items()
@@ -142,6 +150,8 @@ class Dispatcher:
             request: Message = decode(endpoint.request, frame, version, body_at, lenient=True)
         except WireError as error:
             raise CloseConnection(f"malformed {endpoint.name} request: {error}") from None
+        if endpoint.api.runs_on is RunsOn.CONTROLLER and not is_absent(ctx.controller_or_none):
+            ctx = within_limit(ctx, request, self._timers)
         return self._answered(ctx, endpoint.handle(ctx, request))
 
     def _sent_on(

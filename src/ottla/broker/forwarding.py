@@ -11,6 +11,7 @@ something else.
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.broker.controller_limits import own_limit_ms
 from ottla.broker.dispatch import load_apis
 from ottla.broker.repeated_deletions import RepeatedDeletion
 from ottla.metadata.image import ClusterImage
@@ -46,11 +47,9 @@ def look_at(frame: bytes, image: ClusterImage) -> Forwarding:
         request: Any = decode(endpoint.request, frame, header.api_version, body_at, lenient=True)
     except WireError:
         return Forwarding(once=True)  # The controller will end it.
-    # 0 and less ask for the act, not for a wait.
-    timeout_ms = getattr(request, "timeout_ms", 0)
     return Forwarding(
         endpoint.api.once,
-        timeout_ms if timeout_ms > 0 else None,
+        own_limit_ms(request),
         RepeatedDeletion(header, request, image)
         if isinstance(request, DeleteTopicsRequest)
         else None,

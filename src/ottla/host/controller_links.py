@@ -12,6 +12,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
+from ottla.broker.controller_limits import default_limit_ms
 from ottla.broker.peers import Sender
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.node_ports import Connect
@@ -57,6 +58,7 @@ class ControllerLinks:
                 channel,
                 clock=clock,
                 timers=timers,
+                forward_timeout_ms=default_limit_ms(config),
                 on_not_controller=channel.retarget,
                 caught_up=caught_up,
             )

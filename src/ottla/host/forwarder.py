@@ -4,8 +4,9 @@ A request that met a node which is not the controller is sent again until its ti
 time is what it says itself (timeout_ms), and ends with its client's connection. So is one whose
 connection broke, as Kafka does, although whether that one was done is unknown, but for those that
 are to be done once: see `ottla.broker.forwarding`. Their clients are told REQUEST_TIMED_OUT, or,
-of deletions, what became of the topics that they meant. What is on its way is waited for, also
-beyond its time: to give it up would break the connection, and leave others unanswered.
+of deletions, what became of the topics that they meant. So are those whose time is over while the
+controller has not answered (see `ottla.broker.controller_limits`); but the connection stays, since
+to break it would leave others unanswered.
 
 A client's answer is passed on once this broker's own metadata is as new as the controller's was
 when it answered, or after a second: who has deleted a topic, or made one, and then asks the same
@@ -21,7 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.base import limits
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
@@ -49,6 +49,10 @@ METADATA_WAIT_MS = 1_000
 RETRY_MS = 50
 """The pause before a request is sent again."""
 
+ANSWER_SLACK_MS = 500
+"""How much longer than its limit a request that is on its way is waited for: the controller answers
+at the limit itself, and more exactly, for instance which of a deletion's topics are gone."""
+
 ANONYMOUS = struct.pack(">h", PRINCIPAL_VERSION) + encode(
     DefaultPrincipalData(type="User", name="ANONYMOUS", token_authenticated=False),
     PRINCIPAL_VERSION,
@@ -71,8 +75,9 @@ class Line(Sender, Protocol):
 
 @dataclass(slots=True)
 class _Call:
-    """One request until its answer or `deadline_ms`; not sent after `send_until_ms` (monotonic).
+    """One request until its answer; not sent after `send_until_ms` (monotonic).
 
+    `deadline_ms`: when the connection that it went over is given up.
     `again`: returns what to send where the request may have been done, None = nothing.
     `sent`: the answer to the last sending.
     """
@@ -122,7 +127,11 @@ class _Passage:
 
 
 class ControllerForwarder:
-    """See `ottla.broker.api.base.Forwarder`."""
+    """See `ottla.broker.api.base.Forwarder`.
+
+    `forward_timeout_ms`: the limit of clients' requests that say none, and how long the controller
+    is looked for at most.
+    """
 
     def __init__(
         self,
@@ -130,7 +139,7 @@ class ControllerForwarder:
         *,
         clock: Clock,
         timers: Timers,
-        forward_timeout_ms: int = limits.FORWARD_TIMEOUT_MS,
+        forward_timeout_ms: int,
         on_not_controller: Callable[[], None] = lambda: None,
         caught_up: Callable[[int], Pending[None]] = lambda offset: completed(None),
     ) -> None:
@@ -151,35 +160,44 @@ class ControllerForwarder:
         passage = _Passage(ctx, look_at(frame, ctx.broker.image))
         envelope = passage.envelope(frame)
         now_ms = self._clock.monotonic_ms()
-        send_until_ms = now_ms + min(
-            self._forward_timeout_ms, passage.how.timeout_ms or self._forward_timeout_ms
-        )
+        limit_ms = passage.how.timeout_ms or self._forward_timeout_ms
+        send_until_ms = now_ms + min(self._forward_timeout_ms, limit_ms)
+        answer_by_ms = now_ms + limit_ms + ANSWER_SLACK_MS
 
         def again() -> object | None:
             if not passage.how.once:
                 return envelope
             return passage.repeated(max(1, send_until_ms - self._clock.monotonic_ms()))
 
-        deadline_ms = now_ms + self._forward_timeout_ms
+        # A controller that still answers at the limit keeps its connection.
+        deadline_ms = max(now_ms + self._forward_timeout_ms, answer_by_ms) + ANSWER_SLACK_MS
         call = _Call(envelope, ENVELOPE_VERSION, deadline_ms, send_until_ms, again, Pending())
-        self._end_with(ctx.connection.closed, call)
+        self._end_with(ctx.connection.closed, call, answer_by_ms)
         self._send(call)
         forwarded: Pending[Forwarded] = Pending()
-        call.answer.then(lambda response: self._pass_on(response, passage, forwarded))
+        call.answer.then(lambda response: self._pass_on(response, passage, forwarded, answer_by_ms))
         return forwarded
 
-    def _end_with(self, closed: Pending[None], call: _Call) -> None:
-        """Send nothing after the request's time, or once nobody is there to hear the answer."""
+    def _end_with(self, closed: Pending[None], call: _Call, answer_by_ms: int) -> None:
+        """Send nothing after the request's time, or once nobody is there to hear the answer.
+
+        What is on its way then is waited for until `answer_by_ms`.
+        """
 
         def end(_: None = None) -> None:
             call.send_until_ms = self._clock.monotonic_ms()
             if call.sent is not None:
                 self._sender.withdraw(call.sent)
 
-        timer = self._timers.at(call.send_until_ms, end)
+        def expire() -> None:
+            call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
+
+        sent_until = self._timers.at(call.send_until_ms, end)
+        answered_by = self._timers.at(answer_by_ms, expire)
 
         def answered(_: object) -> None:
-            timer.cancel()
+            sent_until.cancel()
+            answered_by.cancel()
             closed.forget(end)
 
         closed.then(end)
@@ -190,13 +208,14 @@ class ControllerForwarder:
         response: EnvelopeResponse | ApiError,
         passage: _Passage,
         forwarded: Pending[Forwarded],
+        answer_by_ms: int,
     ) -> None:
         data = _unwrapped(response)
         if isinstance(response, ApiError) or not isinstance(data, bytes):
             forwarded.complete(data)
             return
         known = self._caught_up(response.committed_offset)
-        due_ms = self._clock.monotonic_ms() + METADATA_WAIT_MS
+        due_ms = min(self._clock.monotonic_ms() + METADATA_WAIT_MS, answer_by_ms)
 
         def give_up() -> None:
             # Whoever keeps the wait lets it go: a broker that hears nothing would gather answers.

@@ -99,7 +99,7 @@ class NodeCore:
             for each in Listener
             for to_ottla in (False, True)
         }
-        self._dispatcher = Dispatcher(endpoints, zookeeper=in_zookeeper)
+        self._dispatcher = Dispatcher(endpoints, timers=ports.timers, zookeeper=in_zookeeper)
         self._folders: Folders | None = None
         self._roles: ZooKeeperRoles | None = None
         self._controller: ControllerNode | None = None

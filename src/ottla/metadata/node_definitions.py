@@ -213,7 +213,13 @@ NETWORK: Final = (
     _K("num.network.threads", _INT, 3, _NONE, at_least(1)),
     _K("num.io.threads", _INT, 8, "Threads for disk work that can block.", at_least(1)),
     _K("background.threads", _INT, 10, _NONE, at_least(1)),
-    _K("request.timeout.ms", _INT, 30_000, "How long requests between nodes may take."),
+    _K(
+        "request.timeout.ms",
+        _INT,
+        30_000,
+        "How long requests between nodes may take; clients' requests to the controller that say no "
+        "time of their own are answered within nine tenths of it.",
+    ),
     _K(
         "socket.connection.setup.timeout.ms",
         _LONG,

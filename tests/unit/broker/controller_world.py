@@ -14,7 +14,9 @@ import ottla.broker.api
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
+from ottla.base.timers import Timers
 from ottla.broker.api.base import Connection, Context, Listener
+from ottla.broker.controller_limits import within_limit
 from ottla.controller.context import DecisionContext, next_offset
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision
@@ -125,7 +127,8 @@ class Controller:
             broker_or_none=broker,  # type: ignore[arg-type]
             controller_or_none=self,
         )
-        answer = module.handle(context, seen)
+        # As the dispatcher does.
+        answer = module.handle(within_limit(context, seen, Timers()), seen)
         if isinstance(answer, Pending):
             answer = answer.value
         return decode(type(answer), memoryview(encode(answer, version)), version)

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
+from ottla.base.timers import Timers
 from ottla.broker.api.base import (
     CLIENTS,
     Api,
@@ -65,7 +66,8 @@ def ask(
 
 def scripted(handle: Callable[..., Any], **api: Any) -> Dispatcher:
     declared = Api(key=HEARTBEAT, versions=range(4), listeners=CLIENTS, **api)
-    return Dispatcher({HEARTBEAT: Endpoint(declared, handle, HeartbeatRequest, "Heartbeat")})
+    endpoint = Endpoint(declared, handle, HeartbeatRequest, "Heartbeat")
+    return Dispatcher({HEARTBEAT: endpoint}, timers=Timers())
 
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -147,7 +149,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_first() -> None:
     header, body_at = read_header(memoryview(frame))
     assert (header.api_version, header.correlation_id, body_at) == (99, 77, len(frame))
     ctx = Context(header, connection(), 0, 0, node=None)  # type: ignore[arg-type]
-    chunks: Any = Dispatcher(TABLE).dispatch(ctx, memoryview(frame), body_at)
+    chunks: Any = Dispatcher(TABLE, timers=Timers()).dispatch(ctx, memoryview(frame), body_at)
     _, response = decode_response(ApiVersionsResponse, b"".join(chunks)[4:], 0)
     assert response.error_code == Error.UNSUPPORTED_VERSION
     (own,) = response.api_keys
@@ -244,7 +246,7 @@ def test_where_no_controller_answers_clients_are_told_so(request_: Any) -> None:
     key = spec_of(type(request_)).key
     assert key is not None
     version = TABLE[key].api.versions[-1]
-    outcome = ask(Dispatcher(TABLE), request_, version, broker_or_none=broker)
+    outcome = ask(Dispatcher(TABLE, timers=Timers()), request_, version, broker_or_none=broker)
     assert not outcome.done
     broker.forwarder.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
     chunks = outcome.value

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.pending import Pending
+from ottla.base.timers import Timers
 from ottla.broker.api.base import (
     BROKERS,
     CLIENTS,
@@ -62,7 +63,7 @@ class Asked:
         header, body_at = read_header(frame)
         connection = Connection("c", Listener.CLIENT, name, "h", 1)
         ctx = Context(header, connection, 0, 0, cast(Any, None), brokers.broker, cast(Any, brokers))
-        self.outcome = Dispatcher({HEARTBEAT: endpoint}, zookeeper=True).dispatch(
+        self.outcome = Dispatcher({HEARTBEAT: endpoint}, timers=Timers(), zookeeper=True).dispatch(
             ctx, frame, body_at, **how
         )
 

@@ -12,6 +12,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.metrics import render
+from ottla.base.timers import Timers
 from ottla.broker.dispatch import Dispatcher, load_apis
 from ottla.broker.metric_families import broker_families, request_families
 from ottla.broker.metrics import ApiMetrics, error_finder
@@ -230,7 +231,7 @@ def test_where_no_error_can_be_nothing_is_looked_for() -> None:
 
 
 def test_every_api_counts_errors_of_its_responses() -> None:
-    dispatcher = Dispatcher(load_apis())
+    dispatcher = Dispatcher(load_apis(), timers=Timers())
     without = [each.name for each in dispatcher.metrics.values() if each.find_errors is None]
     assert without == ["Produce"]  # It counts them where it writes them.
     answer = create_topics.CreateTopicsResponse(

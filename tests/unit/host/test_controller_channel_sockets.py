@@ -11,6 +11,7 @@ from typing import Any, cast
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
+from ottla.base.timers import Timers
 from ottla.broker.api.base import Connection, Context, Listener
 from ottla.broker.dispatch import Dispatcher, load_apis, read_header
 from ottla.controller.request_batch import BrokerRequest
@@ -63,7 +64,7 @@ class Broker:
         self.world.load(self.world.broker.image)
         self.world.broker.epoch = epoch
         self.world.add_broker()
-        self.dispatcher = Dispatcher(load_apis())
+        self.dispatcher = Dispatcher(load_apis(), timers=Timers())
 
     async def listen(self) -> None:
         self.server = Server(asyncio.get_running_loop(), self.handle)

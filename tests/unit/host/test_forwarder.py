@@ -11,7 +11,12 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import Context, Forwarded
-from ottla.host.forwarder import METADATA_WAIT_MS, ControllerForwarder, address_bytes
+from ottla.host.forwarder import (
+    ANSWER_SLACK_MS,
+    METADATA_WAIT_MS,
+    ControllerForwarder,
+    address_bytes,
+)
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import RemoveTopicRecord, TopicRecord
@@ -112,7 +117,7 @@ def test_the_envelope_holds_the_whole_request_and_who_sent_it() -> None:
     assert forward(world, channel).value == b"response"
     ((request, version, timeout_ms),) = channel.sent
     assert isinstance(request, EnvelopeRequest)
-    assert (request.request_data, version, timeout_ms) == (FRAME, 0, 1_000)
+    assert (request.request_data, version, timeout_ms) == (FRAME, 0, 1_000 + 2 * ANSWER_SLACK_MS)
     assert request.client_host_address == bytes((10, 1, 2, 3))
     assert request.request_principal is not None
     assert request.request_principal[:2] == b"\0\0"
@@ -150,7 +155,7 @@ def test_a_question_is_sent_again_until_it_is_answered(lost: Any) -> None:
     assert not answer.done
     world.advance(100)
     assert answer.value == b"yes"
-    assert [timeout_ms for _, _, timeout_ms in channel.sent] == [1_000, 950, 900]
+    assert [timeout_ms for _, _, timeout_ms in channel.sent] == [2_000, 1_950, 1_900]
 
 
 def test_repetition_ends_with_the_time() -> None:
@@ -233,15 +238,61 @@ def test_nothing_is_sent_after_its_own_time(channel: Channel) -> None:
     assert len(channel.sent) in (1, 8)
 
 
-def test_what_is_on_its_way_is_waited_for_beyond_its_time() -> None:
-    """To give it up would break the connection under the requests of others."""
+@pytest.mark.parametrize(
+    ("frame", "limit_ms"), [(CREATE, 400), (FRAME, 1_000)], ids=["its own", "the default"]
+)
+def test_what_is_on_its_way_is_answered_within_its_limit(frame: bytes, limit_ms: int) -> None:
+    """A controller that hangs keeps nobody waiting; its own answer at the limit comes through."""
     world = World()
     channel = Channel()
-    answer = forward(world, channel, CREATE)
-    world.advance(999)
+    answer = forward(world, channel, frame)
+    world.advance(limit_ms + ANSWER_SLACK_MS - 1)
+    assert not answer.done
+    world.advance(1)
+    assert isinstance(answer.value, ApiError)
+    assert answer.value.error is Error.REQUEST_TIMED_OUT
+    world.advance(5_000)
+    assert len(channel.sent) == 1
+
+
+def test_and_its_connection_is_kept_for_others() -> None:
+    """To give it up at that limit would leave unanswered what others have sent over it."""
+    world = World()
+    channel = Channel()
+    forward(world, channel, CREATE)
+    ((_, _, timeout_ms),) = channel.sent
+    assert timeout_ms == 1_000 + ANSWER_SLACK_MS
+
+
+def test_a_request_may_take_longer_than_the_search_for_the_controller() -> None:
+    """A deletion waits for brokers for as long as its client said, once the controller has it."""
+    world = World()
+    channel = Channel()
+    frame = encode_request(CreateTopicsRequest(topics=(), timeout_ms=9_000), 5, 77, "a client")
+    answer = forward(world, channel, frame[4:])
+    world.advance(9_000)
     assert not answer.done
     ((_, _, timeout_ms),) = channel.sent
-    assert timeout_ms == 1_000
+    assert timeout_ms == 9_000 + 2 * ANSWER_SLACK_MS
+    world.advance(ANSWER_SLACK_MS)
+    assert isinstance(answer.value, ApiError)
+
+
+def test_the_wait_for_metadata_keeps_within_the_limit() -> None:
+    world = World()
+    channel = Channel(EnvelopeResponse(response_data=b"done", error_code=0, committed_offset=41))
+    forwarder = ControllerForwarder(
+        channel,
+        clock=world.clock,
+        timers=world.timers,
+        forward_timeout_ms=30_000,
+        caught_up=lambda _: Pending(),
+    )
+    answer = forwarder.forward(broker_context(world), CREATE)
+    world.advance(400 + ANSWER_SLACK_MS - 1)
+    assert not answer.done
+    world.advance(1)
+    assert answer.value == b"done"
 
 
 @pytest.mark.parametrize("channel", [Unconnected(), Channel(UNTOUCHED)], ids=["0", "1"])
@@ -337,7 +388,11 @@ def test_an_answer_waits_until_this_broker_knows_what_the_controller_knew() -> N
 
     channel = Channel(EnvelopeResponse(response_data=b"done", error_code=0, committed_offset=41))
     forwarder = ControllerForwarder(
-        channel, clock=world.clock, timers=world.timers, caught_up=caught_up
+        channel,
+        clock=world.clock,
+        timers=world.timers,
+        forward_timeout_ms=30_000,
+        caught_up=caught_up,
     )
     answer = forwarder.forward(broker_context(world), FRAME)
     assert (waited, answer.done) == ([41], False)
@@ -351,7 +406,11 @@ def test_an_answer_does_not_wait_long_for_a_broker_that_hears_nothing() -> None:
     channel = Channel(EnvelopeResponse(response_data=b"done", error_code=0, committed_offset=41))
     never: Pending[None] = Pending()
     forwarder = ControllerForwarder(
-        channel, clock=world.clock, timers=world.timers, caught_up=lambda _: never
+        channel,
+        clock=world.clock,
+        timers=world.timers,
+        forward_timeout_ms=30_000,
+        caught_up=lambda _: never,
     )
     answer = forwarder.forward(broker_context(world), FRAME)
     world.advance(METADATA_WAIT_MS - 1)

@@ -12,7 +12,6 @@ Not done:  mutation quotas (KIP-599); policy classes; authorization.
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
 from ottla.wire.messages import create_topics as wire
 
@@ -34,7 +33,6 @@ def handle(ctx: Context, request: wire.CreateTopicsRequest) -> Answer:
         lambda image: create_topics(
             image, wanted, validate_only=request.validate_only, context=context
         ),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
     )
     return decided.map(lambda reply: _answer(wanted, reply))
 

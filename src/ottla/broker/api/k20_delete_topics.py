@@ -26,7 +26,6 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.deletion import (
     DeletedTopic,
     TopicReference,
@@ -59,7 +58,7 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
     wanted = references(request, version)
     context = ctx.controller.context
     in_zookeeper = context.config.zookeeper_connect is not None
-    decided = _delete_all(ctx, wanted, deadline_of(ctx, request.timeout_ms), queue=in_zookeeper)
+    decided = _delete_all(ctx, wanted, queue=in_zookeeper)
     if not in_zookeeper:
         return decided.map(lambda reply: _answer(wanted, reply, version))
     ended: Pending[Reply] = Pending()
@@ -88,9 +87,7 @@ def result(
     )
 
 
-def _delete_all(
-    ctx: Context, wanted: list[TopicReference], deadline_ms: int | None, *, queue: bool
-) -> Pending[Reply]:
+def _delete_all(ctx: Context, wanted: list[TopicReference], *, queue: bool) -> Pending[Reply]:
     """Delete in as many decisions as it takes, the next one when the last one is committed."""
     controller, wall_ms = ctx.controller, ctx.now_ms
     ended: Pending[Reply] = Pending()
@@ -111,7 +108,7 @@ def _delete_all(
             else:
                 ended.complete(done + answers)
 
-        controller.run(decide, deadline_ms=deadline_ms).then(decided)
+        controller.run(decide).then(decided)
 
     go_on((), (), lambda image: find_topics(image, wanted, context=controller.context))
     return ended

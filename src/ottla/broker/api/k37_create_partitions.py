@@ -7,7 +7,6 @@ Not done:  mutation quotas (KIP-599); authorization.
 
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.growth import GrownTopic, Growth, create_partitions
 from ottla.wire.messages import create_partitions as wire
 
@@ -29,7 +28,6 @@ def handle(ctx: Context, request: wire.CreatePartitionsRequest) -> Answer:
         lambda image: create_partitions(
             image, wanted, validate_only=request.validate_only, context=context
         ),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
     )
     return decided.map(lambda reply: _answer(wanted, reply))
 

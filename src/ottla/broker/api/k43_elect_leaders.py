@@ -11,7 +11,6 @@ from itertools import groupby
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.balance import Elected, elect_leaders
 from ottla.wire.messages import elect_leaders as wire
 
@@ -37,7 +36,6 @@ def handle(ctx: Context, request: wire.ElectLeadersRequest) -> Answer:
         lambda image: elect_leaders(
             image, wanted, election_type=request.election_type, context=context
         ),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
     )
     return decided.map(lambda reply: _answer(ctx.version, wanted or [], reply))
 

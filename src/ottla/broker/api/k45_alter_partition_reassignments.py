@@ -8,7 +8,6 @@ Not done:  authorization.
 
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.reassignment import Reassigned, Target, alter_reassignments
 from ottla.wire.messages import alter_partition_reassignments as wire
 
@@ -37,7 +36,6 @@ def handle(ctx: Context, request: wire.AlterPartitionReassignmentsRequest) -> An
             may_change_factor=request.allow_replication_factor_change,
             context=context,
         ),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
     )
     return decided.map(lambda reply: _answer(request, reply))
 

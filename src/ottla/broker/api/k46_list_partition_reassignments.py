@@ -7,7 +7,6 @@ Not done:  authorization.
 
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.reassignment import Ongoing, list_reassignments
 from ottla.controller.step import Decision, Step
 from ottla.wire.messages import list_partition_reassignments as wire
@@ -26,10 +25,7 @@ def handle(ctx: Context, request: wire.ListPartitionReassignmentsRequest) -> Ans
     wanted = None
     if request.topics is not None:
         wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
-    listed = ctx.controller.run(
-        lambda image: Decision(Step(), list_reassignments(image, wanted)),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
-    )
+    listed = ctx.controller.run(lambda image: Decision(Step(), list_reassignments(image, wanted)))
     return listed.map(_answer)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 
 from ottla.base.errors import ApiError, Error
 from ottla.broker.api.base import NOWHERE, Answer, Api, Context, Listener, RunsOn
-from ottla.broker.api.deadlines import deadline_of
 from ottla.controller.features import FeatureUpdate, UpdatedFeature, UpgradeType, update_features
 from ottla.wire.messages import update_features as wire
 
@@ -41,7 +40,6 @@ def handle(ctx: Context, request: wire.UpdateFeaturesRequest) -> Answer:
         lambda image: update_features(
             image, updates, context=context, validate_only=request.validate_only
         ),
-        deadline_ms=deadline_of(ctx, request.timeout_ms),
     )
     return decided.map(lambda reply: _answer(request, reply))
 

@@ -15,6 +15,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Context, Forwarded, Message
+from ottla.broker.controller_limits import default_limit_ms
 from ottla.host.forwarder import ControllerForwarder
 from ottla.host.node_ports import Address, Connect
 from ottla.metadata.image import ClusterImage
@@ -47,7 +48,13 @@ class ControllerBrokerLinks:
             for purpose in ("forwarding", "to-controller")
         ]
         self._forwarder, self._own = (
-            ControllerForwarder(link, clock=clock, timers=timers, on_not_controller=link.retarget)
+            ControllerForwarder(
+                link,
+                clock=clock,
+                timers=timers,
+                forward_timeout_ms=default_limit_ms(config),
+                on_not_controller=link.retarget,
+            )
             for link in self._links
         )
 

@@ -49,7 +49,7 @@ class DecisionMetrics:
     statistics: ElectionStatistics = field(default_factory=ElectionStatistics)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Asked(Generic[R]):
     """A decision to make, and who waits for it."""
 
@@ -58,6 +58,7 @@ class _Asked(Generic[R]):
     since_ms: int
     answer: Pending[R | ApiError] = field(default_factory=Pending)
     attempts: int = 0
+    is_queued: bool = False
 
 
 class DecisionRuntime:
@@ -118,8 +119,12 @@ class DecisionRuntime:
         if not self.active:
             asked.answer.complete(ApiError(Error.NOT_CONTROLLER))
             return asked.answer
+        asked.is_queued = True
         self._queue.append(asked)
         self._go_on()
+        if asked.is_queued:
+            # While nothing can be written, requests whose time is over would pile up.
+            asked.answer.then(lambda _: self._drop(asked))
         return asked.answer
 
     def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
@@ -141,7 +146,13 @@ class DecisionRuntime:
         self._current = None
         self._queue.clear()
         for asked in waiting:
+            asked.is_queued = False
             _guarded(asked.answer.complete, ApiError(Error.NOT_CONTROLLER))
+
+    def _drop(self, asked: _Asked[Any]) -> None:
+        if asked.is_queued:
+            asked.is_queued = False
+            self._queue.remove(asked)
 
     def _go_on(self) -> None:
         """Decide what waits. Not while listeners hear of a change, nor from within itself: they
@@ -152,6 +163,7 @@ class DecisionRuntime:
         try:
             while self._current is None and self._queue and self.active:
                 self._current = self._queue.popleft()
+                self._current.is_queued = False
                 self._decide(self._current)
         finally:
             self._held -= 1
@@ -202,6 +214,7 @@ class DecisionRuntime:
                 what = sorted(outcome.keys) if isinstance(outcome, Conflict) else "unknown outcome"
                 log.info("a decision is made for the %dth time: %s", asked.attempts + 1, what)
             self._current = None
+            asked.is_queued = True
             self._queue.appendleft(asked)
         self._go_on()
 

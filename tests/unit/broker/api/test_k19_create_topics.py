@@ -77,8 +77,8 @@ def test_without_a_controller() -> None:
     assert answer.topics[0].error_code == Error.NOT_CONTROLLER
 
 
-@pytest.mark.parametrize(("timeout_ms", "deadline"), [(500, 1_500), (0, None), (-1, None)])
-def test_the_timeout_becomes_a_deadline(timeout_ms: int, deadline: int | None) -> None:
+@pytest.mark.parametrize(("timeout_ms", "deadline"), [(500, 1_500), (0, 28_000), (-1, 28_000)])
+def test_the_timeout_becomes_a_deadline(timeout_ms: int, deadline: int) -> None:
     controller = Controller()
     controller.ask(CreateTopicsRequest(topics=(topic("t"),), timeout_ms=timeout_ms), 7)
     assert controller.deadlines == [deadline]

@@ -192,6 +192,32 @@ def test_a_deadline_counts_when_the_turn_comes(world: World) -> None:
     assert in_time.value == 10
 
 
+def test_who_gave_up_waits_in_the_queue_no_more(world: World) -> None:
+    """Clients that ask again and again while nothing can be written would fill the memory."""
+    world.store.hold()
+    world.run(take_ten)
+    given_up = [world.run(take_ten, deadline_ms=5) for _ in range(3)]
+    stays = world.run(take_ten)
+    for each in given_up:
+        each.complete(ApiError(Error.REQUEST_TIMED_OUT))
+    assert world.runtime.queue_size == 1
+    world.store.release()
+    assert stays.value == 10
+    assert ids(world.stored.image) == 20
+
+
+def test_who_gave_up_on_a_write_of_unknown_outcome_is_not_decided_for_again(world: World) -> None:
+    world.store.faults.append(Fault(answer=Unknown()))
+    world.store.hold()
+    given_up = world.run(take_ten, deadline_ms=5)
+    given_up.complete(ApiError(Error.REQUEST_TIMED_OUT))
+    world.clock.now = 5
+    world.store.release()
+    assert world.runtime.idle
+    assert len(world.store.steps) == 1
+    assert world.run(take_ten).value == ids(world.stored.image) - 10
+
+
 def test_what_a_listener_asks_for_is_decided_once_all_have_heard(world: World) -> None:
     heard: list[tuple[str, int]] = []
 

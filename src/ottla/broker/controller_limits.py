@@ -1,0 +1,106 @@
+"""How long a request to the controller may take, for all of its APIs in one place.
+
+A request's limit is its own `timeout_ms`; one that has none, or not a positive one, which asks for
+the act and not for a wait, has the default: somewhat less than `request.timeout.ms`. The dispatcher
+gives each handler a controller that keeps the limit: what is not decided by then is not decided any
+more, and what is decided and not written yet may still become a fact, so both are answered
+REQUEST_TIMED_OUT. A controller that cannot write (a ZooKeeper that does not answer, a quorum without
+a majority, a disk that hangs) keeps nobody waiting. Brokers that pass requests on go by the same
+limit (`ottla.host.forwarder`).
+
+Source: ControllerRequestContext.deadlineNs, ForwardingManager.onTimeout, Kafka 4.0.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
+from ottla.base.timers import Timers
+from ottla.broker.api.base import Context, ControllerPort, Message
+
+if TYPE_CHECKING:
+    from ottla.controller.context import DecisionContext
+    from ottla.controller.step import Decision
+    from ottla.metadata.image import ClusterImage
+    from ottla.metadata.node_config import NodeConfig
+
+R = TypeVar("R")
+
+MESSAGE = (
+    "The controller has not committed this request within its limit. Whether it is done, now or"
+    " later, is not known."
+)
+
+
+def own_limit_ms(request: Message) -> int | None:
+    """Return what a request itself says of its time; None = nothing."""
+    timeout_ms: int = getattr(request, "timeout_ms", 0)
+    return timeout_ms if timeout_ms > 0 else None
+
+
+def default_limit_ms(config: "NodeConfig") -> int:
+    """Return the limit of requests that say none.
+
+    Clients wait for as long as their own request.timeout.ms, of the same default, says: nine tenths
+    of it, so that they hear an error before they give up, also through another broker.
+    """
+    timeout_ms: int = config["request.timeout.ms"]
+    return timeout_ms - timeout_ms // 10
+
+
+def within_limit(ctx: Context, request: Message, timers: Timers) -> Context:
+    """Return the surroundings of a request whose controller answers it within its limit."""
+    controller = LimitedController(ctx.controller, request, timers, since_ms=ctx.monotonic_ms)
+    return replace(ctx, controller_or_none=controller)
+
+
+class LimitedController:
+    """The controller as one request sees it. See `ottla.broker.api.base.ControllerPort`.
+
+    `since_ms`: when the request's time began (monotonic); all of its decisions share the limit.
+    """
+
+    def __init__(
+        self, controller: ControllerPort, request: Message, timers: Timers, *, since_ms: int
+    ) -> None:
+        self._controller = controller
+        self._request = request
+        self._timers = timers
+        self._since_ms = since_ms
+
+    @property
+    def context(self) -> "DecisionContext":
+        """Return what deciders know besides the image."""
+        return self._controller.context
+
+    @property
+    def image(self) -> "ClusterImage":
+        """Return the image on which the next decision will rest."""
+        return self._controller.image
+
+    @property
+    def in_office(self) -> bool:
+        """Tell whether it may decide."""
+        return self._controller.in_office
+
+    def run(
+        self, decide: "Callable[[ClusterImage], Decision[R]]", *, deadline_ms: int | None = None
+    ) -> Pending[R | ApiError]:
+        """Decide; answer by the limit, or by `deadline_ms` where that is earlier."""
+        limit_ms = own_limit_ms(self._request) or default_limit_ms(self.context.config)
+        due_ms = self._since_ms + limit_ms
+        if deadline_ms is not None:
+            due_ms = min(due_ms, deadline_ms)
+        answer = self._controller.run(decide, deadline_ms=due_ms)
+        if answer.done:
+            return answer
+
+        def expire() -> None:
+            # The controller's own promise: a decision that still waits is taken out of its queue.
+            answer.complete(ApiError(Error.REQUEST_TIMED_OUT, MESSAGE))
+
+        timer = self._timers.at(due_ms, expire)
+        answer.then(lambda _: timer.cancel())
+        return answer

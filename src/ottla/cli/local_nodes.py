@@ -40,7 +40,11 @@ def down(
     data_dir: DataDir = DATA_DIR,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="SECONDS", help="How long to wait before SIGKILL."),
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="How long to wait before SIGKILL, for the brokers and then for the others.",
+        ),
     ] = 30.0,
 ) -> int:
     """Stop a cluster: brokers first, then separate controllers, or a ZooKeeper of its own.

@@ -35,6 +35,10 @@ SHUTDOWN_TIMEOUT_MS = 5 * 60_000
 """How long a broker waits for the controller to let it go, which it does once all others that
 live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
 
+SHUTDOWN_SILENCE_MS_MAX = 8_000
+"""How long that silence may be, however long the quorum's timeouts are: a stop in order must end
+before whoever asked for it loses patience and kills the process."""
+
 ELECTION_SLACK_MS = 1_000
 """How much longer than its timeouts an election of the quorum may take."""
 
@@ -132,9 +136,12 @@ class BrokerNode:
             session_timeout_ms=config["broker.session.timeout.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
             shutdown_timeout_ms=SHUTDOWN_TIMEOUT_MS,
-            shutdown_silence_ms=config["controller.quorum.fetch.timeout.ms"]
-            + 2 * config["controller.quorum.election.timeout.ms"]
-            + ELECTION_SLACK_MS,
+            shutdown_silence_ms=min(
+                config["controller.quorum.fetch.timeout.ms"]
+                + 2 * config["controller.quorum.election.timeout.ms"]
+                + ELECTION_SLACK_MS,
+                SHUTDOWN_SILENCE_MS_MAX,
+            ),
         )
 
     @property

@@ -255,7 +255,8 @@ class LocalCluster:
         """Stop nodes with SIGTERM, brokers before others; return those it had to kill.
 
         Brokers go first, since a controlled shutdown needs the controller's consent, and the
-        controller of a cluster over ZooKeeper needs that.
+        controller of a cluster over ZooKeeper needs that. `timeout`: seconds for the brokers, and
+        as many again for the others.
         """
         with cluster_file.locked(self.data_dir):
             entry = self.entry()
@@ -265,9 +266,10 @@ class LocalCluster:
             # Nodes on a full disk can be stopped too; they are shown as dead then.
             with suppress(OSError):
                 cluster_file.save(self.data_dir, entry)
-        deadline = time.monotonic() + timeout
         killed: list[int] = []
         for is_broker in (True, False):
+            # For each group anew: what slow brokers took must not cost a ZooKeeper its own end.
+            deadline = time.monotonic() + timeout
             group = [node for node in nodes if node.plan.is_broker == is_broker]
             for node in group:
                 self._signal(node, signal.SIGTERM)

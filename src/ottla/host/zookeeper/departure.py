@@ -1,9 +1,12 @@
 """How a broker leaves a ZooKeeper cluster: it asks the controller for it (ControlledShutdown).
 
 The controller moves what it leads to others, and names what it could not move. It is asked again
-after a pause, a few times; then the broker goes all the same, and the others find out.
+after controlled.shutdown.retry.backoff.ms, controlled.shutdown.max.retries times in all; then the
+broker goes all the same, and the others find out. Whatever these properties say, it goes after
+SHUTDOWN_MS_MAX, and after SILENCE_MS_MAX without an answer from any controller: a stop in order
+must end before whoever asked for it loses patience and kills the process.
 
-Source: KafkaServer.controlledShutdown, Kafka 3.9.
+Source: KafkaServer.controlledShutdown, Kafka 3.9, which waits for as long as the properties say.
 """
 
 import logging
@@ -22,9 +25,12 @@ from ottla.wire.messages.controlled_shutdown import (
 
 log = logging.getLogger(__name__)
 
-ASKING_MS = 10_000
-"""How long the controller is looked for, and may take, at each attempt. Kafka's waits for
-request.timeout.ms; but who stops a whole cluster takes the controllers away, too."""
+SILENCE_MS_MAX = 5_000
+"""How long unanswered requests may take together. Each is sent on to the next controller where one
+is elected meanwhile; who stops a whole cluster takes the controllers away, too."""
+
+SHUTDOWN_MS_MAX = 10_500
+"""How long all of it may take: what three quick answers with Kafka's pauses between them do."""
 
 
 class Caller(Protocol):
@@ -41,18 +47,25 @@ def depart(
     """Ask to be let go; return whether the controller did so."""
     request = ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=broker_epoch)
     left = max(1, config["controlled.shutdown.max.retries"])
+    silent_ms = 0
+    deadline_ms = clock.monotonic_ms() + SHUTDOWN_MS_MAX
     while True:
-        answer = yield from wait(controller.call(request, timeout_ms=ASKING_MS))
+        asked_ms = clock.monotonic_ms()
+        timeout_ms = min(SILENCE_MS_MAX - silent_ms, deadline_ms - asked_ms)
+        answer = yield from wait(controller.call(request, timeout_ms=timeout_ms))
         reason = _refusal(answer)
         if reason is None:
             return True
+        now_ms = clock.monotonic_ms()
+        if isinstance(answer, ApiError):
+            silent_ms += now_ms - asked_ms
         left -= 1
-        if left == 0:
+        due_ms = now_ms + config["controlled.shutdown.retry.backoff.ms"]
+        if left == 0 or silent_ms >= SILENCE_MS_MAX or due_ms >= deadline_ms:
             log.warning("this broker leaves without the controller's word: %s", reason)
             return False
         log.info("this broker may not leave yet: %s", reason)
         pause: Pending[None] = Pending()
-        due_ms = clock.monotonic_ms() + config["controlled.shutdown.retry.backoff.ms"]
         timers.at(due_ms, lambda over=pause: over.complete(None))  # type: ignore[misc]
         yield pause
 

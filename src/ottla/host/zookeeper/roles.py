@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FAREWELL_MS = 3_000
-"""How long each of the last words to ZooKeeper may take."""
+"""How long the last requests to ZooKeeper may take together."""
+
+FAREWELL_MS_MIN = 300
+"""How long each of them may take in any case."""
 
 
 class ZooKeeperRoles:
@@ -65,6 +68,7 @@ class ZooKeeperRoles:
         self.broker: ZooKeeperBrokerNode | None = None
         self.controller: ZooKeeperController | None = None
         self.request_latency = latency_ns()
+        self._farewell_ms = FAREWELL_MS
         self.keeper = SessionKeeper(
             measured(ports.open_zookeeper, ports.ticks_ns, self.request_latency),
             clock=ports.clock,
@@ -141,13 +145,18 @@ class ZooKeeperRoles:
         yield self._within_limit(self.keeper.close())
 
     def _within_limit(self, pending: Pending[None]) -> Pending[None]:
-        """Return a promise kept when `pending` is, or when it has taken too long."""
+        """Return a promise kept when `pending` is, or when ZooKeeper has been waited for enough."""
         over: Pending[None] = Pending()
+        began_ms = self._ports.clock.monotonic_ms()
 
         def end(_: None = None) -> None:
+            if over.done:
+                return
             timer.cancel()
+            self._farewell_ms -= self._ports.clock.monotonic_ms() - began_ms
             over.complete(None)
 
-        timer = self._ports.timers.at(self._ports.clock.monotonic_ms() + FAREWELL_MS, end)
+        limit_ms = max(self._farewell_ms, FAREWELL_MS_MIN)
+        timer = self._ports.timers.at(began_ms + limit_ms, end)
         pending.then(end)
         return over

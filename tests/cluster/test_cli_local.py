@@ -15,14 +15,18 @@ from typing import Any
 
 import pytest
 
+from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.testing.ports import free_ports, is_free
 from ottla.testing.processes import identify, wait_until_gone
 
+from .conftest import Reports
 from .ottla_command import Ran, ottla, ottla_arguments
 
 pytestmark = pytest.mark.cluster
 
 Local = Callable[..., Ran]
+
+STOP_SECONDS_PROMISED = 15
 
 
 @pytest.fixture
@@ -146,6 +150,31 @@ def test_controllers_of_their_own(local: Local) -> None:
     assert first in (101, 102, 103)
     assert local("kill", str(first)).code == 0
     until(lambda: status(local)["controller"] in {101, 102, 103} - {first})
+
+
+def test_down_ends_in_order_where_the_quorum_has_no_majority(
+    local: Local, tmp_path: Path, reports: Reports
+) -> None:
+    """No node is killed, however patient the quorum: the next start has nothing to recover."""
+    port = first_port(3)
+    patient = ("--config", "controller.quorum.fetch.timeout.ms=20000")
+    up = local("up", "--brokers", "3", "--port", str(port), "--detach", *patient)
+    assert up.code == 0, up.err
+    bootstrap = ("--bootstrap-server", status(local)["bootstrap"])
+    created = ottla("topics", *bootstrap, "--create", "--topic", "t", "--replication-factor", "3")
+    assert created.code == 0, created.err
+    controller = status(local)["controller"]
+    lost = (controller, controller % 3 + 1)
+    for node in lost:
+        assert local("kill", str(node)).code == 0
+    began = time.monotonic()
+    down = local("down", "--timeout", str(STOP_SECONDS_PROMISED))
+    reports.append(
+        "ottla down without a majority", [f"{time.monotonic() - began:.1f} s, one combined node"]
+    )
+    assert (down.code, down.out) == (0, "Stopped 1 node.\n")
+    (left,) = {1, 2, 3} - set(lost)
+    assert (tmp_path / f"cluster/node-{left}/data/{CLEAN_SHUTDOWN}").exists()
 
 
 def test_the_tools_find_the_cluster_of_the_working_folder(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ A request's limit is its own `timeout_ms`; one that has none, or not a positive 
 the act and not for a wait, has the default: somewhat less than `request.timeout.ms`. The dispatcher
 gives each handler a controller that keeps the limit: what is not decided by then is not decided any
 more, and what is decided and not written yet may still become a fact, so both are answered
-REQUEST_TIMED_OUT. A controller that cannot write (a ZooKeeper that does not answer, a quorum without
-a majority, a disk that hangs) keeps nobody waiting. Brokers that pass requests on go by the same
-limit (`ottla.host.forwarder`).
+REQUEST_TIMED_OUT. So a controller that cannot write (ZooKeeper does not answer, the quorum has no
+majority, the disk hangs) keeps nobody waiting. Brokers that pass requests on go by the same limit
+(`ottla.host.forwarder`).
 
 Source: ControllerRequestContext.deadlineNs, ForwardingManager.onTimeout, Kafka 4.0.
 """

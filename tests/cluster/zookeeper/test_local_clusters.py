@@ -15,16 +15,20 @@ from typing import Any
 
 import pytest
 
+from ottla.log.names import CLEAN_SHUTDOWN
 from ottla.testing import Cluster, ClusterError
 from ottla.testing.ports import free_ports, is_free
 from ottla.testing.processes import identify, wait_until_gone
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
+from ..conftest import Reports
 from ..ottla_command import Ran, ottla
 
 pytestmark = pytest.mark.cluster
 
 Local = Callable[..., Ran]
+
+STOP_SECONDS_PROMISED = 15
 
 QUICK = {"zookeeper.session.timeout.ms": "2000"}
 
@@ -99,6 +103,29 @@ def test_zookeeper_is_a_node_that_can_be_killed_and_started(local: Local) -> Non
     assert local("kill", "201").out == "node 201 is dead\n"
     assert [node["state"] for node in status(local)["nodes"]] == ["running", "dead"]
     assert local("start", "201").out == "node 201 is running\n"
+
+
+@pytest.mark.parametrize("loss", ["pause", "kill"])
+def test_down_ends_in_order_where_zookeeper_does_not_answer(
+    local: Local, tmp_path: Path, loss: str, reports: Reports
+) -> None:
+    """No broker is killed: the next start has nothing to recover, and ZooKeeper ends last."""
+    port = first_port(3)
+    up = local("up", "--brokers", "3", "--zookeeper", "--port", str(port), "--detach")
+    assert up.code == 0, up.err
+    bootstrap = ("--bootstrap-server", status(local)["bootstrap"])
+    created = ottla("topics", *bootstrap, "--create", "--topic", "t", "--replication-factor", "3")
+    assert created.code == 0, created.err
+    assert local(loss, "201").code == 0
+    began = time.monotonic()
+    down = local("down", "--timeout", str(STOP_SECONDS_PROMISED))
+    reports.append(
+        f"ottla down after {loss} of ZooKeeper",
+        [f"{time.monotonic() - began:.1f} s, three brokers"],
+    )
+    assert (down.code, down.out) == (0, f"Stopped {4 if loss == 'pause' else 3} nodes.\n")
+    for broker in (1, 2, 3):
+        assert (tmp_path / f"cluster/node-{broker}/data/{CLEAN_SHUTDOWN}").exists()
 
 
 def test_up_over_a_zookeeper_that_runs_leaves_it_running(

@@ -6,6 +6,7 @@ Method: entries of `cluster.json` name this test's own process, another pid's, o
 import os
 import signal
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -14,7 +15,8 @@ import pytest
 from ottla.metadata.properties import read_properties
 from ottla.testing import cluster_file
 from ottla.testing.cluster import Cluster
-from ottla.testing.layout import ClusterError, plan_nodes
+from ottla.testing.cluster_file import ClusterEntry, NodeEntry
+from ottla.testing.layout import ClusterError, plan_brokers, plan_nodes
 from ottla.testing.local_cluster import LocalCluster
 from ottla.testing.ports import free_ports
 from ottla.testing.processes import Identity, identify
@@ -107,6 +109,31 @@ def test_nodes_are_stopped_also_where_nothing_can_be_written(engine: LocalCluste
         (engine.data_dir / "cluster.json.new").mkdir()
         assert engine.stop(10.0) == []
         assert child.wait(10) == -signal.SIGTERM
+
+
+def test_what_a_broker_that_hangs_takes_is_not_taken_from_zookeeper(engine: LocalCluster) -> None:
+    """It ends in order, last, however long the brokers took."""
+    hangs = "trap '' TERM; echo; exec sleep 60"
+    takes_a_moment = "trap 'sleep 0.5; exit 7' TERM; echo; while :; do sleep 0.05; done"
+    plans = plan_brokers(1, 9092, 9292)
+    with ExitStack() as stack:
+        children = []
+        for script in (hangs, takes_a_moment):
+            child = stack.enter_context(
+                subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE)
+            )
+            stack.callback(child.kill)
+            assert child.stdout is not None
+            child.stdout.readline()
+            children.append(child)
+        nodes = [
+            NodeEntry(plan, identify(child.pid), wanted=True)
+            for plan, child in zip(plans, children, strict=True)
+        ]
+        engine.data_dir.mkdir()
+        cluster_file.save(engine.data_dir, ClusterEntry(cluster_id="", nodes=nodes, zookeeper="z"))
+        assert engine.stop(3.0) == [1]
+        assert [child.wait(10) for child in children] == [-signal.SIGKILL, 7]
 
 
 def test_states_of_nodes_without_a_process(engine: LocalCluster) -> None:

@@ -8,6 +8,10 @@ of deletions, what became of the topics that they meant. So are those whose time
 controller has not answered (see `ottla.broker.controller_limits`); but the connection stays, since
 to break it would leave others unanswered.
 
+Clients' requests are sent one at a time: the controller's node handles what comes over a connection
+one after the other anyway (decision 2), and what waits there cannot be called back when its time is
+over, but is done after its client has given up.
+
 A client's answer is passed on once this broker's own metadata is as new as the controller's was
 when it answered, or after a second: who has deleted a topic, or made one, and then asks the same
 broker hears of what he did, which Kafka does not promise. Kafka's controllers do not say how far
@@ -18,6 +22,7 @@ Source: ForwardingManager, NodeToControllerChannelManager, EnvelopeRequest; KIP-
 
 import ipaddress
 import struct
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -73,13 +78,14 @@ class Line(Sender, Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
     """One request until its answer; not sent after `send_until_ms` (monotonic).
 
     `deadline_ms`: when the connection that it went over is given up.
     `again`: returns what to send where the request may have been done, None = nothing.
     `sent`: the answer to the last sending.
+    `is_clients`: it is sent when no other such is on its way.
     """
 
     request: object
@@ -88,6 +94,7 @@ class _Call:
     send_until_ms: int
     again: Callable[[], object | None]
     answer: Pending[Any]
+    is_clients: bool = False
     sent: Pending[Any | ApiError] | None = None
 
 
@@ -150,6 +157,9 @@ class ControllerForwarder:
         self._on_not_controller = on_not_controller
         self._caught_up = caught_up
         self._closed = False
+        self._under_way: _Call | None = None
+        self._line: deque[_Call] = deque()
+        self._is_moving_up = False
 
     def close(self) -> None:
         """Send nothing again; the channel's owner closes the channel."""
@@ -171,7 +181,15 @@ class ControllerForwarder:
 
         # A controller that still answers at the limit keeps its connection.
         deadline_ms = max(now_ms + self._forward_timeout_ms, answer_by_ms) + ANSWER_SLACK_MS
-        call = _Call(envelope, ENVELOPE_VERSION, deadline_ms, send_until_ms, again, Pending())
+        call = _Call(
+            envelope,
+            ENVELOPE_VERSION,
+            deadline_ms,
+            send_until_ms,
+            again,
+            Pending(),
+            is_clients=True,
+        )
         self._end_with(ctx.connection.closed, call, answer_by_ms)
         self._send(call)
         forwarded: Pending[Forwarded] = Pending()
@@ -186,7 +204,10 @@ class ControllerForwarder:
 
         def end(_: None = None) -> None:
             call.send_until_ms = self._clock.monotonic_ms()
-            if call.sent is not None:
+            if call in self._line:
+                self._line.remove(call)
+                expire()
+            elif call.sent is not None:
                 self._sender.withdraw(call.sent)
 
         def expire() -> None:
@@ -247,11 +268,35 @@ class ControllerForwarder:
         if self._closed or now_ms >= call.send_until_ms:
             call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
             return
+        if call.is_clients:
+            if self._under_way is not None:
+                self._line.append(call)
+                return
+            self._under_way = call
         left_ms = call.deadline_ms - now_ms
         call.sent = self._sender.send(call.request, call.version, timeout_ms=left_ms)
         call.sent.then(lambda response: self._answered(call, response))
 
+    def _move_up(self) -> None:
+        """Send what is next in line; in a loop, for it may be answered at once."""
+        if self._is_moving_up:
+            return
+        self._is_moving_up = True
+        try:
+            while self._line and self._under_way is None:
+                self._send(self._line.popleft())
+        finally:
+            self._is_moving_up = False
+
     def _answered(self, call: _Call, response: Any) -> None:
+        try:
+            self._take(call, response)
+        finally:
+            if self._under_way is call:
+                self._under_way = None
+                self._move_up()
+
+    def _take(self, call: _Call, response: Any) -> None:
         failure = response.error if isinstance(response, ApiError) else _top_level_error(response)
         now_ms = self._clock.monotonic_ms()
         if failure is Error.NOT_CONTROLLER:

@@ -264,6 +264,80 @@ def test_and_its_connection_is_kept_for_others() -> None:
     assert timeout_ms == 1_000 + ANSWER_SLACK_MS
 
 
+class Line(Channel):
+    """Answers when told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unanswered: list[Pending[Any]] = []
+
+    def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any]:
+        answer = super().send(request, version, timeout_ms=timeout_ms)
+        self.unanswered.append(answer)
+        return answer
+
+
+def test_what_waits_behind_another_request_is_not_done_after_its_time() -> None:
+    """A creation that reached the controller when its client had given up would bring back a topic
+    that was made and deleted since."""
+    world = World()
+    line = Line()
+    forwarder = a_forwarder(world, line)
+    first = forwarder.forward(broker_context(world), FRAME)
+    behind = forwarder.forward(broker_context(world), CREATE)
+    world.advance(400)
+    assert isinstance(behind.value, ApiError)
+    line.unanswered[0].complete(YES)
+    assert first.value == b"yes"
+    world.advance(5_000)
+    assert [request.request_data for request, _, _ in line.sent] == [FRAME]
+
+
+def test_what_waits_behind_another_request_is_sent_in_turn() -> None:
+    world = World()
+    line = Line()
+    forwarder = a_forwarder(world, line)
+    answers = [forwarder.forward(broker_context(world), FRAME) for _ in range(3)]
+    for number, answer in enumerate(answers):
+        assert len(line.sent) == number + 1
+        line.unanswered[number].complete(YES)
+        assert answer.value == b"yes"
+
+
+def test_a_request_that_is_repeated_lets_others_pass() -> None:
+    world = World()
+    line = Line()
+    forwarder = a_forwarder(world, line)
+    first = forwarder.forward(broker_context(world), FRAME)
+    second = forwarder.forward(broker_context(world), CREATE)
+    line.unanswered[0].complete(UNTOUCHED)
+    line.unanswered[1].complete(YES)
+    assert second.value == b"yes"
+    world.advance(50)
+    line.unanswered[2].complete(YES)
+    assert first.value == b"yes"
+
+
+def test_thousands_that_wait_end_with_the_forwarder() -> None:
+    world = World()
+    line = Line()
+    forwarder = a_forwarder(world, line)
+    answers = [forwarder.forward(broker_context(world), FRAME) for _ in range(5_000)]
+    forwarder.close()
+    line.unanswered[0].complete(LOST)
+    assert all(isinstance(answer.value, ApiError) for answer in answers)
+    assert len(line.sent) == 1
+
+
+def test_brokers_own_requests_do_not_wait_for_one_another() -> None:
+    world = World()
+    line = Line()
+    forwarder = a_forwarder(world, line)
+    for _ in range(2):
+        forwarder.call(ASK, timeout_ms=500)
+    assert len(line.sent) == 2
+
+
 def test_a_request_may_take_longer_than_the_search_for_the_controller() -> None:
     """A deletion waits for brokers for as long as its client said, once the controller has it."""
     world = World()

@@ -138,6 +138,16 @@ class Snapshotter:
             return
         if not self._running or not self._driver.alive:
             return
+        if outcome.id.offset < self._driver.node.log.start_offset:
+            # A newer one was adopted meanwhile and the log begins at its end. Taken for the oldest
+            # of this log, this one would have every follower at that end fetch a snapshot again.
+            log.info(
+                "dropping the metadata snapshot of offset %d: the log begins at offset %d by now",
+                outcome.id.offset,
+                self._driver.node.log.start_offset,
+            )
+            self._driver.storage.snapshot_outdated(outcome)
+            return
         log.info("took a metadata snapshot up to offset %d, epoch %d", *outcome.id)
         self._driver.storage.snapshot_created(outcome)
         self._driver.step(SnapshotStored(snapshot=outcome.id))

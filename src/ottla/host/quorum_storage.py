@@ -239,7 +239,16 @@ class QuorumStorage:
 
     def snapshot_created(self, stored: StoredSnapshot) -> None:
         """List a snapshot that `create_snapshot` wrote."""
+        assert stored.id.offset >= self.log.start_offset
         self._snapshots[stored.id] = stored
+
+    def snapshot_outdated(self, stored: StoredSnapshot) -> None:
+        """Remove a snapshot that `create_snapshot` wrote and the log has outgrown meanwhile."""
+        assert stored.id not in self._snapshots
+        try:
+            self._disk.remove(self._path(stored.id))
+        except OSError as error:
+            log.warning("cannot remove %s (%s); the next start does", error.filename, error)
 
     def write_snapshot_piece(
         self, snapshot: OffsetAndEpoch, position: int, data: bytes | memoryview

@@ -94,7 +94,8 @@ class LogView:
         self.snapshots = [snapshot]
 
     def snapshot_stored(self, snapshot: OffsetAndEpoch) -> None:
-        """Note a further snapshot."""
+        """Note a further snapshot, which the log has not outgrown."""
+        assert snapshot.offset >= self.start_offset, "it would be taken for the oldest"
         if snapshot not in self.snapshots:
             self.snapshots = sorted((*self.snapshots, snapshot), key=_rank)
 

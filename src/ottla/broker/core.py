@@ -51,6 +51,10 @@ LOG_PROPERTIES = ("producer.id.expiration.ms", "transaction.max.timeout.ms")
 """What a log needs to know of its broker, not of its topic."""
 
 
+class ApplyError(Exception):
+    """A metadata change could not be applied as a whole."""
+
+
 class Broker:
     """One broker. `epoch` is set by whoever registers it; -1 before."""
 
@@ -170,7 +174,9 @@ class Broker:
         """Take over a metadata change: logs first, then those that live in them.
 
         The first one leads from nothing to the image of the start; the logs on disk are loaded
-        by then.
+        by then. A change may be applied again, as a difference, where it failed before.
+
+        Raises: ApplyError where some partitions could not follow; all else is applied then.
         """
         first = self.image is EMPTY
         self.image = delta.image
@@ -195,6 +201,11 @@ class Broker:
         if delta.deleted_topics:
             deleted = {each.id: each.name for each in delta.deleted_topics.values()}
             self.groups.topics_deleted(deleted)
+        failures = self.replicas.applied(partitions)
+        if failures:
+            name, error = failures[0]
+            text = f"{len(failures)} partitions cannot follow the metadata, {name} first: {error}"
+            raise ApplyError(text) from error
 
     @property
     def announced_image(self) -> ClusterImage:

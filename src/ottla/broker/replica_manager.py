@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.ids import NO_LEADER, NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
@@ -92,6 +92,8 @@ class ReplicaManager:
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._by_key: dict[Key, Partition] = {}
         """Each partition twice, by id and by name: what requests look up."""
+        self._begun: set[Partition] = set()
+        self._failures: list[tuple[str, Exception]] = []
         self._metrics: dict[str, TopicMetrics] = {}
         self._summary = Summary(logger)
 
@@ -302,7 +304,8 @@ class ReplicaManager:
         a folder that is offline, and does not begin anew.
 
         Returns the partitions whose leadership was looked at, with whether this broker begins
-        to lead them now; those no longer hosted are in the list, too, and never led.
+        to lead them now; those no longer hosted are in the list, too, and never led. One that
+        fails does not hold up the others: `applied` tells of it.
         """
         self.image = delta.image
         self.surroundings.brokers = delta.image.brokers
@@ -314,13 +317,31 @@ class ReplicaManager:
             touched += [(self._drop(topic.id, index), False) for index in indexes]
         for change in delta.changed_topics.values():
             for index in change.partitions:
-                touched += self._follow(change.new, index, is_new=not first)
+                touched += self._try_to_follow(change.new, index, is_new=not first)
         for topic in delta.created_topics.values():
             for index in sorted(topic.partitions):
-                touched += self._follow(topic, index, is_new=not first)
+                touched += self._try_to_follow(topic, index, is_new=not first)
         self._summary.log()
         self._wake_each([partition for partition, _began in touched])
         return touched
+
+    def applied(self, partitions: Collection[Partition]) -> list[tuple[str, Exception]]:
+        """Know that what `apply` said of these is done; return which partitions failed, and why.
+
+        Until then each further `apply` that looks at a partition says again that it begins.
+        """
+        self._begun.difference_update(partitions)
+        failures, self._failures = self._failures, []
+        return failures
+
+    def _try_to_follow(
+        self, topic: TopicImage, index: int, *, is_new: bool
+    ) -> list[tuple[Partition, bool]]:
+        try:
+            return self._follow(topic, index, is_new=is_new)
+        except Exception as error:
+            self._failures.append((f"{topic.name}-{index}", error))
+            return []
 
     def reconfigure(self, topics: Sequence[str]) -> None:
         """Give the logs of these topics their settings anew."""
@@ -350,7 +371,16 @@ class ReplicaManager:
             return [(self._drop(topic.id, index, Error.NOT_LEADER_OR_FOLLOWER), False)]
         if partition is None:
             partition = self._host(topic, index, is_new=is_new)
-        return [(partition, partition.follow(state))]
+        before = partition.leader_epoch, partition.partition_epoch
+        try:
+            if partition.follow(state):
+                self._begun.add(partition)
+        except Exception:
+            # It must not lead an epoch that it has not begun, and is to begin it when tried again.
+            partition.leader = NO_LEADER
+            partition.leader_epoch, partition.partition_epoch = before
+            raise
+        return [(partition, partition.is_leader and partition in self._begun)]
 
     def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
         settings = self._settings_of(topic.name)
@@ -399,6 +429,7 @@ class ReplicaManager:
                 del self._by_name[partition.topic]
                 del self._metrics[partition.topic]
         partition.gone = gone
+        self._begun.discard(partition)
         try:
             self.log_dirs.delete(partition.topic, index)
         except FolderKept:

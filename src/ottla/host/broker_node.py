@@ -19,6 +19,7 @@ from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
+from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.steps import Steps, wait
@@ -101,7 +102,12 @@ class BrokerNode:
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
             controller.runtime.on_leader(self._led_by)
-            return LocalFollower(controller.runtime, on_image=self._changed)
+            return LocalFollower(
+                controller.runtime,
+                on_image=self._changed,
+                clock=ports.clock,
+                timers=ports.timers,
+            )
         return MetadataFollower(
             self._links.sender_to,
             node_id=self._config.node_id,
@@ -148,6 +154,11 @@ class BrokerNode:
     def image(self) -> ClusterImage:
         """Return the newest committed metadata."""
         return self._follower.image
+
+    @property
+    def metadata_errors(self) -> MetadataErrors:
+        """Return how often metadata could not be applied, or loaded."""
+        return self._follower.errors
 
     @property
     def state(self) -> BrokerState:

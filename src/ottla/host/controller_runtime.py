@@ -37,7 +37,7 @@ from ottla.base.timers import Timer, Timers
 from ottla.controller.statistics import ElectionStatistics
 from ottla.controller.step import Decision, Step
 from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
-from ottla.host.quorum_replay import image_of, load_image, records_of
+from ottla.host.quorum_replay import decode_batches, image_of, load_image, replay_batches
 from ottla.host.quorum_server import Listeners, QuorumServer
 from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
 from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
@@ -45,7 +45,7 @@ from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import NoOpRecord, Record, encode_record
-from ottla.raft.batches import batch_bytes, read_batches
+from ottla.raft.batches import batch_bytes
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
@@ -188,6 +188,11 @@ class ControllerRuntime:
     def leader_id(self) -> int:
         """Return who leads the quorum; -1 = nobody is known to."""
         return self._driver.node.leader_id
+
+    @property
+    def load_errors(self) -> int:
+        """Return how often metadata could not be loaded, which ends the controller."""
+        return self._driver.load_errors
 
     @property
     def raft(self) -> RaftNode:
@@ -350,10 +355,9 @@ class ControllerRuntime:
 
     def fetched(self, data: bytes) -> None:
         """Replay what the leader appended, to be published once it is committed."""
-        for batch in read_batches(data):
-            last = batch.next_offset - 1
-            delta = replay(self._tail, records_of(batch), offset=last, epoch=batch.epoch)
-            self._enqueue(batch.next_offset, delta, batch.size_bytes)
+        for each in decode_batches(self._storage, data):
+            delta = replay_batches(self._tail, (each,), self._storage)
+            self._enqueue(each.batch.next_offset, delta, each.batch.size_bytes)
 
     def truncated(self, offset: int) -> None:
         """Forget what no leader has; none of it was committed."""
@@ -366,7 +370,7 @@ class ControllerRuntime:
         """Compare with the snapshot: what it lacks is gone."""
         log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
         self._drop_appended(lambda appended: True)
-        delta = delta_between(self._tail, image_of(snapshot, content))
+        delta = delta_between(self._tail, image_of(snapshot, content, self._storage))
         self._enqueue(snapshot.offset, delta, 0)
 
     def failed(self, reason: str) -> None:

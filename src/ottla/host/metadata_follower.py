@@ -13,22 +13,26 @@ Source: KIP-595, KIP-630, KIP-631; MetadataLoader, BrokerMetadataPublisher.
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timers
 from ottla.broker.peers import Sender
+from ottla.host.metadata_publication import MetadataErrors, OnImage, Publication
 from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
 from ottla.host.quorum_peers import ChannelPeers
-from ottla.host.quorum_replay import image_of, load_image, records_of
+from ottla.host.quorum_replay import (
+    DecodedBatch,
+    decode_batches,
+    image_of,
+    load_image,
+    replay_batches,
+)
 from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
 from ottla.host.quorum_storage import QuorumStorage
-from ottla.metadata.delta import ClusterDelta, delta_between, replay
+from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import Record
-from ottla.raft.batches import read_batches
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
@@ -38,23 +42,35 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OnImage = Callable[[ClusterDelta], None]
-
 
 class Publisher:
     """The committed image of a node, and who waits for it to grow."""
 
-    def __init__(self, on_image: OnImage) -> None:
+    def __init__(self, on_image: OnImage, *, clock: Clock, timers: Timers) -> None:
         self.image = EMPTY
         self.leader_id = -1
         self.leader_epoch = -1
-        self._on_image = on_image
+        self._publication = Publication(on_image, clock=clock, timers=timers)
         self._waiting: dict[Pending[None], Callable[[ClusterImage], bool]] = {}
 
     @property
     def offset(self) -> int:
         """Return the offset of the last record in the image; -1 = none yet."""
         return self.image.position[0]
+
+    @property
+    def load_errors(self) -> int:
+        """Return how often metadata could not be loaded."""
+        return 0
+
+    @property
+    def errors(self) -> MetadataErrors:
+        """Return how often metadata could not be applied, or loaded."""
+        return MetadataErrors(apply=self._publication.errors, load=self.load_errors)
+
+    def close(self) -> None:
+        """Hand nothing over again to a broker that stops."""
+        self._publication.close()
 
     def caught_up_to(self, offset: int) -> Pending[None]:
         """Return a promise kept once the image holds the record at `offset`."""
@@ -81,25 +97,14 @@ class Publisher:
         """Make `delta.image` the image and tell everybody, the broker first."""
         assert delta.before.position == self.image.position, "a change was left out"
         self.image = delta.image
-        try:
-            self._on_image(delta)
-        except Exception:
-            # The next change is applied on its own; stopping here would leave every topic stale.
-            log.exception("a metadata change up to offset %d could not be applied", self.offset)
+        self._publication.hand_over(delta)
         for pending, holds in list(self._waiting.items()):
             if not pending.done and holds(self.image):
-                pending.complete(None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    """A batch that is in the log and perhaps not committed."""
-
-    next_offset: int
-    epoch: int
-    wall_ms: int
-    size_bytes: int
-    records: list[Record]
+                try:
+                    pending.complete(None)
+                except Exception:
+                    # It is no fault of the metadata, for which the node would have to end.
+                    log.exception("who waited for the metadata up to %d failed", self.offset)
 
 
 class MetadataFollower(Publisher):
@@ -124,12 +129,12 @@ class MetadataFollower(Publisher):
         on_leader: Callable[[int, int], None] = lambda leader_id, epoch: None,
         snapshot_limits: SnapshotLimits | None = None,
     ) -> None:
-        super().__init__(on_image)
+        super().__init__(on_image, clock=clock, timers=timers)
         self._storage = storage
         self._on_failure = on_failure
         self._on_leader = on_leader
         self._loaded: tuple[int, ClusterImage] | None = None
-        self._fetched: deque[_Fetched] = deque()
+        self._fetched: deque[DecodedBatch] = deque()
         local = ReplicaKey(node_id)
         self._driver = QuorumDriver(
             local=local,
@@ -162,10 +167,16 @@ class MetadataFollower(Publisher):
 
     def stop(self) -> None:
         """Follow no more; the copy stays for the next start."""
+        self.close()
         self._snapshotter.stop()
         if self._driver.alive:
             self._storage.log.flush_now()
         self._driver.stop()
+
+    @property
+    def load_errors(self) -> int:
+        """Return how often metadata could not be loaded, which ends the node."""
+        return self._driver.load_errors
 
     @property
     def raft(self) -> RaftNode:
@@ -184,16 +195,7 @@ class MetadataFollower(Publisher):
 
     def fetched(self, data: bytes) -> None:
         """Keep decoded batches until they are committed."""
-        self._fetched.extend(
-            _Fetched(
-                batch.next_offset,
-                batch.epoch,
-                batch.timestamp,
-                batch.size_bytes,
-                records_of(batch),
-            )
-            for batch in read_batches(data)
-        )
+        self._fetched.extend(decode_batches(self._storage, data))
 
     def truncated(self, offset: int) -> None:
         """Forget batches; what was published stays, for it was committed."""
@@ -202,14 +204,14 @@ class MetadataFollower(Publisher):
             self._fetched.clear()
             self._load()
             return
-        while self._fetched and self._fetched[-1].next_offset > offset:
+        while self._fetched and self._fetched[-1].batch.next_offset > offset:
             self._fetched.pop()
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
         """Compare with the snapshot: what it lacks is gone."""
         log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
         self._fetched.clear()
-        self._loaded = (snapshot.offset, image_of(snapshot, content))
+        self._loaded = (snapshot.offset, image_of(snapshot, content, self._storage))
 
     def committed(self, offset: int) -> None:
         """Publish all that is committed, as one change."""
@@ -220,16 +222,13 @@ class MetadataFollower(Publisher):
             self._loaded = None
             if image.position != self.image.position:
                 self.publish(delta_between(self.image, image))
-        records: list[Record] = []
-        size_bytes = 0
-        last: _Fetched | None = None
-        while self._fetched and self._fetched[0].next_offset <= offset:
-            last = self._fetched.popleft()
-            records += last.records
-            size_bytes += last.size_bytes
-        if last is not None:
-            self.publish(replay(self.image, records, offset=last.next_offset - 1, epoch=last.epoch))
-            self._snapshotter.committed(size_bytes, last.wall_ms)
+        batches: list[DecodedBatch] = []
+        while self._fetched and self._fetched[0].batch.next_offset <= offset:
+            batches.append(self._fetched.popleft())
+        if batches:
+            self.publish(replay_batches(self.image, batches, self._storage))
+            size_bytes = sum(each.batch.size_bytes for each in batches)
+            self._snapshotter.committed(size_bytes, batches[-1].batch.timestamp)
 
     def failed(self, reason: str) -> None:
         """Tell the node."""
@@ -241,8 +240,15 @@ class MetadataFollower(Publisher):
 class LocalFollower(Publisher):
     """Follows the controller of the same process."""
 
-    def __init__(self, runtime: "ControllerRuntime", *, on_image: OnImage) -> None:
-        super().__init__(on_image)
+    def __init__(
+        self,
+        runtime: "ControllerRuntime",
+        *,
+        on_image: OnImage,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        super().__init__(on_image, clock=clock, timers=timers)
         self._runtime = runtime
 
     def start(self) -> None:
@@ -251,7 +257,13 @@ class LocalFollower(Publisher):
 
     def stop(self) -> None:
         """Hear no more."""
+        self.close()
         self._runtime.unsubscribe(self._changed)
+
+    @property
+    def load_errors(self) -> int:
+        """Return how often the controller could not load metadata, which ends the node."""
+        return self._runtime.load_errors
 
     @property
     def raft(self) -> RaftNode:

@@ -17,6 +17,7 @@ from ottla.base.metrics import Family, Histogram, counter, gauge, histogram
 from ottla.controller.statistics import ElectionStatistics
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
+from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.server import Server
 from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
@@ -124,6 +125,21 @@ def broker_state_families(state: int) -> Iterator[Family]:
     )
 
 
+def metadata_error_families(errors: MetadataErrors) -> Iterator[Family]:
+    """Yield how often a broker could not follow the metadata."""
+    prefix = "kafka_server_broker_metadata_metrics_metadata"
+    yield gauge(
+        f"{prefix}_apply_error_count",
+        "How often a change of the metadata could not be applied; it is tried again.",
+        errors.apply,
+    )
+    yield gauge(
+        f"{prefix}_load_error_count",
+        "How often metadata could not be loaded, which ends the node.",
+        errors.load,
+    )
+
+
 class PartitionCounts(NamedTuple):
     """What there is in a cluster, and how many partitions are not as they should be."""
 
@@ -182,6 +198,11 @@ class ControllerFamilies:
             f"{prefix}_timed_out_broker_heartbeat_total",
             "Brokers fenced since they were silent for a session.",
             [((), timed_out_heartbeats)],
+        )
+        yield gauge(
+            f"{prefix}_metadata_error_count",
+            "How often metadata could not be loaded, which ends the node.",
+            runtime.load_errors,
         )
         yield counter(
             "kafka_server_raft_metrics_append_records_total",

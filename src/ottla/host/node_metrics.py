@@ -21,6 +21,7 @@ from ottla.host.metric_families import (
     ControllerFamilies,
     broker_state_families,
     loop_families,
+    metadata_error_families,
     process_families,
     raft_families,
     server_families,
@@ -120,6 +121,7 @@ class NodeMetrics:
         yield from self._controller_families(node)
         if node.broker is not None:
             yield from broker_state_families(node.broker.state)
+            yield from metadata_error_families(node.broker.metadata_errors)
         if broker is not None:
             yield from broker_families(broker)
 

@@ -2,7 +2,8 @@
 
 Effects run in their order, each to its end. What the listener must hear is told after the whole
 step, so that it may propose or ask in turn. A failed effect ends the member at once and for
-good: no answer, vote or acknowledgement may rest on a write that may not have happened.
+good: no answer, vote or acknowledgement may rest on a write that may not have happened. So does a
+listener that cannot take what it is told: its state would go on without a committed record.
 """
 
 import logging
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 
 from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timer, Timers
-from ottla.host.quorum_storage import QuorumStorage
+from ottla.host.quorum_storage import MetadataDamaged, QuorumStorage
 from ottla.raft.batches import records_batch
 from ottla.raft.control import leader_change_batch
 from ottla.raft.effects import (
@@ -49,7 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class QuorumListener(Protocol):
-    """The state machine over the log. All calls come on the loop, between steps, in order."""
+    """The state machine over the log. All calls come on the loop, between steps, in order.
+
+    One that raises is called once more only: `failed`.
+    """
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """Hear who leads; -1 = nobody is known to."""
@@ -138,6 +142,8 @@ class QuorumDriver:
         )
         self.answer: Callable[[Answer], None] = _nobody_asked
         self.alive = True
+        self.load_errors = 0
+        """How often the listener could not take what the log holds."""
         self._clock = clock
         self._timers = timers
         self._listener = listener
@@ -209,7 +215,7 @@ class QuorumDriver:
             self._run_inbox()
         except Exception as error:
             log.exception("the metadata quorum member fails")
-            self._fail(f"{type(error).__name__}: {error}")
+            self._fail(_text(error))
         finally:
             self._stepping = False
         self._tell()
@@ -232,9 +238,21 @@ class QuorumDriver:
         self._telling = True
         try:
             while self._news:
-                self._news.popleft()()
+                news = self._news.popleft()
+                try:
+                    news()
+                except Exception as error:
+                    self._cannot_load(error)
         finally:
             self._telling = False
+
+    def _cannot_load(self, error: Exception) -> None:
+        """End: what follows what the listener could not take must not be told, nor voted for."""
+        log.exception("the metadata log cannot be loaded; the quorum member stops")
+        self.load_errors += 1
+        if self.alive:
+            self._news.clear()
+            self._fail(str(error) if isinstance(error, MetadataDamaged) else _text(error))
 
     def _fail(self, reason: str) -> None:
         if not self.alive:
@@ -300,7 +318,7 @@ class QuorumDriver:
         # After a failed sync nobody knows what is on disk: it cannot be tried again.
         if self.alive:
             log.error("the metadata log cannot be made durable", exc_info=error)
-            self._fail(f"{type(error).__name__}: {error}")
+            self._fail(_text(error))
             self._tell()
 
     def _commit(self, effect: AdvanceHighWatermark) -> None:
@@ -320,6 +338,10 @@ class QuorumDriver:
     def _adopt_snapshot(self, effect: AdoptSnapshot) -> None:
         content = self.storage.adopt_snapshot(effect.snapshot)
         self._news.append(lambda: self._listener.snapshot_adopted(effect.snapshot, content))
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _nobody_asked(effect: Answer) -> None:

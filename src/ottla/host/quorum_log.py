@@ -12,6 +12,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.host.quorum_storage import FOLDER, READ_BYTES_MAX, QuorumStorage
+from ottla.log import names
 from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_cache import FileCache
 from ottla.log.log_ports import LogPorts
@@ -49,6 +50,11 @@ class SegmentedMetadataLog:
     def epochs(self) -> list[EpochStart]:
         """Return where each leader epoch began."""
         return [EpochStart(*entry) for entry in self._log.epochs.entries]
+
+    def file_of(self, offset: int) -> str:
+        """Return the path of the segment that holds, or would hold, `offset`: for messages."""
+        segments = self._log.segments
+        return segments[segments.floor(offset)].path(names.LOG)
 
     def append(self, data: bytes | memoryview) -> None:
         """Append whole batches, whose offsets and epochs are set. Raises: OSError."""

@@ -1,30 +1,110 @@
 """From the metadata log's bytes to images.
 
-Source: MetadataLoader, MetadataBatchLoader of Kafka; KIP-631.
+What cannot be decoded or replayed is never left out: an image without it would be snapshotted,
+served, and perhaps elected with. `MetadataDamaged` names file, offset and record type, and ends
+the node.
+
+Source: MetadataLoader, MetadataBatchLoader, FaultHandler (fatal for loading) of Kafka; KIP-631.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ottla.host.quorum_storage import READ_BYTES_MAX, MetadataDamaged, QuorumStorage
-from ottla.metadata.delta import replay
+from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import Record, decode_entry, decode_record, settled
+from ottla.metadata.records import Marker, Record, decode_entry, decode_record, settled
 from ottla.raft.batches import LogBatch, read_batches
 from ottla.raft.snapshots import CorruptSnapshot, SnapshotContent
 from ottla.raft.values import OffsetAndEpoch
 from ottla.records.errors import RecordsError
-from ottla.wire.errors import WireError
 
 
-def records_of(batch: LogBatch) -> list[Record]:
-    """Return the metadata records of a batch; a control batch has none."""
-    return settled(decode_entry(value) for value in batch.values)
+class DecodedBatch(NamedTuple):
+    """A batch of the log and the metadata records in it; a control batch has none."""
+
+    batch: LogBatch
+    records: list[Record]
 
 
-def image_of(snapshot: OffsetAndEpoch, content: SnapshotContent) -> ClusterImage:
-    """Return the state that a snapshot holds."""
-    records = (decode_record(value) for value in content.values)
-    return replay(EMPTY, records, offset=snapshot.offset - 1, epoch=snapshot.epoch).image
+def decode_batches(storage: QuorumStorage, data: bytes) -> list[DecodedBatch]:
+    """Return the batches in `data`, which the log holds. Raises: MetadataDamaged."""
+    decoded: list[DecodedBatch] = []
+    at = -1
+    try:
+        for batch in read_batches(data):
+            at = batch.base_offset
+            decoded.append(DecodedBatch(batch, records_of(batch, storage.log.file_of(at))))
+    except RecordsError as error:
+        where = "the log" if at < 0 else storage.log.file_of(at)
+        raise MetadataDamaged(f"{where}: behind offset {at}: {error}") from error
+    return decoded
+
+
+def records_of(batch: LogBatch, file: str = "the metadata log") -> list[Record]:
+    """Return the metadata records of a batch. Raises: MetadataDamaged, which names `file`."""
+    entries: list[Record | Marker] = []
+    try:
+        entries.extend(map(decode_entry, batch.values))  # Those before one that fails stay.
+        return settled(entries)
+    except Exception as error:
+        # Of a batch that decodes, it is its transaction that cannot be taken: all of the batch.
+        whole = len(entries) == len(batch.values)
+        offset = batch.base_offset + (0 if whole else len(entries))
+        raise MetadataDamaged(
+            f"{file}: the metadata record at offset {offset} cannot be decoded: {error}"
+        ) from error
+
+
+def replay_batches(
+    image: ClusterImage, batches: Sequence[DecodedBatch], storage: QuorumStorage
+) -> ClusterDelta:
+    """Apply batches as one change. Raises: MetadataDamaged."""
+    last = batches[-1].batch
+    # One replay for many batches: an idle hour leaves thousands that say nothing.
+    records = [record for each in batches for record in each.records]
+    try:
+        return replay(image, records, offset=last.next_offset - 1, epoch=last.epoch)
+    except Exception as error:
+        where = _first_that_fails(image, batches, storage)
+        raise MetadataDamaged(f"{where} cannot be replayed: {_text(error)}") from error
+
+
+def _first_that_fails(
+    image: ClusterImage, batches: Sequence[DecodedBatch], storage: QuorumStorage
+) -> str:
+    for batch, records in batches:
+        # Of a batch with marks of transactions only its beginning is known.
+        exact = len(records) == len(batch.values)
+        for index, record in enumerate(records):
+            offset = batch.base_offset + (index if exact else 0)
+            try:
+                image = replay(image, (record,), offset=offset, epoch=batch.epoch).image
+            except Exception:
+                file = storage.log.file_of(offset)
+                return f"{file}: the {type(record).__name__} at offset {offset}"
+    return f"{storage.folder}: what ends at offset {batches[-1].batch.next_offset}"
+
+
+def image_of(
+    snapshot: OffsetAndEpoch, content: SnapshotContent, storage: QuorumStorage
+) -> ClusterImage:
+    """Return the state that a snapshot holds. Raises: MetadataDamaged."""
+    records: list[Record] = []
+    try:
+        records.extend(map(decode_record, content.values))
+        return replay(EMPTY, records, offset=snapshot.offset - 1, epoch=snapshot.epoch).image
+    except Exception as error:
+        decoded = len(records) == len(content.values)
+        what = "its records cannot be replayed" if decoded else f"record {len(records)} of it"
+        raise MetadataDamaged(
+            f"{storage.snapshot_file(snapshot)}: the snapshot cannot be loaded: {what}: "
+            f"{_text(error)}"
+        ) from error
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def read_log(storage: QuorumStorage, start: int) -> Iterator[list[LogBatch]]:
@@ -46,24 +126,29 @@ def load_image(storage: QuorumStorage) -> ClusterImage:
     """
     try:
         return _load_image(storage)
-    except (CorruptSnapshot, RecordsError, WireError, AssertionError, KeyError) as error:
-        # Replaying asserts that every record makes sense after those before it.
-        raise MetadataDamaged(f"{storage.folder} cannot be read: {error}") from error
+    except MetadataDamaged as error:
+        upgrade = "start a version of Ottla that knows it, or "
+        raise MetadataDamaged(f"{error}; {upgrade}{storage.remedy}") from error
+    except (CorruptSnapshot, RecordsError, AssertionError) as error:
+        raise MetadataDamaged(f"{storage.folder} cannot be read: {error}; {storage.remedy}") from (
+            error
+        )
 
 
 def _load_image(storage: QuorumStorage) -> ClusterImage:
     image, start = EMPTY, 0
     if storage.snapshots:
         latest = storage.snapshots[-1].id
-        image, start = image_of(latest, storage.read_snapshot(latest)), latest.offset
+        image, start = image_of(latest, storage.read_snapshot(latest), storage), latest.offset
     if storage.log.start_offset > start:
-        raise MetadataDamaged(
-            f"{storage.folder}: the log begins at offset {storage.log.start_offset} and there is "
-            "no snapshot of what came before"
+        raise CorruptSnapshot(
+            f"the log begins at offset {storage.log.start_offset} and there is no snapshot "
+            "of what came before"
         )
     for batches in read_log(storage, start):
-        # One replay for many batches: an idle hour leaves thousands that say nothing.
-        records = [record for batch in batches for record in records_of(batch)]
-        last = batches[-1]
-        image = replay(image, records, offset=last.next_offset - 1, epoch=last.epoch).image
+        decoded = [
+            DecodedBatch(each, records_of(each, storage.log.file_of(each.base_offset)))
+            for each in batches
+        ]
+        image = replay_batches(image, decoded, storage).image
     return image

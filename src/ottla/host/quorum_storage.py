@@ -42,8 +42,14 @@ READ_BYTES_MAX = 8 * 1024 * 1024
 """The most that one answer carries, and the largest batch (KafkaRaftClient)."""
 
 
+FROM_BACKUP = "restore the directory from a backup"
+
+
 class MetadataDamaged(Exception):
-    """The metadata folder cannot be used as it is; the message is one line for people."""
+    """The metadata cannot be used as it is: the node must end.
+
+    The message is one line for people: file, offset, what is wrong, and what to do at a start.
+    """
 
 
 class MetadataLog(Protocol):
@@ -66,6 +72,10 @@ class MetadataLog(Protocol):
 
     def epochs(self) -> list[EpochStart]:
         """Return where each leader epoch began."""
+        ...
+
+    def file_of(self, offset: int) -> str:
+        """Return the path of the segment that holds, or would hold, `offset`: for messages."""
         ...
 
     def append(self, data: bytes | memoryview) -> None:
@@ -108,7 +118,11 @@ class MetadataLog(Protocol):
 class QuorumStorage:
     """The folder's files. Errors are OSError, or what the formats' readers raise."""
 
-    def __init__(self, disk: Disk, folder: str, metadata_log: MetadataLog) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, metadata_log: MetadataLog, *, remedy: str = FROM_BACKUP
+    ) -> None:
+        self.remedy = remedy
+        """What people are to do where the folder is damaged."""
         self._disk = disk
         self._folder = folder
         self.log = metadata_log
@@ -199,9 +213,17 @@ class QuorumStorage:
         name = snapshot_name(snapshot).removesuffix(SUFFIX) + suffix
         return posixpath.join(self._folder, name)
 
+    def snapshot_file(self, snapshot: OffsetAndEpoch) -> str:
+        """Return the path of a snapshot: for messages."""
+        return self._path(snapshot)
+
     def read_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotContent:
-        """Return a snapshot's content. Raises: CorruptSnapshot."""
-        return decode_snapshot(self._disk.read_bytes(self._path(snapshot)))
+        """Return a snapshot's content. Raises: CorruptSnapshot, which names the file."""
+        path = self._path(snapshot)
+        try:
+            return decode_snapshot(self._disk.read_bytes(path))
+        except CorruptSnapshot as error:
+            raise CorruptSnapshot(f"{path}: {error}") from error
 
     def read_snapshot_piece(
         self, snapshot: OffsetAndEpoch, position: int, bytes_max: int
@@ -227,10 +249,13 @@ class QuorumStorage:
         return self._freeze(snapshot)
 
     def _freeze(self, snapshot: OffsetAndEpoch) -> StoredSnapshot:
-        """Check the written piece and give it its name."""
+        """Check the written piece and give it its name. Raises: CorruptSnapshot."""
         part, path = self._path(snapshot, PART_SUFFIX), self._path(snapshot)
         data = self._disk.read_bytes(part)
-        last_contained_ms = inspect_snapshot(data)
+        try:
+            last_contained_ms = inspect_snapshot(data)
+        except CorruptSnapshot as error:
+            raise CorruptSnapshot(f"{part}: {error}") from error
         self._disk.rename(part, path)
         self._disk.sync_dir(self._folder)
         return StoredSnapshot(

@@ -140,7 +140,7 @@ def test_waiters_are_told_once_the_image_has_come_so_far_and_after_the_broker() 
     cluster = Cluster()
     offset = cluster.broker.follower.offset
     order: list[str] = []
-    cluster.broker.follower._on_image = lambda delta: order.append("broker")
+    cluster.broker.follower._publication._on_image = lambda delta: order.append("broker")
     now = cluster.broker.follower.caught_up_to(offset)
     next_one = cluster.broker.follower.caught_up_to(offset + 1)
     far = cluster.broker.follower.caught_up_to(offset + 9)
@@ -167,9 +167,9 @@ def test_a_change_that_the_broker_cannot_apply_does_not_end_following() -> None:
     def broken(delta: ClusterDelta) -> None:
         raise ZeroDivisionError
 
-    cluster.broker.follower._on_image = broken
+    cluster.broker.follower._publication._on_image = broken
     cluster.write(1)
-    cluster.broker.follower._on_image = cluster.broker.deltas.append
+    cluster.broker.follower._publication._on_image = cluster.broker.deltas.append
     cluster.write(2)
     assert list(cluster.broker.image.topics.names()) == ["topic-1", "topic-2"]
 
@@ -428,7 +428,12 @@ def test_a_local_follower_has_the_controllers_committed_image_and_the_same_delta
     cluster = Cluster()
     cluster.write(1)
     deltas: list[ClusterDelta] = []
-    local = LocalFollower(cluster.controller.runtime, on_image=deltas.append)
+    local = LocalFollower(
+        cluster.controller.runtime,
+        on_image=deltas.append,
+        clock=cluster.world.clock,
+        timers=cluster.world.timers,
+    )
     local.start()
     cluster.write(2, 3)
     assert local.image is cluster.controller.runtime.committed_image

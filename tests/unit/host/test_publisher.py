@@ -3,11 +3,13 @@
 Method: a publisher alone, changed by records that tests make.
 """
 
+from ottla.base.timers import Timers
 from ottla.host.metadata_follower import Publisher
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 
 from .quorum_world import a_topic
+from .world import FakeClock
 
 
 def publish(publisher: Publisher, number: int) -> None:
@@ -17,7 +19,7 @@ def publish(publisher: Publisher, number: int) -> None:
 
 def test_who_waits_no_longer_is_forgotten_at_once() -> None:
     """The image of a broker that hears nothing does not grow: nothing else would forget him."""
-    publisher = Publisher(lambda delta: None)
+    publisher = Publisher(lambda delta: None, clock=FakeClock(), timers=Timers())
     looked: list[int] = []
 
     def look(image: ClusterImage) -> bool:
@@ -34,7 +36,7 @@ def test_who_waits_no_longer_is_forgotten_at_once() -> None:
 
 
 def test_who_is_told_may_end_the_waits_of_others() -> None:
-    publisher = Publisher(lambda delta: None)
+    publisher = Publisher(lambda delta: None, clock=FakeClock(), timers=Timers())
     looked: list[int] = []
 
     def look(image: ClusterImage) -> bool:

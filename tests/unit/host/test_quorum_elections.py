@@ -197,7 +197,14 @@ def test_the_broker_beside_a_voter_follows_the_log_whoever_leads() -> None:
     followers = []
     for runtime in (leader, standby):
         runtime.on_leader(lambda leader_id, _epoch: leaders.append(leader_id))
-        followers.append(LocalFollower(runtime, on_image=lambda delta: None))
+        followers.append(
+            LocalFollower(
+                runtime,
+                on_image=lambda delta: None,
+                clock=room.world.clock,
+                timers=room.world.timers,
+            )
+        )
         followers[-1].start()
     write(leader, 1)
     room.world.advance(50)

@@ -70,6 +70,7 @@ def test_the_next_snapshot_is_taken_as_ever() -> None:
     broker.follower._snapshotter.take()
     world.workers.run()
     latest = broker.follower.raft.log.latest_snapshot
-    assert before is not None and latest is not None
+    assert before is not None
+    assert latest is not None
     assert latest.rank > before.rank
     assert broker.storage.snapshots[-1].id == latest

@@ -8,7 +8,7 @@ import pytest
 from ottla.host.quorum_log import open_quorum_storage
 from ottla.host.quorum_replay import load_image
 from ottla.host.quorum_storage import MetadataDamaged, QuorumStorage
-from ottla.metadata.records import encode_record
+from ottla.metadata.records import RemoveTopicRecord, encode_record
 from ottla.raft.batches import records_batch
 from ottla.raft.election import ElectionState
 from ottla.raft.snapshots import CorruptSnapshot, encode_snapshot
@@ -184,11 +184,27 @@ def test_a_log_without_its_beginning_cannot_be_read() -> None:
         load_image(opened(world, segment_bytes=200))
 
 
-def test_a_record_that_makes_no_sense_is_reported_with_the_folder() -> None:
+def test_a_record_that_makes_no_sense_is_reported_with_file_and_offset() -> None:
     world = World()
     storage = opened(world)
-    storage.log.append(records_batch([b"\1\x7f\0"], base_offset=0, epoch=1, timestamp=1))
-    with pytest.raises(MetadataDamaged, match=r"__cluster_metadata-0 cannot be read.*type 127"):
+    values = [encode_record(a_topic(1)), b"\1\x7f\0"]
+    storage.log.append(records_batch(values, base_offset=0, epoch=1, timestamp=1))
+    with pytest.raises(
+        MetadataDamaged, match=rf"{FOLDER}/0{{20}}\.log: .* offset 1 cannot be decoded: .*type 127"
+    ):
+        load_image(storage)
+
+
+def test_a_record_that_cannot_be_replayed_is_reported_with_file_offset_and_type() -> None:
+    world = World()
+    storage = opened(world)
+    storage.log.append(batch(0, 1))
+    gone = [encode_record(RemoveTopicRecord(topic_id=a_topic(n).topic_id)) for n in (1, 2)]
+    storage.log.append(records_batch(gone, base_offset=1, epoch=1, timestamp=1))
+    with pytest.raises(
+        MetadataDamaged,
+        match=rf"{FOLDER}/0{{20}}\.log: the RemoveTopicRecord at offset 2 cannot be replayed",
+    ):
         load_image(storage)
 
 

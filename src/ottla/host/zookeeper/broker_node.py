@@ -23,6 +23,7 @@ from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.folders import StartError
+from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import Address, NodePorts
 from ottla.host.steps import Steps, follow
 from ottla.host.zookeeper.config_follower import ConfigFollower
@@ -92,7 +93,9 @@ class ZooKeeperBrokerNode:
         self.epoch = -1
         """The czxid of its registration; -1 = not registered yet."""
         self.state = BrokerState.STARTING
-        self._told = ToldImage(config.node_id, on_image=self._changed)
+        self._told = ToldImage(
+            config.node_id, on_image=self._changed, clock=ports.clock, timers=ports.timers
+        )
         self._links = ControllerBrokerLinks(
             ports.connect, config, lambda: self.image, self._own_address, ports.clock, ports.timers
         )
@@ -118,6 +121,11 @@ class ZooKeeperBrokerNode:
     def image(self) -> ClusterImage:
         """Return what this broker was told last."""
         return self._told.image
+
+    @property
+    def metadata_errors(self) -> MetadataErrors:
+        """Return how often a change of the metadata could not be applied."""
+        return self._told.errors
 
     def _own_address(self) -> Address | None:
         name = self._config.inter_broker_listener_name
@@ -285,6 +293,7 @@ class ZooKeeperBrokerNode:
 
     def close(self) -> Steps[None]:
         """Write the logs down, let go of the controller. The session is its keeper's to end."""
+        self._told.close()
         self._cleaner.close()
         self._registration.close()
         self._configs.close()

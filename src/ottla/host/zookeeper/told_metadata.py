@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable
 
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
 from ottla.broker.told import ToldMetadata
-from ottla.host.metadata_follower import OnImage, Publisher
+from ottla.host.metadata_follower import Publisher
+from ottla.host.metadata_publication import OnImage
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
@@ -21,8 +24,8 @@ from ottla.metadata.records import Record
 class ToldImage(Publisher):
     """See `ottla.broker.told.ToldPort`; `spoken` is kept once a controller names this broker."""
 
-    def __init__(self, node_id: int, *, on_image: OnImage) -> None:
-        super().__init__(on_image)
+    def __init__(self, node_id: int, *, on_image: OnImage, clock: Clock, timers: Timers) -> None:
+        super().__init__(on_image, clock=clock, timers=timers)
         self.facts = ToldMetadata(node_id)
         self.spoken: Pending[None] = self.until(self._names_this_broker)
         self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)

@@ -1,0 +1,103 @@
+"""Handing metadata changes to a broker, and again where it could not apply one.
+
+A change that fails is counted and logged. Those that follow are handed over as they come, for
+they may be about other topics; what failed is tried again with backoff, as the difference between
+the last image that was applied as a whole and the newest one. Applying a difference a second time
+changes nothing where it was applied already.
+
+Source: BrokerMetadataPublisher and its FaultHandler, which counts and never tries again.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.metadata.delta import ClusterDelta, delta_between
+from ottla.metadata.image import ClusterImage
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+"""The wait after a first failure; it doubles."""
+
+RETRY_MAX_MS = 10_000
+assert RETRY_MS <= RETRY_MAX_MS
+
+OnImage = Callable[[ClusterDelta], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataErrors:
+    """Kafka's counts of a broker: of changes not applied, and of metadata that cannot be loaded."""
+
+    apply: int = 0
+    load: int = 0
+
+
+class Publication:
+    """See the module. `errors`: how often a change could not be applied, attempts included."""
+
+    def __init__(self, on_image: OnImage, *, clock: Clock, timers: Timers) -> None:
+        self.errors = 0
+        self._on_image = on_image
+        self._clock = clock
+        self._timers = timers
+        self._applied: ClusterImage | None = None
+        self._newest: ClusterImage | None = None
+        self._failures = 0
+        self._timer: Timer | None = None
+        self._closed = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether everything that was handed over was applied."""
+        return self._applied is None
+
+    def hand_over(self, delta: ClusterDelta) -> None:
+        """Have a change applied; it never raises."""
+        self._newest = delta.image
+        if not self._apply(delta) and self._applied is None:
+            self._applied = delta.before
+            self._try_later()
+
+    def close(self) -> None:
+        """Try nothing again."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _apply(self, delta: ClusterDelta) -> bool:
+        try:
+            self._on_image(delta)
+        except Exception:
+            self.errors += 1
+            log.exception(
+                "metadata change up to offset %d could not be applied; retrying in %d ms",
+                delta.image.position[0],
+                self._delay_ms,
+            )
+            return False
+        return True
+
+    @property
+    def _delay_ms(self) -> int:
+        return min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)
+
+    def _try_later(self) -> None:
+        if self._closed:
+            return
+        at_ms = self._clock.monotonic_ms() + self._delay_ms
+        self._failures += 1
+        self._timer = self._timers.at(at_ms, self._try_again)
+
+    def _try_again(self) -> None:
+        assert self._applied is not None
+        assert self._newest is not None
+        if not self._apply(delta_between(self._applied, self._newest)):
+            self._try_later()
+            return
+        log.info("metadata is applied up to offset %d", self._newest.position[0])
+        self._applied = None
+        self._failures = 0

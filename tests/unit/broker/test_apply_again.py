@@ -1,0 +1,110 @@
+"""A metadata change that failed in part is applied again and ends where one try would have.
+
+Method: the broker of the tests, one part of which fails once; then the same change as the
+difference between two images, as the host hands it over again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.broker.core import ApplyError
+from ottla.metadata.delta import delta_between
+from ottla.metadata.records import PartitionChangeRecord
+
+from .world import World
+
+OFFSETS_ID = Uuid(b"o" * 16)
+T = Uuid(b"t" * 16)
+
+
+def failing(real: Callable[..., Any], times: int = 1) -> Callable[..., Any]:
+    """Return `real`, which fails so many times."""
+    left = [times]
+
+    def call(*args: Any, **options: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise ZeroDivisionError
+        return real(*args, **options)
+
+    return call
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_broker()
+    world.add_topic(OFFSETS_TOPIC, OFFSETS_ID, partitions=3, replicas=(1, 2), isr=(1, 2), leader=2)
+    assert world.groups.heard == [("resigned", each) for each in range(3)]
+    world.groups.heard.clear()
+    return world
+
+
+def leads_all(world: World) -> list[PartitionChangeRecord]:
+    return [
+        PartitionChangeRecord(partition_id=each, topic_id=OFFSETS_ID, leader=1) for each in range(3)
+    ]
+
+
+def test_a_partition_that_fails_does_not_hold_up_the_others_and_leads_with_the_next_try(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = world.broker.image
+    first = world.broker.replicas.partition(OFFSETS_TOPIC, 0)
+    cls = type(first)
+    follow = cls.follow
+
+    def broken(self: Any, state: Any) -> bool:
+        if self is first:
+            self.leader, self.leader_epoch = state.leader, state.leader_epoch
+            raise ZeroDivisionError
+        return follow(self, state)
+
+    monkeypatch.setattr(cls, "follow", broken)
+    with pytest.raises(ApplyError, match=rf"1 partitions .*{OFFSETS_TOPIC}-0 first"):
+        world.commit(*leads_all(world))
+    assert world.groups.heard == [("became_leader", 1), ("became_leader", 2)]
+    with pytest.raises(ApiError) as refused:
+        first.leader_log()
+    assert refused.value.error is Error.NOT_LEADER_OR_FOLLOWER
+
+    monkeypatch.setattr(cls, "follow", follow)
+    world.broker.apply(delta_between(before, world.broker.image))
+    assert world.groups.heard[2:] == [("became_leader", 0)]
+    assert first.leader_log() is first.log
+    assert first.leader_epoch == 1
+
+
+def test_who_begins_to_lead_is_told_again_where_a_later_part_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = world.broker.image
+    monkeypatch.setattr(world.broker.fetchers, "update", failing(world.broker.fetchers.update))
+    with pytest.raises(ZeroDivisionError):
+        world.commit(*leads_all(world))
+    assert world.groups.heard == []
+    # A change of something else comes first, and tells of nothing but itself.
+    world.add_topic("t", T)
+    assert world.groups.heard == []
+    world.broker.apply(delta_between(before, world.broker.image))
+    assert world.groups.heard == [("became_leader", each) for each in range(3)]
+    world.groups.heard.clear()
+    world.broker.apply(delta_between(before, world.broker.image))
+    assert world.groups.heard == [], "what was said once is not said again"
+
+
+def test_who_has_given_up_meanwhile_does_not_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = world.broker.image
+    monkeypatch.setattr(world.broker.fetchers, "update", failing(world.broker.fetchers.update))
+    with pytest.raises(ZeroDivisionError):
+        world.commit(*leads_all(world))
+    world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=2))
+    world.broker.apply(delta_between(before, world.broker.image))
+    began = [each for each in world.groups.heard if each[0] == "became_leader"]
+    assert began == [("became_leader", 0), ("became_leader", 2)]

@@ -28,7 +28,7 @@ from ottla.base.ids import Uuid
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.host.quorum_log import open_quorum_storage
-from ottla.host.quorum_storage import QuorumStorage
+from ottla.host.quorum_storage import FROM_BACKUP, QuorumStorage
 from ottla.host.steps import Steps, wait
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log import names
@@ -39,6 +39,7 @@ from ottla.log.log_dirs import DirectoryRefused, LogDirs
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import effective_topic_config
+from ottla.raft.election import FILE_NAME as QUORUM_STATE
 
 log = logging.getLogger(__name__)
 
@@ -185,6 +186,7 @@ def open_folders(
             workers=workers,
             segment_bytes=config["metadata.log.segment.bytes"],
             segment_ms=config["metadata.log.segment.ms"],
+            remedy=_remedy(config),
         )
     except Exception as error:
         log_dirs.release()
@@ -205,6 +207,18 @@ def open_folders(
         log_dirs=log_dirs,
         previous_epoch=left,
         unspoilt_since=unspoilt_since,
+    )
+
+
+def _remedy(config: NodeConfig) -> str:
+    """Return what people are to do where the metadata log is damaged."""
+    if not config.is_controller:
+        return "remove the directory to have the broker fetch the metadata again"
+    if len(config.quorum_voters) <= 1:
+        return FROM_BACKUP
+    return (
+        f"{FROM_BACKUP}, or, only if all other controllers run and have caught up, remove all of "
+        f"it but {QUORUM_STATE} to have it fetched from them"
     )
 
 

@@ -169,8 +169,6 @@ class MetadataFollower(Publisher):
         """Follow no more; the copy stays for the next start."""
         self.close()
         self._snapshotter.stop()
-        if self._driver.alive:
-            self._storage.log.flush_now()
         self._driver.stop()
 
     @property

@@ -154,7 +154,7 @@ class QuorumDriver:
         self._telling = False
         self._flushing = False
         self._timer: Timer | None = None
-        storage.log.on_failure(self._disk_failed)
+        storage.on_failure(self._disk_failed)
         self._handlers: dict[type, Callable[[Any], None]] = {
             StoreElection: lambda effect: storage.store_election(effect.state),
             AppendLeaderChange: self._append_leader_change,
@@ -189,11 +189,20 @@ class QuorumDriver:
         return self.node.log.end_offset
 
     def stop(self) -> None:
-        """Resign and end: nothing is written any more, and a flush under way ends unheard."""
+        """Resign, make durable what there is, and end; a flush under way ends unheard."""
         if self.alive:
             self.step(Resign())
+        alive = self.alive
         self._end()
+        if alive:
+            self._seal()
         self.storage.close()
+
+    def _seal(self) -> None:
+        try:
+            self.storage.seal()
+        except OSError as error:
+            log.error("the metadata log could not be made durable at the stop: %s", error)
 
     def _end(self) -> None:
         self.alive = False
@@ -298,7 +307,7 @@ class QuorumDriver:
         self._news.append(lambda: self._listener.fetched(data))
 
     def _truncate(self, effect: TruncateLog) -> None:
-        self.storage.log.truncate_to(effect.offset)
+        self.storage.truncate_to(effect.offset)
         self._news.append(lambda: self._listener.truncated(effect.offset))
 
     def _flush(self, effect: FlushLog) -> None:
@@ -309,6 +318,11 @@ class QuorumDriver:
 
     def _flushed(self, effect: FlushLog, error: OSError | None) -> None:
         self._flushing = False
+        if error is None and self.alive:
+            try:
+                self.storage.flushed(effect.end_offset)
+            except OSError as failure:
+                error = failure
         if error is not None:
             self._disk_failed(error)
             return

@@ -4,6 +4,7 @@ Nothing but a snapshot shortens it: retention by time and size is off, as in Kaf
 Source: KafkaMetadataLog.
 """
 
+import logging
 import posixpath
 from collections.abc import Callable
 
@@ -11,15 +12,31 @@ from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timers
-from ottla.host.quorum_storage import FOLDER, READ_BYTES_MAX, QuorumStorage
+from ottla.host.quorum_recovery_point import RecoveryPoint, RecoveryPointDamaged
+from ottla.host.quorum_storage import (
+    FOLDER,
+    FROM_BACKUP,
+    READ_BYTES_MAX,
+    MetadataDamaged,
+    QuorumStorage,
+)
 from ottla.log import names
 from ottla.log.config import DAY_MS, LogConfig
 from ottla.log.file_cache import FileCache
 from ottla.log.log_ports import LogPorts
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import LogDamaged
+from ottla.raft.snapshots import (
+    SUFFIX,
+    CorruptSnapshot,
+    inspect_snapshot,
+    parse_snapshot_name,
+)
 from ottla.raft.values import EpochStart
 from ottla.records.batch import iter_headers
+
+log = logging.getLogger(__name__)
 
 FILES_OPEN_MAX = 64
 """Files kept open at once; a log has few segments, of up to four files each."""
@@ -117,11 +134,17 @@ def open_quorum_storage(
     workers: Workers,
     segment_bytes: int = 1 << 30,
     segment_ms: int = 7 * DAY_MS,
+    remedy: str = FROM_BACKUP,
 ) -> QuorumStorage:
     """Open, recover or make a node's metadata folder. Blocks.
 
-    Fields: `segment_bytes`, `segment_ms`: metadata.log.segment.{bytes,ms}.
-    Raises: OSError; what the files' readers raise.
+    A torn end, which a crash may leave of what nobody was promised, is cut with a warning. Damage
+    below what is known to have been durable is not: whoever has acknowledged a record must not
+    start, and vote, without it.
+
+    Fields: `segment_bytes`, `segment_ms`: metadata.log.segment.{bytes,ms}; `remedy`: what people
+            are to do where the folder is damaged.
+    Raises: OSError; MetadataDamaged; what the files' readers raise.
     """
     folder = posixpath.join(metadata_log_dir, FOLDER)
     config = LogConfig(
@@ -138,13 +161,78 @@ def open_quorum_storage(
         timers=timers,
         clock=clock,
     )
-    # Never called clean: what was acknowledged is synced, and the rest must be looked at.
-    log = open_log(
-        ports,
-        folder,
-        topic=METADATA_TOPIC,
-        partition=0,
-        topic_id=METADATA_TOPIC_ID,
-        config=config,
+
+    def opened(keep_below: int) -> PartitionLog:
+        # Never called clean: all of it is read, and is not long.
+        return open_log(
+            ports,
+            folder,
+            topic=METADATA_TOPIC,
+            partition=0,
+            topic_id=METADATA_TOPIC_ID,
+            config=config,
+            keep_below=keep_below,
+        )
+
+    disk.mkdir(folder)
+    try:
+        recovery_point = RecoveryPoint(disk, folder, clock=clock, workers=workers)
+    except RecoveryPointDamaged as error:
+        raise MetadataDamaged(f"{error}; {remedy}") from error
+    durable = max(recovery_point.offset, _newest_snapshot(disk, folder, whole=False))
+    metadata_log = SegmentedMetadataLog(_recovered(disk, folder, opened, durable, remedy), clock)
+    return QuorumStorage(disk, folder, metadata_log, recovery_point, remedy=remedy)
+
+
+def _recovered(
+    disk: Disk, folder: str, opened: Callable[[int], PartitionLog], durable: int, remedy: str
+) -> PartitionLog:
+    """Open a log that must not lack what was durable; warn of what is cut. See its caller."""
+    size_bytes = _log_bytes(disk, folder)
+    why = "they were not known to be durable"
+    try:
+        partition_log = opened(durable)
+    except LogDamaged as damage:
+        # A crash may come between a snapshot's adoption and the end of the log before it.
+        if _newest_snapshot(disk, folder, whole=True) < durable:
+            raise MetadataDamaged(
+                f"{damage.path}: the metadata log ends or is damaged at byte {damage.position}, "
+                f"offset {damage.offset}, and was durable up to offset {durable}; {remedy}"
+            ) from None
+        partition_log = opened(0)
+        why = "a snapshot has what was durable of them"
+    if partition_log.size_bytes < size_bytes:
+        log.warning(
+            "metadata log %s: cut %d bytes from offset %d on; %s",
+            folder,
+            size_bytes - partition_log.size_bytes,
+            partition_log.log_end_offset,
+            why,
+        )
+    return partition_log
+
+
+def _log_bytes(disk: Disk, folder: str) -> int:
+    """Return the size of all segments."""
+    parsed = ((name, names.parse_segment_name(name)) for name in disk.listdir(folder))
+    return sum(
+        disk.size(posixpath.join(folder, name))
+        for name, segment in parsed
+        if segment is not None and segment[1] == names.LOG
     )
-    return QuorumStorage(disk, folder, SegmentedMetadataLog(log, clock))
+
+
+def _newest_snapshot(disk: Disk, folder: str, *, whole: bool) -> int:
+    """Return the end offset of the newest snapshot, of those that can be read if `whole`; or 0."""
+    newest = 0
+    for name in disk.listdir(folder):
+        parsed = parse_snapshot_name(name)
+        if parsed is None or parsed[1] != SUFFIX or parsed[0].offset <= newest:
+            continue
+        try:
+            if whole:
+                inspect_snapshot(disk.read_bytes(posixpath.join(folder, name)))
+            newest = parsed[0].offset
+        except CorruptSnapshot:
+            continue
+    return newest

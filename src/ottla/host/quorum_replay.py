@@ -52,7 +52,8 @@ def records_of(batch: LogBatch, file: str = "the metadata log") -> list[Record]:
         whole = len(entries) == len(batch.values)
         offset = batch.base_offset + (0 if whole else len(entries))
         raise MetadataDamaged(
-            f"{file}: the metadata record at offset {offset} cannot be decoded: {error}"
+            f"{file}: the metadata record at offset {offset} cannot be decoded by this version of "
+            f"Ottla: {error}"
         ) from error
 
 
@@ -108,15 +109,24 @@ def _text(error: Exception) -> str:
 
 
 def read_log(storage: QuorumStorage, start: int) -> Iterator[list[LogBatch]]:
-    """Yield the log's batches from `start` to its end, a read at a time."""
+    """Yield the log's batches from `start` to its end, a read at a time.
+
+    Raises: MetadataDamaged where one is missing; RecordsError; OSError.
+    """
     end = storage.log.end_offset
     while start < end:
         data = storage.log.read(start, end, READ_BYTES_MAX)
         batches = [batch for batch in read_batches(data) if batch.base_offset >= start]
-        assert batches, f"the metadata log has a hole at offset {start}"
-        assert batches[0].base_offset == start, f"the metadata log has a hole at offset {start}"
+        begun = start
+        for batch in batches:
+            # The checksum does not cover a batch's offset.
+            if batch.base_offset != start:
+                break
+            start = batch.next_offset
+        if start == begun or start != batches[-1].next_offset:
+            file = storage.log.file_of(start)
+            raise MetadataDamaged(f"{file}: the metadata log has a hole at offset {start}")
         yield batches
-        start = batches[-1].next_offset
 
 
 def load_image(storage: QuorumStorage) -> ClusterImage:
@@ -127,8 +137,7 @@ def load_image(storage: QuorumStorage) -> ClusterImage:
     try:
         return _load_image(storage)
     except MetadataDamaged as error:
-        upgrade = "start a version of Ottla that knows it, or "
-        raise MetadataDamaged(f"{error}; {upgrade}{storage.remedy}") from error
+        raise MetadataDamaged(f"{error}; {storage.remedy}") from error
     except (CorruptSnapshot, RecordsError, AssertionError) as error:
         raise MetadataDamaged(f"{storage.folder} cannot be read: {error}; {storage.remedy}") from (
             error
@@ -141,9 +150,10 @@ def _load_image(storage: QuorumStorage) -> ClusterImage:
         latest = storage.snapshots[-1].id
         image, start = image_of(latest, storage.read_snapshot(latest), storage), latest.offset
     if storage.log.start_offset > start:
+        damaged = "".join(f"; {path} is damaged" for path in storage.corrupt_snapshots)
         raise CorruptSnapshot(
             f"the log begins at offset {storage.log.start_offset} and there is no snapshot "
-            "of what came before"
+            f"of what came before{damaged}"
         )
     for batches in read_log(storage, start):
         decoded = [

@@ -14,6 +14,7 @@ from typing import Protocol
 from ottla.base.ids import METADATA_TOPIC
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk, File
+from ottla.host.quorum_recovery_point import RecoveryPoint
 from ottla.raft.election import (
     FILE_NAME,
     ElectionState,
@@ -41,6 +42,9 @@ FOLDER = f"{METADATA_TOPIC}-0"
 READ_BYTES_MAX = 8 * 1024 * 1024
 """The most that one answer carries, and the largest batch (KafkaRaftClient)."""
 
+
+CORRUPT_SUFFIX = ".corrupt"
+"""What the name of a damaged snapshot gets."""
 
 FROM_BACKUP = "restore the directory from a backup"
 
@@ -119,10 +123,18 @@ class QuorumStorage:
     """The folder's files. Errors are OSError, or what the formats' readers raise."""
 
     def __init__(
-        self, disk: Disk, folder: str, metadata_log: MetadataLog, *, remedy: str = FROM_BACKUP
+        self,
+        disk: Disk,
+        folder: str,
+        metadata_log: MetadataLog,
+        recovery_point: RecoveryPoint,
+        *,
+        remedy: str = FROM_BACKUP,
     ) -> None:
         self.remedy = remedy
         """What people are to do where the folder is damaged."""
+        self.corrupt_snapshots: list[str] = []
+        self._recovery_point = recovery_point
         self._disk = disk
         self._folder = folder
         self.log = metadata_log
@@ -137,6 +149,8 @@ class QuorumStorage:
         """Remember the snapshots; remove pieces of some, and such as the log has outgrown."""
         for name in self._disk.listdir(self._folder):
             parsed = parse_snapshot_name(name)
+            if name.endswith(SUFFIX + CORRUPT_SUFFIX):
+                self.corrupt_snapshots.append(posixpath.join(self._folder, name))
             if parsed is None:
                 continue
             snapshot, suffix = parsed
@@ -152,7 +166,9 @@ class QuorumStorage:
         except CorruptSnapshot as error:
             # Without it the log must be whole; the start says so if it is not.
             log.error("setting aside %s: %s", self._path(snapshot), error)
-            self._disk.rename(self._path(snapshot), self._path(snapshot) + ".corrupt")
+            aside = self._path(snapshot) + CORRUPT_SUFFIX
+            self._disk.rename(self._path(snapshot), aside)
+            self.corrupt_snapshots.append(aside)
             return
         self._snapshots[snapshot] = StoredSnapshot(
             id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
@@ -168,8 +184,35 @@ class QuorumStorage:
             return  # Nothing was appended since the snapshot was adopted.
         end = OffsetAndEpoch(self.log.end_offset, epochs[-1].epoch if epochs else 0)
         if latest.rank > end.rank:
-            self.log.restart_at(latest.offset)
+            self._restart_log_at(latest)
             self._forget_before(latest)
+
+    # -- what is durable -----------------------------------------------------------------------
+
+    def on_failure(self, failed: Callable[[OSError], None]) -> None:
+        """Call `failed` when work in the background met a broken disk."""
+        self.log.on_failure(failed)
+        self._recovery_point.on_failure = failed
+
+    def flushed(self, offset: int) -> None:
+        """Note that the log is durable up to `offset`. Raises: OSError."""
+        self._recovery_point.raised(min(offset, self.log.end_offset))
+
+    def seal(self) -> None:
+        """Make everything durable, and note that it is: a clean stop. Blocks. Raises: OSError."""
+        self.log.flush_now()
+        self.flushed(self.log.end_offset)
+        self._recovery_point.sync_now()
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove all from `offset` on. Raises: OSError."""
+        self._recovery_point.lower(offset)
+        self.log.truncate_to(offset)
+
+    def _restart_log_at(self, snapshot: OffsetAndEpoch) -> None:
+        """Let the log begin anew behind a snapshot, which is durable."""
+        self._recovery_point.lower(snapshot.offset)
+        self.log.restart_at(snapshot.offset)
 
     @property
     def folder(self) -> str:
@@ -295,7 +338,7 @@ class QuorumStorage:
         self._part.sync()
         self._close_part()
         stored = self._freeze(snapshot)
-        self.log.restart_at(snapshot.offset)
+        self._restart_log_at(snapshot)
         self._snapshots[snapshot] = stored
         self._forget_before(snapshot)
         return self.read_snapshot(snapshot)
@@ -319,4 +362,5 @@ class QuorumStorage:
     def close(self) -> None:
         """Release all files."""
         self._close_part()
+        self._recovery_point.close()
         self.log.close()

@@ -21,11 +21,13 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    keep_below: int = 0,
 ) -> PartitionLog:
     """Load, recover or make the log in `directory`. Blocks.
 
-    Fields: `clean`: the last shutdown was; else everything from `recovery_point` on is checked.
-    Raises: OSError.
+    Fields: `clean`: the last shutdown was; else everything from `recovery_point` on is checked;
+            `keep_below`: a log that is not sound up to this offset is left as it is.
+    Raises: OSError; LogDamaged, because of `keep_below`.
     """
     disk = ports.disk
     disk.mkdir(directory)
@@ -38,6 +40,7 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        keep_below=keep_below,
         now_ms=ports.clock.now_ms(),
     )
     log = PartitionLog(

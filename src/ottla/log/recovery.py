@@ -33,6 +33,19 @@ from ottla.records.batch import BatchHeader
 from ottla.records.errors import CorruptBatch, RecordsError
 
 
+class LogDamaged(Exception):
+    """Recovery would take away what is known to have been durable; nothing was changed.
+
+    Fields: `path`, `position`: where the damage begins; `offset`: the first that is not sound.
+    """
+
+    def __init__(self, path: str, position: int, offset: int) -> None:
+        super().__init__(f"{path} is damaged at byte {position}, offset {offset}")
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
 @dataclass(slots=True, kw_only=True)
 class LoadedSegment:
     """One segment as found. The indexes are there for the last one only.
@@ -87,21 +100,26 @@ def load_log(
     clean: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    keep_below: int = 0,
     now_ms: int,
 ) -> LoadedLog:
     """Load the log in `directory`. Blocks: for a worker thread.
 
-    Fields: `where`: names the log in messages; `clean`: the last shutdown was.
-    Raises: OSError.
+    Fields: `where`: names the log in messages; `clean`: the last shutdown was; `keep_below`: a log
+            that is not sound up to this offset is left as it is.
+    Raises: OSError; LogDamaged, because of `keep_below`.
     """
-    loader = _Loader(disk, directory, where, config)
+    loader = _Loader(disk, directory, where, config, keep_below)
     return loader.load(clean, recovery_point, log_start_offset, now_ms)
 
 
 class _Loader:
-    def __init__(self, disk: Disk, directory: str, where: str, config: LogConfig) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, where: str, config: LogConfig, keep_below: int
+    ) -> None:
         self.disk = disk
         self.directory = directory
+        self.keep_below = keep_below
         self.config = config
         self.epochs = EpochCache()
         self.producers = ProducerState(where)
@@ -126,6 +144,7 @@ class _Loader:
                 end = self._recover(bases[len(self.segments) :])
             else:
                 self.producers = self._producers_at(end)
+        self._check_kept(bases[-1] if bases else 0, None, end or 0)
         if end is None or end < log_start_offset:
             end = self._start_anew(log_start_offset)
         start = max(log_start_offset, self.segments[0].base_offset)
@@ -222,15 +241,18 @@ class _Loader:
             size = self.disk.size(self._path(base, names.LOG))
             if base < end:
                 # A segment that starts within its predecessor cannot be of this log.
+                self._check_kept(base, 0, end)
                 self._drop(bases[index:])
                 break
             scan = self._scan(base, size)
             end = scan.end_offset
             if scan.size < size:
+                self._check_kept(base, scan.size, end)
                 self._cut(base, size, scan.size)
             # Segments follow each other without a gap: where there is one, a power loss took the
             # end of this segment, or the next one, and left what was written after it.
             if not last and (scan.size < size or end < bases[index + 1]):
+                self._check_kept(base, scan.size, end)
                 self._drop(bases[index + 1 :])
                 last = True
             self._keep_scanned(base, scan, last)
@@ -299,6 +321,14 @@ class _Loader:
                 last.base_offset,
                 self.config.segment_index_bytes,
             )
+
+    def _check_kept(self, base: int, position: int | None, end: int) -> None:
+        """Refuse to go on with a log that ends at `end`. Raises: LogDamaged."""
+        if end < self.keep_below:
+            path = self._path(base, names.LOG)
+            if position is None:
+                position = self.disk.size(path) if self.disk.exists(path) else 0
+            raise LogDamaged(path, position, end)
 
     def _cut(self, base: int, size: int, sound: int) -> None:
         self.cut_bytes += size - sound

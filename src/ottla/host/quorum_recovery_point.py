@@ -1,0 +1,139 @@
+"""Up to where the metadata log is known to be durable: `.ottla_recovery_point` in its folder.
+
+A start cannot tell damage from the torn end that a crash leaves, unless it knows what had been
+flushed. What a voter has flushed it has acknowledged, and perhaps it is committed by that: a log
+that lacks it must not be started from, let alone voted with. So after each flush the offset is
+written here, into the page cache; it is made durable with a flush, at most once a second, and at
+a clean stop. After the end of a process the note is exact; after a loss of power it may be older,
+which makes it lower, never wrong. It is lowered, durably, before the log is truncated.
+
+Two slots of one line each take turns, so that a torn write leaves the other one:
+`<offset, 20 digits> <CRC-32, 8 hexadecimal digits>`.
+"""
+
+import posixpath
+import zlib
+from collections.abc import Callable
+
+from ottla.base.ports import Clock, Disk, File, Workers
+
+FILE_NAME = ".ottla_recovery_point"
+SLOT_BYTES = 30
+SYNC_MS = 1_000
+"""How long a note may wait to be made durable; each costs an fsync."""
+
+
+class RecoveryPointDamaged(Exception):
+    """The file says nothing sound."""
+
+
+def _slot(offset: int) -> bytes:
+    digits = f"{offset:020d}"
+    return f"{digits} {zlib.crc32(digits.encode()):08x}\n".encode()
+
+
+def _offset_in(slot: bytes) -> int | None:
+    digits = slot[:20]
+    if not digits.isdigit():
+        return None
+    return int(digits) if slot == _slot(int(digits)) else None
+
+
+def _slots(disk: Disk, path: str) -> list[int | None]:
+    data = disk.read_bytes(path)
+    return [_offset_in(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
+
+
+def read_recovery_point(disk: Disk, folder: str) -> int:
+    """Return the offset before which all is durable; 0 where nothing is known.
+
+    Raises: OSError, RecoveryPointDamaged.
+    """
+    path = posixpath.join(folder, FILE_NAME)
+    if not disk.exists(path):
+        return 0
+    found = [each for each in _slots(disk, path) if each is not None]
+    if not found:
+        raise RecoveryPointDamaged(f"{path} is damaged")
+    return max(found)
+
+
+class RecoveryPoint:
+    """The file of one folder. All but the sync is done where it is called.
+
+    `on_failure` hears of a sync that failed.
+    """
+
+    def __init__(self, disk: Disk, folder: str, *, clock: Clock, workers: Workers) -> None:
+        """Raises: OSError, RecoveryPointDamaged."""
+        self.offset = read_recovery_point(disk, folder)
+        self.on_failure: Callable[[OSError], None] = lambda error: None
+        self._disk = disk
+        self._path = posixpath.join(folder, FILE_NAME)
+        self._clock = clock
+        self._workers = workers
+        self._file: File | None = None
+        self._exists = disk.exists(self._path)
+        # The one that holds the offset is written last.
+        self._slot = int(self._exists and _slots(disk, self._path)[0] == self.offset)
+        self._synced_ms = clock.monotonic_ms() - SYNC_MS
+        self._syncing = False
+
+    def raised(self, offset: int) -> None:
+        """Note that the log is durable up to `offset`. Raises: OSError."""
+        if offset <= self.offset:
+            return
+        if not self._exists:
+            self._replace(offset)
+            return
+        if self._file is None:
+            self._file = self._disk.open(self._path)
+        self._file.write_at(self._slot * SLOT_BYTES, _slot(offset))
+        self.offset = offset
+        self._slot = 1 - self._slot
+        self._sync_soon()
+
+    def lower(self, offset: int) -> None:
+        """Note, durably, that the log may be cut to `offset`. Blocks. Raises: OSError."""
+        if offset < self.offset:
+            self._replace(offset)
+
+    def _replace(self, offset: int) -> None:
+        self.close()
+        self._disk.write_atomic(self._path, _slot(offset))
+        self.offset = offset
+        self._exists, self._slot = True, 1
+
+    def sync_now(self) -> None:
+        """Make the note durable. Blocks. Raises: OSError."""
+        if self._file is not None:
+            self._file.sync()
+
+    def _sync_soon(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._syncing or now_ms - self._synced_ms < SYNC_MS:
+            return
+        self._syncing, self._synced_ms = True, now_ms
+
+        def sync() -> None:
+            # A file of its own: the other one may be closed meanwhile.
+            file = self._disk.open(self._path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+        self._workers.submit(sync, self._synced)
+
+    def _synced(self, outcome: BaseException | None) -> None:
+        self._syncing = False
+        if isinstance(outcome, OSError):
+            self.on_failure(outcome)
+        elif outcome is not None:
+            raise outcome
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -73,6 +73,7 @@ BESIDE = frozenset(
         "test_features",
         "test_idle_topics",
         "test_lost_disks",
+        "test_metadata_damage",
         "test_metadata_quorum",
         "test_metrics",
         "test_quorum",

@@ -7,9 +7,11 @@ its own registration, because only then does it know what it hosts.
 A broker that comes back says the epoch under which it stopped cleanly. Only if that is the epoch
 that the image has of it was nothing lost: else it may have acknowledged what its disk never got,
 and before it is registered anew it leaves the ISR and the eligible replicas of all partitions.
-That epoch also proves that the process before it has ended, since it was read in folders that only
-one process can hold: a broker that was killed and started again need not wait for the session of
-its former self, which Kafka makes it do (DUPLICATE_BROKER_REGISTRATION).
+A broker that was killed and started again need not wait for the session of its former self, which
+Kafka makes it do (DUPLICATE_BROKER_REGISTRATION), if it names that one's epoch: it holds log
+directories that only one process can hold and that the registration of that epoch names, so that
+process has ended. Who names an older epoch may itself be the older process, whose request comes
+late: it must not take the place of one that lives, fenced or not.
 
 Steps that move leaders are splittable: a broker may lead more partitions than one batch takes,
 and must be fenced all the same. They put the leaders first and the broker's own state last, so
@@ -91,13 +93,15 @@ def register_broker(
     context: DecisionContext,
     now_ms: int,
     previous_epoch: int = NO_BROKER_EPOCH,
+    superseded_epoch: int = NO_BROKER_EPOCH,
 ) -> Decision[int]:
     """Take a broker in; the reply is its epoch. `broker.epoch` and `.fenced` do not count.
 
-    `previous_epoch`: that of the broker's registration after which it lost nothing.
+    `previous_epoch`: that of the broker's registration after which it lost nothing;
+    `superseded_epoch`: that of the one whose process has ended, whatever was lost by that.
 
     Raises: ApiError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another
-            process of that id is alive and unfenced; UNSUPPORTED_VERSION where it cannot work
+            process of that id may be alive; UNSUPPORTED_VERSION where it cannot work
             at the cluster's feature levels; INVALID_REGISTRATION.
     """
     if cluster_id != context.cluster_id:
@@ -108,7 +112,8 @@ def register_broker(
     before = image.brokers.get(broker.id)
     same_process = before is not None and before.incarnation_id == broker.incarnation_id
     lost_nothing = before is not None and before.epoch == previous_epoch
-    may_run = before is not None and not (same_process or before.fenced or lost_nothing)
+    has_ended = before is not None and before.epoch == superseded_epoch
+    may_run = before is not None and not (same_process or has_ended or lost_nothing)
     if may_run and context.liveness.is_alive(broker.id, now_ms):
         raise ApiError(
             Error.DUPLICATE_BROKER_REGISTRATION,

@@ -2,7 +2,11 @@
 
 The order matters. A broker registers first; it learns its epoch, the offset of its registration.
 Only when its own image has come that far does it load its logs, so that a topic deleted and made
-again while it was away cannot be mistaken for the old one. Then it asks to be unfenced.
+again while it was away cannot be mistaken for the old one. Then it asks to be unfenced. Where the
+logs lack what was committed, it first registers once more, as one that may have lost something.
+
+Each attempt to register names what the own image says of this id by then: the request of a process
+that is dead may reach the controller late, and between two attempts of this one.
 
 Source: BrokerLifecycleManager, BrokerState; KIP-631, KIP-841 (controlled shutdown), KIP-858,
 KIP-966 (clean-shutdown epochs).
@@ -10,8 +14,9 @@ KIP-966 (clean-shutdown epochs).
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, Error
@@ -19,6 +24,7 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
+from ottla.metadata.brokers import BrokerImage
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -96,7 +102,8 @@ class LifecycleConfig:
 
     Fields: `incarnation_id`: fresh for each start of the process.
             `listeners`: name, host, port, security protocol; `features`: name, least, most.
-            `previous_broker_epoch`: from the clean-shutdown file, -1 = the stop was not clean.
+            `previous_broker_epoch`: since when nothing was lost in the log directories, by the
+            notes in them; -1 = something may have been. Then what the last registration said.
             `shutdown_silence_ms`: how long no word from a controller keeps a broker that leaves:
             longer than a quorum that can elect needs to.
     """
@@ -147,7 +154,9 @@ class BrokerLifecycle:
         clock: Clock,
         timers: Timers,
         on_epoch: Callable[[int], None] = lambda epoch: None,
+        registration: Callable[[], BrokerImage | None] = lambda: None,
     ) -> None:
+        """`registration`: what the own image says of this broker's id."""
         self.config = config
         self.state = BrokerState.NOT_RUNNING
         self.epoch = NO_BROKER_EPOCH
@@ -157,6 +166,9 @@ class BrokerLifecycle:
         self._clock = clock
         self._timers = timers
         self._on_epoch = on_epoch
+        self._registration_of_image = registration
+        self._lossless_since = config.previous_broker_epoch
+        self._registered_again: Pending[None] = Pending()
         self._registered = False
         self._ready = False
         self._in_flight = False
@@ -175,6 +187,20 @@ class BrokerLifecycle:
         deadline_ms = self._clock.monotonic_ms() + self.config.registration_timeout_ms
         self._timers.at(deadline_ms, self._registration_timed_out)
         self._communicate()
+
+    def register_as_unclean(self, incarnation_id: Uuid) -> Pending[None]:
+        """Register anew, as another process that may have lost something.
+
+        For a start whose logs turn out to lack what was committed. Kept when the own image holds
+        the new registration: then no partition counts on what is missing.
+        """
+        assert not self._ready
+        self.config = replace(self.config, incarnation_id=incarnation_id)
+        self._lossless_since = NO_BROKER_EPOCH
+        self._registered = False
+        self._registered_again = Pending()
+        self._communicate_in(0)
+        return self._registered_again
 
     def ready_to_unfence(self) -> None:
         """Ask to serve: logs are loaded, listeners listen."""
@@ -246,7 +272,7 @@ class BrokerLifecycle:
             handler: Callable[[Any], None] = self._heartbeat_answered
         else:
             request = self._registration()
-            handler = self._registration_answered
+            handler = partial(self._registration_answered, self.config.incarnation_id)
         self._caller.call(request, timeout_ms=timeout_ms).then(
             lambda response: self._answered(response, handler)
         )
@@ -272,8 +298,25 @@ class BrokerLifecycle:
 
     # -- registration --------------------------------------------------------------------------
 
+    def _former_epochs(self) -> tuple[int, int]:
+        """Return since when nothing was lost, and the registration that this one replaces.
+
+        The own id's registration by another process that names one of these log directories is a
+        former life's: only one process can hold them. If it names the same ones, they have been
+        used since the notes were written, in which time nothing was lost.
+        """
+        former = self._registration_of_image()
+        if former is None or former.incarnation_id == self.config.incarnation_id:
+            return self._lossless_since, NO_BROKER_EPOCH
+        own, its = set(self.config.log_dirs), set(former.log_dirs)
+        lossless = self._lossless_since
+        if own == its and 0 <= lossless < former.epoch:
+            lossless = former.epoch
+        return lossless, former.epoch if own & its else NO_BROKER_EPOCH
+
     def _registration(self) -> BrokerRegistrationRequest:
-        config = self.config
+        previous_epoch, superseded_epoch = self._former_epochs()
+        self.config = config = replace(self.config, previous_broker_epoch=previous_epoch)
         return BrokerRegistrationRequest(
             broker_id=config.broker_id,
             cluster_id=config.cluster_id,
@@ -288,10 +331,16 @@ class BrokerLifecycle:
             ),
             rack=config.rack,
             log_dirs=tuple(sorted(config.log_dirs)),
-            previous_broker_epoch=config.previous_broker_epoch,
+            previous_broker_epoch=previous_epoch,
+            superseded_broker_epoch=superseded_epoch,
         )
 
-    def _registration_answered(self, response: BrokerRegistrationResponse) -> None:
+    def _registration_answered(
+        self, incarnation_id: Uuid, response: BrokerRegistrationResponse
+    ) -> None:
+        if incarnation_id != self.config.incarnation_id:
+            self._communicate_in(0)  # It was asked for before this became another process.
+            return
         if response.error_code:
             error = _error_of(response.error_code)
             log.warning("broker %d cannot register: %s", self.config.broker_id, error.name)
@@ -299,11 +348,15 @@ class BrokerLifecycle:
             return
         self._failures = 0
         self._registered = True
-        self.epoch = response.broker_epoch
+        self.epoch = self._lossless_since = response.broker_epoch
         log.info("broker %d is registered with epoch %d", self.config.broker_id, self.epoch)
         self._on_epoch(self.epoch)
         if self.milestones.registered.complete(self.epoch):
             self._follower.caught_up_to(self.epoch).then(self._caught_up)
+        else:
+            self._follower.caught_up_to(self.epoch).then(
+                partial(_keep_promise, self._registered_again)
+            )
         self._communicate_in(0)
 
     def _caught_up(self, _none: None) -> None:
@@ -395,6 +448,10 @@ class BrokerLifecycle:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             log.warning("broker %d leaves without the controller's leave", self.config.broker_id)
             self.close()
+
+
+def _keep_promise(promise: Pending[None], _none: None) -> None:
+    promise.complete(None)
 
 
 def _error_of(code: int) -> Error:

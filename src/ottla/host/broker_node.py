@@ -6,7 +6,6 @@ then of everything, in order.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER, Uuid
@@ -80,6 +79,7 @@ class BrokerNode:
             clock=ports.clock,
             timers=ports.timers,
             on_epoch=self._epoch_changed,
+            registration=lambda: self.image.brokers.get(config.node_id),
         )
         self._controller_changed = self._lifecycle.controller_changed
         self._cleaner = Cleaner(
@@ -175,7 +175,7 @@ class BrokerNode:
     def load(self) -> Steps[None]:
         """Register, replay the metadata up to there, then load the logs. Raises StartError."""
         self._follower.start()
-        yield from self._learn_former_epoch()
+        yield from self._await_metadata()
         self._lifecycle.start()
         registered = yield from wait(self._lifecycle.milestones.registered)
         if isinstance(registered, ApiError):
@@ -183,6 +183,7 @@ class BrokerNode:
         yield self._lifecycle.milestones.caught_up
         image = self.image
         yield from self._folders.load_logs(image, self._config)
+        yield from self._check_logs()
         broker = self._make_broker()
         broker.replicas.on_folder_lost = self._folder_lost
         broker.epoch = self._lifecycle.epoch
@@ -196,16 +197,16 @@ class BrokerNode:
             raise StartError("every log folder has failed")
         self._folder_lost()
 
-    def _learn_former_epoch(self) -> Steps[None]:
-        """Look whether a life that lost nothing was registered and died before it noted that.
+    def _await_metadata(self) -> Steps[None]:
+        """Bring the own image up to date, where a former registration may count as this one's.
 
-        Its registration counts like the one that was noted: the folders, whose ids it named, have
-        been used in this boot of the machine only, and by one process at a time. Not to know it is
-        not to register: who is taken for unclean is not eligible to lead any more, though it may
-        be the only one that has everything. Raises: StartError.
+        A life that lost nothing may have been registered and have died before it noted that. Its
+        registration counts like the one that was noted: the log directories, whose ids it named,
+        have been used in this boot of the machine only, and by one process at a time. Not to know
+        it is not to register: who is taken for unclean is not eligible to lead any more, though
+        it may be the only one that has everything. Raises: StartError.
         """
-        since = self._folders.unspoilt_since
-        if since < 0:
+        if self._folders.previous_broker_epoch < 0:
             return
         limit_ms = self._config["initial.broker.registration.timeout.ms"]
         if not (yield self._up_to_date(limit_ms)):
@@ -213,15 +214,9 @@ class BrokerNode:
                 "no controller has confirmed this broker's metadata within"
                 f" initial.broker.registration.timeout.ms={limit_ms}"
             )
-        former = self.image.brokers.get(self._config.node_id)
-        if former is None or former.epoch <= since:
-            return
-        if set(former.log_dirs) == set(self._folders.directory_ids):
-            config = replace(self._lifecycle.config, previous_broker_epoch=former.epoch)
-            self._lifecycle.config = config
 
     def _up_to_date(self, limit_ms: int) -> Pending[bool]:
-        """Tell whether all that the own metadata log holds was committed within some time."""
+        """Tell whether the own image became up to date within some time."""
         up_to_date: Pending[bool] = Pending()
         raft, ports = self._follower.raft, self._ports
 
@@ -233,10 +228,29 @@ class BrokerNode:
             up_to_date.complete(False)
 
         timer = ports.timers.at(ports.clock.monotonic_ms() + limit_ms, give_up)
-        self._follower.until(lambda image: 0 < raft.log.end_offset <= image.position[0] + 1).then(
-            end
-        )
+        self._follower.until(lambda image: is_up_to_date(image, raft)).then(end)
         return up_to_date
+
+    def _check_logs(self) -> Steps[None]:
+        """Register as one that lost something, where recovery found less than was committed.
+
+        The first registration said that nothing was lost: damage shows only when logs are read,
+        and only who is registered knows which logs are its own.
+        """
+        lacking = self._folders.log_dirs.lacking
+        if not lacking:
+            return
+        if self._lifecycle.config.previous_broker_epoch < 0:
+            # It has said so: from that registration on nothing is lost, whatever was before.
+            self._epoch_changed(self._lifecycle.epoch)
+            return
+        log.warning(
+            "registering as unclean: %d logs end below their checkpointed high watermark, %s first",
+            len(lacking),
+            lacking[0],
+        )
+        incarnation_id = Uuid(self._ports.dice.random_bytes(16))
+        yield self._lifecycle.register_as_unclean(incarnation_id)
 
     def serve(self) -> Steps[None]:
         """Ask to be unfenced; return when it is so, and the own image says it too."""
@@ -291,3 +305,14 @@ class BrokerNode:
         self._peers.close()
         if stopped is not None:
             yield stopped
+
+
+def is_up_to_date(image: ClusterImage, raft: RaftNode) -> bool:
+    """Tell whether an image holds all that was committed when the quorum's leader was last heard.
+
+    A new leader may not know yet how far its predecessor had committed: what it says of that
+    counts once a record of its own epoch is committed, which commits all before it.
+    """
+    committed = raft.leader_high_watermark
+    offset, epoch = image.position
+    return committed is not None and offset + 1 >= committed and epoch == raft.epoch

@@ -60,17 +60,14 @@ class Folders:
         quorum: QuorumStorage | None,
         log_dirs: LogDirs,
         previous_epoch: int = -1,
-        unspoilt_since: int = -1,
     ) -> None:
         self.cluster_id = cluster_id
         self._quorum = quorum
         self.log_dirs = log_dirs
         self.previous_broker_epoch = previous_epoch
-        """The broker's epoch in its last life, where that lost nothing that it wrote: it stopped
-        cleanly, or the machine has been up ever since. -1 = it may have lost something."""
-        self.unspoilt_since = unspoilt_since
-        """The epoch from which on nothing was lost in this boot, though the broker may have been
-        registered again and have died before it could note that; -1 = none is known."""
+        """The broker's epoch since which it lost nothing that it wrote: it stopped cleanly then, or
+        the machine has been up ever since. It may have been registered again and have died before
+        it could note that. -1 = it may have lost something."""
 
     @property
     def quorum(self) -> QuorumStorage:
@@ -197,8 +194,7 @@ def open_folders(
             raise StartError(f"{where}: {error.strerror or error}") from None
         raise
     left = min(map(max, clean, running), default=-1)
-    unspoilt_since = min(running, default=-1)
-    if boot_id and unspoilt_since < left:
+    if boot_id and min(running, default=-1) < left:
         for path in paths:
             _note_what_is_left(disk, path, left, boot_id)
     return Folders(
@@ -206,7 +202,6 @@ def open_folders(
         quorum=quorum,
         log_dirs=log_dirs,
         previous_epoch=left,
-        unspoilt_since=unspoilt_since,
     )
 
 

@@ -327,6 +327,9 @@ class DirLoader:
         key = (folder.topic, folder.partition)
         assert folder.topic_id is not None
         assert key not in self.directory.logs
+        high_watermark = self._survey.entry(names.HIGH_WATERMARKS, key)
+        if result.log_end_offset < high_watermark:
+            self.directory.lacks_committed(folder.name)
         log = self.directory.logs[key] = PartitionLog(
             self._ports,
             f"{self.directory.path}/{folder.name}",
@@ -335,7 +338,7 @@ class DirLoader:
             topic_id=folder.topic_id,
             config=config,
             loaded=result,
-            high_watermark=self._survey.entry(names.HIGH_WATERMARKS, key),
+            high_watermark=high_watermark,
             clean_offset=self._survey.entry(names.CLEANER_OFFSETS, key),
         )
         if not self.directory.was_clean:

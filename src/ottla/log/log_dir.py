@@ -136,6 +136,8 @@ class LogDir:
         the checkpoints are written anew is marked in its own folder (`UNTOLD`), or a crash in
         between would have it take over its ancestor's start, high watermark and cleanness.
         """
+        self.lacking: list[str] = []
+        """The logs that a start found to end below their checkpointed high watermark."""
         self.loaded = True
         """Whether all of its logs are known; a clean shutdown may be claimed only then."""
         self._disk = disk
@@ -248,15 +250,34 @@ class LogDir:
         if self.error is not None:
             return completed(self.error)
         written = self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
-        # It may have failed meanwhile for another reason.
-        written.then(lambda _: None if self.error is None else self.distrust())
+        known = len(self.lacking)
+        # It may have failed meanwhile for another reason, or be found to lack something.
+        written.then(
+            lambda _: (
+                self.distrust() if self.error is not None or known < len(self.lacking) else None
+            )
+        )
         return written
+
+    def lacks_committed(self, name: str) -> None:
+        """Note a log that lacks what was committed: this registration has lost something.
+
+        So has the next one, should this process die before it can register as one that did.
+        """
+        self.lacking.append(name)
+        self.distrust()
 
     def distrust(self) -> None:
         """Let the next start take this for an unclean end: what was written may be lost."""
-        # The disk may be past even that. Then a reboot, which such a disk needs, says it.
-        with contextlib.suppress(OSError):
-            self._disk.remove(f"{self.path}/{names.RUNNING}")
+        path = f"{self.path}/{names.RUNNING}"
+        try:
+            self._disk.remove(path)
+        except OSError:
+            # The disk may be past even that. Then a reboot, which such a disk needs, says it.
+            with contextlib.suppress(OSError):
+                file = self._disk.open(path)
+                file.truncate(0)
+                file.close()
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return a checkpoint's entries; none where it is missing or damaged. Raises: OSError."""

@@ -204,6 +204,11 @@ class LogDirs:
         """The ids of the directories that are online and have one."""
         return tuple(each.directory_id for each in self.online_dirs if each.directory_id != NO_UUID)
 
+    @property
+    def lacking(self) -> list[str]:
+        """The logs that were found to end below their checkpointed high watermark."""
+        return [name for directory in self.dirs for name in directory.lacking]
+
     def logs(self) -> Iterator[PartitionLog]:
         """Yield the logs that are online."""
         for directory in self.dirs:
@@ -476,6 +481,8 @@ class LogDirs:
             if result is not None:
                 for log in directory.logs.values():
                     log.close()
+                # What a failed sync was to write may be gone, and the process ends by itself.
+                directory.distrust()
                 ended(directory, result)
                 return
             for log in directory.logs.values():

@@ -55,6 +55,8 @@ class Following:
         self._failures = 0
         self._snapshot: OffsetAndEpoch | None = None
         self._position = 0
+        self.leader_high_watermark: int | None = None
+        """What the leader of this epoch said last; the own one may lag behind it."""
 
     def begin(self, _now_ms: int) -> None:
         """Start to fetch."""
@@ -77,6 +79,11 @@ class Following:
                 self._node.flushing.begin()
         elif self._ask_when_flushed:
             self._ask()
+
+    def leader_changed(self) -> None:
+        """Forget what the leader before has said."""
+        self.forget_snapshot()
+        self.leader_high_watermark = None
 
     def forget_snapshot(self) -> None:
         """Give up a snapshot that is being fetched: another leader may have other ones."""
@@ -221,6 +228,8 @@ class Following:
 
     def _commit(self, leaders_high_watermark: int) -> None:
         node = self._node
+        if leaders_high_watermark >= 0:
+            self.leader_high_watermark = leaders_high_watermark
         offset = min(leaders_high_watermark, node.log.end_offset)
         if offset >= 0 and offset > (-1 if node.high_watermark is None else node.high_watermark):
             node.high_watermark = offset

@@ -96,6 +96,11 @@ class RaftNode:
         return self.role is Role.LEADER
 
     @property
+    def leader_high_watermark(self) -> int | None:
+        """Return the high watermark that the leader of this epoch said last; None = none yet."""
+        return self.high_watermark if self.is_leader else self.following.leader_high_watermark
+
+    @property
     def elects(self) -> bool:
         """Tell whether this member is one of several voters."""
         return self.is_voter and len(self.voters) > 1
@@ -185,7 +190,7 @@ class RaftNode:
             assert self.leader_id == NOBODY, f"two leaders in epoch {epoch}"
         else:
             self.voted_id = NOBODY
-        self.following.forget_snapshot()
+        self.following.leader_changed()
         self.epoch, self.leader_id = epoch, leader_id
         self.store()
         self.leading.end()

@@ -46,6 +46,7 @@ def register(
     cluster_id: str = CLUSTER,
     now_ms: int = 0,
     previous_epoch: int = NO_BROKER_EPOCH,
+    superseded_epoch: int = NO_BROKER_EPOCH,
 ) -> Decision[int]:
     return register_broker(
         image,
@@ -55,6 +56,7 @@ def register(
         context=around or context(),
         now_ms=now_ms,
         previous_epoch=previous_epoch,
+        superseded_epoch=superseded_epoch,
     )
 
 
@@ -246,10 +248,50 @@ def test_who_holds_the_folders_of_the_first_process_need_not_wait_for_its_sessio
         assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_a_second_process_takes_over_from_a_fenced_one_at_once() -> None:
-    image, around = cluster(broker(1, fenced=True)), context()
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize(("superseded", "taken"), [(101, True), (100, False), (-1, False)])
+def test_who_knows_the_registration_before_its_own_need_not_wait(
+    superseded: int, taken: bool, fenced: bool
+) -> None:
+    """Who names an older one may be the older process, whose request comes late."""
+    image, around = cluster(broker(1, fenced=fenced)), context()
     around.liveness.activate(image, 0)
-    assert register(image, broker(1, incarnation_id=uuid("second")), around=around).reply == 1_001
+    second = broker(1, incarnation_id=uuid("second"))
+    if taken:
+        decided = register(image, second, around=around, superseded_epoch=superseded)
+        assert decided.reply > 101
+    else:
+        with pytest.raises(ApiError) as caught:
+            register(image, second, around=around, superseded_epoch=superseded)
+        assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_the_late_registration_of_a_dead_process_does_not_replace_one_that_starts() -> None:
+    """Three processes: the second is registered and fenced yet when the first one's comes."""
+    around = context()
+    image = replicated(elr=1)
+    second = broker(1, incarnation_id=uuid("second"))
+    decided = register(image, second, around=around, previous_epoch=101, superseded_epoch=101)
+    image = after(image, decided)
+    before = image.brokers[1]
+    assert before.fenced
+    first = broker(1, incarnation_id=uuid("first"))
+    with pytest.raises(ApiError) as caught:
+        register(image, first, around=around, previous_epoch=101, superseded_epoch=101)
+    assert caught.value.error is Error.DUPLICATE_BROKER_REGISTRATION
+    beaten = beat(image, 1, epoch=before.epoch, offset=before.epoch, around=around)
+    assert not after(image, beaten).brokers[1].fenced
+    third = broker(1, incarnation_id=uuid("third"))
+    known = before.epoch
+    assert register(image, third, around=around, superseded_epoch=known).reply > known
+
+
+def test_who_only_knows_that_the_process_before_it_has_ended_is_unclean() -> None:
+    image, around = replicated(elr=1), context()
+    around.liveness.activate(image, 0)
+    second = broker(1, incarnation_id=uuid("second"))
+    image = after(image, register(image, second, around=around, superseded_epoch=101))
+    assert 1 not in members(image)[0]
 
 
 def test_what_the_first_process_led_is_led_by_nobody_until_the_second_is_unfenced() -> None:

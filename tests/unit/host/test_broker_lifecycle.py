@@ -5,6 +5,7 @@ is looked at, and when it was sent.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.host.broker_lifecycle import NEXT, BrokerLifecycle, BrokerState, LifecycleConfig
+from ottla.metadata.brokers import BrokerImage
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -61,6 +63,7 @@ class Desk:
         self.calls: list[tuple[int, Any, Pending[Any]]] = []
         self.follower = Follower()
         self.epochs: list[int] = []
+        self.image: BrokerImage | None = None
         self.lifecycle = BrokerLifecycle(
             config,
             self,
@@ -68,6 +71,7 @@ class Desk:
             clock=self.world.clock,
             timers=self.world.timers,
             on_epoch=self.epochs.append,
+            registration=lambda: self.image,
         )
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any]:
@@ -427,3 +431,110 @@ def test_an_illegal_move_is_our_mistake() -> None:
     start: Callable[[], None] = desk.lifecycle.start
     with pytest.raises(AssertionError, match="RUNNING to STARTING"):
         start()
+
+
+# -- other lives -------------------------------------------------------------------------------
+
+
+def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -> BrokerImage:
+    return BrokerImage(
+        id=4,
+        epoch=epoch,
+        incarnation_id=Uuid(incarnation * 16),
+        endpoints=(),
+        features=(),
+        rack=None,
+        log_dirs=log_dirs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("previous", "former", "expected"),
+    [
+        (17, None, (17, -1)),
+        (17, a_registration(17, b"x", DIRECTORIES), (17, 17)),
+        # It was registered after the note, and lost nothing either.
+        (17, a_registration(20, b"x", DIRECTORIES), (20, 20)),
+        (-1, a_registration(20, b"x", DIRECTORIES), (-1, 20)),
+        # The image is older than the note.
+        (17, a_registration(9, b"x", DIRECTORIES), (17, 9)),
+        # With other directories, it may have lost what was in those.
+        (17, a_registration(20, b"x", DIRECTORIES[:1]), (17, 20)),
+        # Nothing proves that another machine of this id does not run.
+        (17, a_registration(20, b"x", (Uuid(b"\7" * 16),)), (17, -1)),
+        (17, a_registration(20, b"\1", DIRECTORIES), (17, -1)),
+    ],
+)
+def test_what_a_registration_says_of_the_one_before(
+    previous: int, former: BrokerImage | None, expected: tuple[int, int]
+) -> None:
+    desk = Desk(replace(CONFIG, previous_broker_epoch=previous))
+    desk.image = former
+    desk.lifecycle.start()
+    request = desk.waiting
+    assert (request.previous_broker_epoch, request.superseded_broker_epoch) == expected
+
+
+def test_each_attempt_names_what_the_image_says_by_then() -> None:
+    """A dead process's registration reached the controller between two attempts of this one."""
+    desk = Desk()
+    desk.lifecycle.start()
+    assert desk.waiting.superseded_broker_epoch == -1
+    desk.image = a_registration(25, b"x", DIRECTORIES)
+    desk.answer(
+        BrokerRegistrationResponse(error_code=Error.DUPLICATE_BROKER_REGISTRATION, broker_epoch=-1)
+    )
+    _, again = desk.next_call()
+    assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (25, 25)
+
+
+def test_a_broker_whose_place_was_taken_has_lost_nothing_since_its_own_registration() -> None:
+    desk = Desk(replace(CONFIG, previous_broker_epoch=-1))
+    desk.run()
+    desk.image = a_registration(40, b"x", DIRECTORIES)
+    desk.beat(error=Error.STALE_BROKER_EPOCH)
+    _, again = desk.next_call()
+    assert isinstance(again, BrokerRegistrationRequest)
+    assert (again.previous_broker_epoch, again.superseded_broker_epoch) == (40, 40)
+
+
+def test_a_broker_that_finds_that_it_lost_something_registers_as_another_process() -> None:
+    desk = Desk()
+    desk.register()
+    desk.follower.grow(30)
+    desk.beat()
+    desk.image = a_registration(30, b"\1", DIRECTORIES)
+    another = Uuid(b"\5" * 16)
+    desk.next_call()
+    unclean = desk.lifecycle.register_as_unclean(another)
+    desk.beat()
+    _, request = desk.next_call()
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert request.incarnation_id == another
+    assert (request.previous_broker_epoch, request.superseded_broker_epoch) == (-1, 30)
+    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
+    assert not unclean.done
+    desk.follower.grow(50)
+    assert unclean.done
+    assert (desk.epochs, desk.lifecycle.epoch) == ([30, 50], 50)
+    desk.lifecycle.ready_to_unfence()
+    assert desk.beat(fenced=False).broker_epoch == 50
+    assert desk.lifecycle.state is BrokerState.RUNNING
+
+
+def test_the_answer_to_what_the_clean_process_asked_does_not_count_for_the_unclean_one() -> None:
+    desk = Desk()
+    desk.register()
+    desk.follower.grow(30)
+    desk.beat(error=Error.STALE_BROKER_EPOCH)
+    _, former = desk.next_call()
+    assert isinstance(former, BrokerRegistrationRequest)
+    unclean = desk.lifecycle.register_as_unclean(Uuid(b"\5" * 16))
+    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=45))
+    _, request = desk.next_call()
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert (request.incarnation_id, request.previous_broker_epoch) == (Uuid(b"\5" * 16), -1)
+    desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=50))
+    desk.follower.grow(50)
+    assert unclean.done
+    assert desk.epochs == [30, 50]

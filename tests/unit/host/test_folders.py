@@ -388,10 +388,10 @@ def test_a_spoilt_note_of_the_last_life_is_no_note() -> None:
 def test_nothing_is_lost_since_the_epoch_of_this_boot_whatever_was_registered_later() -> None:
     world = World()
     config = formatted(world)
-    assert left_by_the_last_life(world, config, "monday").unspoilt_since == -1
+    assert left_by_the_last_life(world, config, "monday").previous_broker_epoch == -1
     run_and_die(world, config, 41, "monday")
-    assert left_by_the_last_life(world, config, "monday").unspoilt_since == 41
-    assert left_by_the_last_life(world, config, "tuesday").unspoilt_since == -1
+    assert left_by_the_last_life(world, config, "monday").previous_broker_epoch == 41
+    assert left_by_the_last_life(world, config, "tuesday").previous_broker_epoch == -1
 
 
 def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
@@ -401,10 +401,10 @@ def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
     for path in ("/a", "/b"):
         world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
     first = left_by_the_last_life(world, config, "monday")
-    assert (first.previous_broker_epoch, first.unspoilt_since) == (42, -1)
+    assert first.previous_broker_epoch == 42
     world.disk.kill()
     for path in ("/a", "/b"):
         world.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
     second = left_by_the_last_life(world, config, "monday")
-    assert (second.previous_broker_epoch, second.unspoilt_since) == (42, 42)
+    assert second.previous_broker_epoch == 42
     assert left_by_the_last_life(world, config, "tuesday").previous_broker_epoch == -1

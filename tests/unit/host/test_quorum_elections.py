@@ -123,8 +123,11 @@ class Line:
                 later(outcome)
 
         def later(value: Any) -> None:
+            world.timers.at(world.clock.monotonic_ms() + 1, lambda: arrive(value))
+
+        def arrive(value: Any) -> None:
             if not self.room.cut & {self.source, self.to}:
-                world.timers.at(world.clock.monotonic_ms() + 1, lambda: answer.complete(value))
+                answer.complete(value)
 
         def give_up() -> None:
             answer.complete(ApiError(Error.REQUEST_TIMED_OUT, "no answer"))

@@ -5,7 +5,8 @@ Behaviour: the answer is the broker's epoch, the offset of its registration. It 
            holds no message, so the controller's log says why a broker is refused.
 Versions:  v1 ZooKeeper migration, refused; v2 log directories (KIP-858); v3 the epoch of the
            last clean shutdown (KIP-966): without it the broker counts as one that lost what it
-           had not flushed; v4 features of minimum level 0.
+           had not flushed; v4 features of minimum level 0. In every version a tagged field of
+           Ottla's own names the registration whose process has ended for certain.
 """
 
 import logging
@@ -58,6 +59,7 @@ def handle(ctx: Context, request: wire.BrokerRegistrationRequest) -> Answer:
             context=context,
             now_ms=ctx.monotonic_ms,
             previous_epoch=request.previous_broker_epoch,
+            superseded_epoch=request.superseded_broker_epoch,
         )
     ).map(lambda reply: _answer(request.broker_id, reply))
 

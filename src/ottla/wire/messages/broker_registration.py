@@ -1,6 +1,10 @@
 """BrokerRegistration (key 62). Source: BrokerRegistration{Request,Response}.json; KIP-858,
 KIP-966.
+
+Ottla's own: a tagged field of the request. Kafka's controllers ignore it; its brokers send none.
 """
+
+from typing import Final
 
 from ottla.base.ids import Uuid
 from ottla.wire.schema import (
@@ -16,6 +20,9 @@ from ottla.wire.schema import (
     message,
     struct_of,
 )
+
+SUPERSEDED_EPOCH_TAG: Final = 10006
+"""Above all tags that Kafka has given out."""
 
 
 @struct_of
@@ -45,6 +52,11 @@ class BrokerRegistrationRequest:
     log_dirs: tuple[Uuid, ...] = field(array(UUID), versions="2+", default=(), ignorable=True)
     previous_broker_epoch: int = field(INT64, versions="3+", default=-1, ignorable=True)
     """Said after a clean shutdown: lets the broker stay in its ELRs (KIP-966)."""
+    superseded_broker_epoch: int = field(
+        INT64, versions="0+", tag=SUPERSEDED_EPOCH_TAG, default=-1, ignorable=True
+    )
+    """The registration that this one replaces: its process has ended, for it held the same log
+    directories. -1 = not told."""
 
 
 @message(key=62, versions="0-4", flexible="0+")

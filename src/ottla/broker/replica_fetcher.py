@@ -19,14 +19,15 @@ Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread; KIP-595 (truncat
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, Error, error_name, error_of
 from ottla.base.pending import Pending, gather
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.broker import following
-from ottla.broker.following import Reaction, Relocation
+from ottla.broker.following import Position, Reaction, Relocation
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Sender
 from ottla.broker.replica_asking import (
@@ -83,7 +84,7 @@ class Hosts(Protocol):
         ...
 
 
-Flushes = list[Pending[OSError | None]]
+Flushes = list[Pending[Any]]
 
 
 class ReplicaFetcher:
@@ -287,6 +288,7 @@ class ReplicaFetcher:
 
     def _flushed(self, _results: object) -> None:
         self._busy = False
+        self._summary.log()  # Truncations end after the answer that asked for them.
         self.kick()
 
     def _answered_aside(self, response: wire.FetchResponse | ApiError) -> None:
@@ -300,6 +302,7 @@ class ReplicaFetcher:
 
     def _take_in(self, _flushed: object) -> None:
         """Let those that were asked for aside be asked for again, in the session if it can be."""
+        self._summary.log()
         self._news |= self._aside
         self._aside.clear()
         self.kick()
@@ -360,7 +363,7 @@ class ReplicaFetcher:
             return
         try:
             if found.diverging_epoch.epoch >= 0 or found.diverging_epoch.end_offset >= 0:
-                self._cut(followed, log, found.diverging_epoch)
+                self._cut(followed, log, found.diverging_epoch, flushes)
             else:
                 self._append(followed, log, found, flushes)
         except OSError as error:
@@ -403,11 +406,58 @@ class ReplicaFetcher:
         if moved:
             self._hosts.follower_advanced(followed.partition)
 
-    def _cut(self, followed: Followed, log: PartitionLog, told: wire.EpochEndOffset) -> None:
+    def _cut(
+        self,
+        followed: Followed,
+        log: PartitionLog,
+        told: wire.EpochEndOffset,
+        flushes: Flushes,
+    ) -> None:
         """Cut the log back to what it may have in common with the leader's."""
         end = following.common_end(log, told.epoch, told.end_offset)
         before = following.position_of(log)
-        log.truncate_to(end)
+        truncated = log.truncate_in_background(end, self._still_follows(followed, log))
+        truncated.then(partial(self._was_cut, followed, log, told, before))
+        # What comes next is appended behind the cut, which must be durable by then.
+        flushes.append(truncated)
+
+    def _still_follows(self, followed: Followed, log: PartitionLog) -> Callable[[], bool]:
+        """Return what tells whether a log may be shortened still as this leader's answer says."""
+        before = following.position_of(log)
+
+        def still() -> bool:
+            if self._closed or self._followed.get(followed.key) is not followed:
+                return False
+            return followed.partition.log is log and following.position_of(log) == before
+
+        return still
+
+    def _not_shortened(
+        self, followed: Followed, log: PartitionLog, error: OSError | ApiError
+    ) -> None:
+        """Follow that a log could not be shortened."""
+        if isinstance(error, ApiError):
+            if followed.failures == 0:
+                logger.error("%s: the log cannot be truncated: %s", followed.name, error)
+            self._try_later(followed)
+            return
+        if not log.failed:  # Else its directory is offline already.
+            self._hosts.storage_failed(followed.partition, error)
+        self.remove(followed.key)
+
+    def _was_cut(
+        self,
+        followed: Followed,
+        log: PartitionLog,
+        told: wire.EpochEndOffset,
+        before: Position,
+        error: OSError | ApiError | None,
+    ) -> None:
+        if self._closed or self._followed.get(followed.key) is not followed:
+            return
+        if error is not None:
+            self._not_shortened(followed, log, error)
+            return
         after = following.position_of(log)
         self._summary.add(
             logging.INFO,
@@ -456,19 +506,22 @@ class ReplicaFetcher:
             *(followed.name, log.log_end_offset, self.leader_id, *bounds, relocation.value),
         )
         start, end = bounds
-        try:
-            if relocation is Relocation.CUT:
-                log.truncate_to(end)
-            elif relocation is Relocation.START_OVER:
-                log.truncate_fully_and_start_at(start)
-        except OSError as error:
-            self._hosts.storage_failed(followed.partition, error)
-            self.remove(followed.key)
-            return
-        except ApiError:
+        if relocation is Relocation.GO_ON or log.failed:
             self._try_later(followed)
             return
-        if relocation is Relocation.GO_ON:
-            self._try_later(followed)
+        still = self._still_follows(followed, log)
+        if relocation is Relocation.CUT:
+            shortened = log.truncate_in_background(end, still)
+        else:
+            shortened = log.start_in_background(start, still)
+        shortened.then(partial(self._relocated, followed, log))
+
+    def _relocated(
+        self, followed: Followed, log: PartitionLog, error: OSError | ApiError | None
+    ) -> None:
+        if self._closed or self._followed.get(followed.key) is not followed:
+            return
+        if error is not None:
+            self._not_shortened(followed, log, error)
         else:
             self._go_on(followed)

@@ -160,6 +160,7 @@ def open_quorum_storage(
         workers=workers,
         timers=timers,
         clock=clock,
+        has_checkpoints=False,
     )
 
     def opened(keep_below: int) -> PartitionLog:

@@ -21,6 +21,7 @@ from ottla.base.ids import METADATA_TOPIC, NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
+from ottla.log.checkpoint_limits import limits_number
 from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.kept_folders import FolderKept
@@ -130,6 +131,8 @@ def is_log_file(name: str) -> bool:
     for suffix in (names.DELETED, names.SWAP, names.CLEANED, names.TEMPORARY):
         name = name.removesuffix(suffix)
     if name in _WITHOUT_RECORDS or name == names.PARTITION_METADATA:
+        return True
+    if limits_number(name) is not None:
         return True
     segment = names.parse_segment_name(name)
     return segment is not None and segment[1] in _SUFFIXES
@@ -299,7 +302,12 @@ class DirLoader:
         for key in sorted(survey.untold | gone):
             self.directory.forget(key)
         cleaned = survey.checkpoints[names.CLEANER_OFFSETS]
-        if self.directory.stale or self.directory.offsets(names.CLEANER_OFFSETS) != cleaned:
+        limited = any(log.limits for log in self.directory.logs.values())
+        if (
+            limited
+            or self.directory.stale
+            or self.directory.offsets(names.CLEANER_OFFSETS) != cleaned
+        ):
             self.directory.checkpoint_all()
 
     def _load(self, folder: FoundFolder, config: LogConfig) -> LoadedLog:

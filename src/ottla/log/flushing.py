@@ -27,10 +27,17 @@ Flushed = Pending[OSError | None]
 
 @dataclass(slots=True, kw_only=True)
 class FlushJob:
-    """One flush. `offset`: up to where the log is durable once `run` has returned."""
+    """One flush.
+
+    Fields: `offset`: up to where the log is durable once `run` has returned, if it was not
+            shortened since: `shortened` says how often it was before; `with_active`: the active
+            segment is in it, too.
+    """
 
     disk: Disk
     offset: int
+    shortened: int
+    with_active: bool
     segments: list[Segment] = field(default_factory=list)
     handles: list[Handle] = field(default_factory=list)
     files: list[File] = field(default_factory=list)

@@ -295,6 +295,7 @@ class LogDir:
             return completed(self.error)  # Those that are not loaded yet would lose their entries.
         done: Written = Pending()
         stale = dict(self.stale)
+        limited = [(log, tuple(log.limits), log.shortened) for log in self._limited()]
         left = len(CHECKPOINTS)
         failure: OSError | None = None
 
@@ -305,11 +306,38 @@ class LogDir:
             if left == 0:
                 if failure is None:
                     self._told(stale)
+                    for log, numbers, shortened in limited:
+                        self._lift_limits(log, numbers, shortened)
                 done.complete(failure)
 
         for name in CHECKPOINTS:
             self.checkpoint(name).then(written)
         return done
+
+    def _limited(self) -> list[PartitionLog]:
+        """Return the logs of which a checkpoint may say too much."""
+        return [log for log in self.logs.values() if log.limits]
+
+    def _lift_limits(self, log: PartitionLog, numbers: tuple[int, ...], shortened: int) -> None:
+        """Remove what the checkpoints that are durable now make superfluous."""
+        if self.error is not None:
+            return
+        try:
+            log.checkpointed(numbers, shortened)
+        except OSError as error:
+            self._on_failure(self, error)
+            return
+        directory = log.directory
+
+        def synced(result: BaseException | None) -> None:
+            if isinstance(result, FileNotFoundError):
+                return  # It was deleted meanwhile.
+            if isinstance(result, OSError):
+                self._on_failure(self, result)
+            elif result is not None:
+                raise result
+
+        self._workers.submit(lambda: self._disk.sync_dir(directory), synced)
 
     def hides(self, key: TopicPartition) -> OSError | None:
         """Return why a partition may be here though it was not found; None = it is not."""

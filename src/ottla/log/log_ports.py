@@ -24,8 +24,10 @@ def ignore_failure(log: "PartitionLog", error: OSError) -> None:
 class LogPorts:
     """What logs need of the world.
 
-    Fields: `on_failure`: a worker met a broken disk; `on_shortened`: the recovery point went
-            back, so its checkpoint must; `jitter_ms(bound)`: an integer of [0, bound].
+    Fields: `on_failure`: a worker met a broken disk; `has_checkpoints`: somebody writes the
+            recovery points and log starts of these logs, and a start believes them;
+            `on_shortened`: the checkpoints of a log say too much, and are to be written anew;
+            `jitter_ms(bound)`: an integer of [0, bound].
     """
 
     disk: Disk
@@ -34,5 +36,6 @@ class LogPorts:
     timers: Timers
     clock: Clock
     on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
+    has_checkpoints: bool = True
     on_shortened: Callable[["PartitionLog"], None] = ignore
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)

@@ -1,9 +1,8 @@
-"""What happens to a log beside appending and reading: flushes, retention, truncation.
+"""What happens to a log beside appending and reading: flushes and retention.
 
 These functions are methods of `PartitionLog` in all but place. They run on the loop.
 
-Source: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset, truncateTo,
-truncateFullyAndStartAt}, LocalLog.
+Source: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset}, LocalLog.
 """
 
 from collections.abc import Iterable
@@ -11,12 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log import names
 from ottla.log.flushing import FlushJob
-from ottla.log.producer_replay import Extent, prune_snapshots, rebuild_producers
-from ottla.log.producer_state import ProducerState
 from ottla.log.retention import Reason, SegmentFacts, expired
-from ottla.log.segment import Segment, new_segment
-from ottla.log.validation import api_error
-from ottla.records.errors import RecordsError
+from ottla.log.segment import Segment
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -44,6 +39,8 @@ def prepare_flush(
     job = FlushJob(
         disk=log.ports.disk,
         offset=log.log_end_offset if include_active else active.base_offset,
+        shortened=log.shortened,
+        with_active=include_active,
     )
     if under_way is not None:
         log.names_changed = log.names_changed or bool(under_way.directories)
@@ -187,77 +184,3 @@ def _delete_snapshots(log: "PartitionLog", *, below: int) -> None:
     for offset in [offset for offset in log.snapshots if offset < below]:
         log.ports.disk.remove(f"{log.directory}/{names.segment_name(offset, names.SNAPSHOT)}")
         log.snapshots.remove(offset)
-
-
-# --- truncation -------------------------------------------------------------------------
-
-
-def truncate_to(log: "PartitionLog", offset: int) -> bool:
-    """Drop the batches that reach `offset`. Raises: ApiError, OSError."""
-    if offset >= log.log_end_offset:
-        # An epoch that begins at the end is one that this replica led in and wrote nothing: it
-        # would be compared with the leader's for ever.
-        log.epochs.truncate_from_end(log.log_end_offset)
-        return False
-    if offset < log.segments.first.base_offset:
-        start_at(log, offset)
-        return True
-    gone = log.segments.take_above(offset)
-    if gone:
-        # From the end, and durably before the rest is cut: a crash must not leave a hole with
-        # records behind it.
-        delete_segments(log, reversed(gone))
-        log.ports.disk.sync_dir(log.directory)
-    active = log.segments.active
-    try:
-        active.activate(log.config)
-        # A batch may reach back below the log start, which never follows it.
-        end = active.truncate_to(offset)
-        log.log_end_offset = max(end, min(offset, log.log_start_offset))
-    except RecordsError as error:
-        raise api_error(error) from None
-    _shortened(log)
-    return True
-
-
-def _shortened(log: "PartitionLog") -> None:
-    end = log.log_end_offset
-    log.shortened += 1
-    log.clean_offset = min(log.clean_offset, end)
-    log.size_bytes = sum(segment.size for segment in log.segments)
-    log.epochs.truncate_from_end(end)
-    log.high_watermark = min(log.high_watermark, end)
-    _lower_recovery_point(log, end)
-    log.log_start_offset = min(log.log_start_offset, end)
-    disk = log.ports.disk
-    log.snapshots = prune_snapshots(disk, log.directory, end)
-    extents = [Extent(segment.base_offset, segment.size) for segment in log.segments]
-    log.producers = rebuild_producers(disk, log.directory, log.name, extents, end)
-    log.producers.replicated_to(log.high_watermark)
-
-
-def _lower_recovery_point(log: "PartitionLog", end: int) -> None:
-    # What is appended from here on is new: a checkpoint that says otherwise would be trusted.
-    if log.recovery_point > end:
-        log.recovery_point = end
-        log.ports.on_shortened(log)
-
-
-def start_at(log: "PartitionLog", offset: int) -> None:
-    """Drop everything and begin an empty log at `offset`. Raises: OSError."""
-    now_ms = log.ports.clock.now_ms()
-    log.shortened += 1
-    log.clean_offset = min(log.clean_offset, offset)
-    delete_segments(log, reversed(list(log.segments)))
-    # Durably, before anything new is there: a power loss might keep the new segment's name and
-    # bring an old one back beside it.
-    log.ports.disk.sync_dir(log.directory)
-    segment = new_segment(log.ports.files, log.directory, offset, log.config, now_ms)
-    log.segments.replace_all(segment)
-    log.log_end_offset = log.log_start_offset = log.high_watermark = offset
-    _lower_recovery_point(log, offset)
-    log.size_bytes = 0
-    log.epochs.clear()
-    log.producers = ProducerState(log.name)
-    log.snapshots = prune_snapshots(log.ports.disk, log.directory, -1)
-    log.names_changed = True

@@ -8,11 +8,13 @@ Source: UnifiedLog, LocalLog.
 """
 
 import contextlib
+from collections.abc import Callable, Iterable
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
 from ottla.base.pending import Pending
-from ottla.log import appending, maintenance, names
+from ottla.log import appending, maintenance, names, truncation
+from ottla.log.checkpoint_limits import CheckpointLimits, lowest, remove_limits
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache, EpochEnd
 from ottla.log.file_cache import Handle
@@ -20,7 +22,7 @@ from ottla.log.flushing import Flusher, FlushJob
 from ottla.log.log_ports import LogPorts
 from ottla.log.producer_replay import write_snapshot
 from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
-from ottla.log.recovery import LoadedLog
+from ottla.log.recovery import LoadedLog, LoadedSegment
 from ottla.log.results import NOTHING, AppendInfo, ReadResult, UnexpectedOffset
 from ottla.log.segment import Segment, TimestampMatch, new_segment
 from ottla.log.segment_list import SegmentList
@@ -44,7 +46,9 @@ class PartitionLog:
     Fields: `recovery_point`: everything below it survives a crash; `failed`: the disk failed
             beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR);
             `clean_offset`: below it, compaction left no key twice; `shortened`: how often the
-            log's end went back, which ends a cleaning under way.
+            log's end went back, which ends a cleaning under way; `cut_unflushed`: it went back
+            since the last flush, so that nothing may be appended before the next one; `limits`:
+            what the checkpoints may say at most, until they are written again.
     """
 
     def __init__(
@@ -68,38 +72,30 @@ class PartitionLog:
         self.topic_id = topic_id
         self.config = config
         self.failed = False
-        self.segments = SegmentList(
-            [
-                Segment(
-                    ports.files,
-                    directory,
-                    found.base_offset,
-                    size=found.size,
-                    created_ms=ports.clock.now_ms(),
-                    offset_index=found.offset_index,
-                    time_index=found.time_index,
-                    max_timestamp=found.max_timestamp,
-                )
-                for found in loaded.segments
-            ]
-        )
-        for segment, found in zip(self.segments, loaded.segments, strict=True):
-            segment.unsynced = found.scanned
+        self.segments = SegmentList([_segment(ports, directory, each) for each in loaded.segments])
         self.segments.active.jitter_ms = ports.jitter_ms(config.segment_jitter_ms)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
+        self.limits: dict[int, CheckpointLimits] = dict(loaded.limits)
+        self._limits_number = max(self.limits, default=0)
+        limits = lowest(self.limits.values())
+        clean_offset = min(clean_offset, limits.clean_offset)
         self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
         self.shortened = 0
+        self.cut_unflushed = False
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
         self.size_bytes = sum(segment.size for segment in self.segments)
-        self.high_watermark = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
+        high_watermark = min(high_watermark, limits.high_watermark, self.log_end_offset)
+        self.high_watermark = max(self.log_start_offset, high_watermark)
         self.producers.replicated_to(self.high_watermark)
         self.last_flush_ms = ports.clock.now_ms()
         self.names_changed = True
         """Whether names in the folder are not durable yet: so it is until the first flush."""
+        self._begins_durably = not loaded.is_new
+        """Whether a loss of power cannot take the first segment's name."""
         self.unsynced_handles: list[Handle] = []
         self._flusher = Flusher(self)
 
@@ -148,7 +144,7 @@ class PartitionLog:
         Raises: ApiError for what is wrong with the batches; OSError where the disk fails: then
                 the batch that it met, and those behind it, are not in the log.
         """
-        self.check_usable()
+        self._check_appendable()
         config = self.config
         if config.is_plain and origin == "client":
             header = check_plain(data, config, now_ms, self.name)
@@ -168,7 +164,7 @@ class PartitionLog:
         Raises: ApiError where a batch is damaged; UnexpectedOffset where the first does not lie
                 at or behind the log's end, or offsets go back; OSError.
         """
-        self.check_usable()
+        self._check_appendable()
         return appending.append_replicated(self, data, now_ms, leader_epoch)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
@@ -177,6 +173,11 @@ class PartitionLog:
         base = self.log_end_offset if base_offset is None else base_offset
         if base <= active.base_offset:
             return
+        if not self._begins_durably:
+            # Once in a log's life. Of two segments a power loss could take the first, and nothing
+            # would tell what is left from a log whose beginning retention took.
+            self.ports.disk.sync_dir(self.directory)
+            self._begins_durably = True
         active.seal()
         self.take_snapshot(base)
         segment = new_segment(self.ports.files, self.directory, base, self.config, now_ms)
@@ -341,14 +342,52 @@ class PartitionLog:
         return self.log_start_offset
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop the batches that reach `offset`; tell whether there were any. Raises: OSError."""
+        """Drop the batches that reach `offset`; tell whether there were any.
+
+        Syncs where it is called, and so may the next append: see `truncate_in_background`.
+        Raises: ApiError, OSError.
+        """
         self.check_usable()
-        return maintenance.truncate_to(self, offset)
+        return truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next record has `offset`. Raises: OSError."""
+        """Drop everything; the next record has `offset`. Syncs, too. Raises: ApiError, OSError."""
         self.check_usable()
-        maintenance.start_at(self, offset)
+        truncation.start_at(self, offset)
+
+    def truncate_in_background(
+        self, offset: int, is_wanted: Callable[[], bool]
+    ) -> truncation.Truncated:
+        """Do as `truncate_to` and make it durable, with all syncs in workers.
+
+        `is_wanted` is asked right before the log is shortened, which may be a little later.
+        Nothing is to be appended before the promise is kept. Raises: ApiError.
+        """
+        self.check_usable()
+        return truncation.truncate_in_background(self, offset, is_wanted)
+
+    def start_in_background(
+        self, offset: int, is_wanted: Callable[[], bool]
+    ) -> truncation.Truncated:
+        """Do as `truncate_fully_and_start_at`, as `truncate_in_background` does."""
+        self.check_usable()
+        return truncation.start_in_background(self, offset, is_wanted)
+
+    def next_limits_number(self) -> int:
+        """Return a number that no file of limits in the folder has."""
+        self._limits_number += 1
+        return self._limits_number
+
+    def checkpointed(self, numbers: Iterable[int], shortened: int) -> None:
+        """Follow that the checkpoints are as of now, where limits of these numbers were known.
+
+        The log had been shortened so often. Raises: OSError.
+        """
+        if self.shortened != shortened:
+            return  # The truncation since may count on them, and asks for checkpoints itself.
+        for number in numbers:
+            if self.limits.pop(number, None) is not None:
+                remove_limits(self.ports.disk, self.directory, number)
 
     def apply_retention(self, now_ms: int) -> list[maintenance.DeletedSegment]:
         """Delete the segments that may go; return them. Raises: OSError."""
@@ -381,8 +420,14 @@ class PartitionLog:
 
     def flushed(self, job: FlushJob) -> None:
         """Move the recovery point: `job` has run."""
-        self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
         self.last_flush_ms = self.ports.clock.now_ms()
+        if job.directories:
+            self._begins_durably = True
+        if job.shortened != self.shortened:
+            return  # What was there then is gone, and what was appended since was not synced.
+        self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
+        if job.with_active:
+            self.cut_unflushed = False
 
     def flush_now(self) -> None:
         """Flush on the caller's thread: for logs that are no loop's. Raises: OSError."""
@@ -422,7 +467,28 @@ class PartitionLog:
         for segment in self.segments:
             segment.moved(directory)
 
+    def _check_appendable(self) -> None:
+        self.check_usable()
+        if self.cut_unflushed:
+            # Whoever shortens a log waits for its flush. Who does not, waits here.
+            self.flush_now()
+
     def check_usable(self) -> None:
         """Raise ApiError (KAFKA_STORAGE_ERROR) once the log has failed or is closed."""
         if self.failed:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, f"The log of {self.name} is offline.")
+
+
+def _segment(ports: LogPorts, directory: str, found: LoadedSegment) -> Segment:
+    segment = Segment(
+        ports.files,
+        directory,
+        found.base_offset,
+        size=found.size,
+        created_ms=ports.clock.now_ms(),
+        offset_index=found.offset_index,
+        time_index=found.time_index,
+        max_timestamp=found.max_timestamp,
+    )
+    segment.unsynced = found.scanned
+    return segment

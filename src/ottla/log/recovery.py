@@ -6,13 +6,20 @@ damaged batch and all behind it are cut off, and so is what lies behind a gap be
 the indexes, the leader epochs and the producer state are made anew. What lies before the recovery
 point was synced and is trusted; a missing index is rebuilt there too.
 
+A batch of an older leader epoch than the one before it was cut off once, and a loss of power has
+brought it back: it is damage like any other. What recovery takes away is gone from the disk, and
+what it keeps of the last segment is on it, before anybody appends behind; it says in one warning
+what was lost.
+
 Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
 
+import logging
 from dataclasses import dataclass, field
 
 from ottla.base.ports import Disk, File
 from ottla.log import names, offset_index, time_index
+from ottla.log.checkpoint_limits import CheckpointLimits, lowest, read_limits, write_limits
 from ottla.log.checkpoints import MalformedFile
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache
@@ -29,8 +36,10 @@ from ottla.log.producer_state import ProducerState
 from ottla.log.scan import scan_batches, scan_headers
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
+
+logger = logging.getLogger(__name__)
 
 
 class LogDamaged(Exception):
@@ -65,7 +74,10 @@ class LoadedSegment:
 class LoadedLog:
     """All that a `PartitionLog` starts from.
 
-    Fields: `cut_bytes`: how much recovery took away; `dropped_segments`: how many whole ones.
+    Fields: `cut_bytes`: how much recovery took away; `dropped_segments`: how many whole ones;
+            `cut_from`: from which offset on, None = nothing was taken away; `lost_to`: up to
+            which offset there were records, as far as it is known; `limits`: those in its folder;
+            `is_new`: there was no segment, so that no name in its folder is durable.
     """
 
     segments: list[LoadedSegment]
@@ -77,13 +89,18 @@ class LoadedLog:
     snapshots: list[int] = field(default_factory=list)
     cut_bytes: int = 0
     dropped_segments: int = 0
+    cut_from: int | None = None
+    lost_to: int = 0
+    limits: dict[int, CheckpointLimits] = field(default_factory=dict)
+    is_new: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class _Scan:
-    """A segment read whole: what it holds, and where its soundness ends."""
+    """A segment read whole: what it holds, and where its soundness ends, and why (None = whole)."""
 
     size: int = 0
+    damage: str | None = None
     end_offset: int
     offsets: OffsetIndex
     times: TimeIndex
@@ -127,27 +144,32 @@ class _Loader:
         self.segments: list[LoadedSegment] = []
         self.cut_bytes = 0
         self.dropped_segments = 0
+        self.cut_from: int | None = None
+        self.lost_to = 0
+        self.cause = ""
 
     def load(
         self, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int
     ) -> LoadedLog:
+        limits = read_limits(self.disk, self.directory)
+        lowered = lowest(limits.values())
+        recovery_point = min(recovery_point, lowered.recovery_point)
+        log_start_offset = min(log_start_offset, lowered.log_start_offset)
         bases = tidy(self.disk, self.directory)
-        first = _first_unflushed(bases, recovery_point)
-        for base in bases[:-1] if clean else bases[:first]:
-            self.segments.append(self._trusted(base))
-        end: int | None = None
-        if bases:
-            self._load_epochs(bases)
-            if clean:
-                end = self._load_end(bases[-1])
-            if end is None:
-                end = self._recover(bases[len(self.segments) :])
-            else:
-                self.producers = self._producers_at(end)
+        end = self._load_segments(bases, clean, recovery_point) if bases else None
         self._check_kept(bases[-1] if bases else 0, None, end or 0)
         if end is None or end < log_start_offset:
-            end = self._start_anew(log_start_offset)
+            end = self._start_anew(log_start_offset, end, recovery_point)
         start = max(log_start_offset, self.segments[0].base_offset)
+        point = end if clean and self.cut_from is None else min(recovery_point, end)
+        if bases and (not clean or self.cut_from is not None):
+            self._sync()
+        if point < recovery_point:
+            # The checkpoint that says more must not be believed by the next start.
+            number = max(limits, default=0) + 1
+            limits[number] = CheckpointLimits(point, start, end, end)
+            write_limits(self.disk, self.directory, number, limits[number])
+        self._tell(end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
@@ -155,13 +177,71 @@ class _Loader:
             segments=self.segments,
             log_start_offset=start,
             log_end_offset=end,
-            recovery_point=end if clean and not self.cut_bytes else min(recovery_point, end),
+            recovery_point=point,
             epochs=self.epochs,
             producers=self.producers,
             snapshots=prune_snapshots(self.disk, self.directory, end),
             cut_bytes=self.cut_bytes,
             dropped_segments=self.dropped_segments,
+            cut_from=self.cut_from,
+            lost_to=self.lost_to,
+            limits=limits,
+            is_new=not bases,
         )
+
+    def _load_segments(self, bases: list[int], clean: bool, recovery_point: int) -> int:
+        """Take what may be trusted, and recover the rest; return the log's end."""
+        trusted = bases[:-1] if clean else bases[: _first_unflushed(bases, recovery_point)]
+        doubtful = self._load_epochs(bases)
+        if doubtful is not None and doubtful <= bases[len(trusted)]:
+            trusted, clean = [base for base in trusted if base < doubtful], False
+        for base in trusted:
+            self.segments.append(self._trusted(base))
+        end = self._load_end(bases[-1]) if clean else None
+        if end is None:
+            return self._recover(bases[len(self.segments) :])
+        self.producers = self._producers_at(end)
+        return end
+
+    def _sync(self) -> None:
+        """Make durable that the log ends here: an old page or segment must not follow new ones."""
+        with _Opened(self.disk, self._path(self.segments[-1].base_offset, names.LOG)) as file:
+            file.sync()
+        self.disk.sync_dir(self.directory)
+
+    # --- what was lost -------------------------------------------------------------------
+
+    def _tell(self, end: int) -> None:
+        if self.cut_from is None:
+            return
+        logger.warning(
+            "%s: recovery truncated the log at offset %d: %s; at least %d offsets and %d bytes "
+            "are lost, %d segments dropped; the log ends at offset %d",
+            *(self.where, self.cut_from, self.cause, max(0, self.lost_to - self.cut_from)),
+            *(self.cut_bytes, self.dropped_segments, end),
+        )
+
+    def _lose(self, offset: int, cause: str) -> None:
+        """Note from which offset on something is lost; the first time says why."""
+        if self.cut_from is None:
+            self.cut_from, self.lost_to, self.cause = offset, offset, cause
+        self.cut_from = min(self.cut_from, offset)
+
+    def _count_lost(self, base: int, position: int, size: int) -> None:
+        """Learn from the headers behind a damage, as far as they make sense, where it ended."""
+        self.cut_bytes += size - position
+        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+            try:
+                while position + HEADER_SIZE <= size:
+                    header = parse_header(file.read_at(position, HEADER_SIZE), whole=False)
+                    if not base <= header.base_offset <= header.last_offset:
+                        break
+                    if header.last_offset - base > RELATIVE_OFFSET_MAX:
+                        break
+                    self.lost_to = max(self.lost_to, header.next_offset)
+                    position += header.size_in_bytes
+            except RecordsError:
+                return
 
     # --- segments ------------------------------------------------------------------------
 
@@ -233,7 +313,12 @@ class _Loader:
 
     def _recover(self, bases: list[int]) -> int:
         """Read segments whole, cutting off all from the first damage on; return the log's end."""
-        self.epochs.truncate_from_end(bases[0])
+        if self.segments:
+            self.epochs.truncate_from_end(bases[0])
+        else:
+            # What the file says of offsets before all records may be of a former log, and older
+            # epochs would be refused because of it.
+            self.epochs.clear()
         self.producers = self._producers_at(bases[0])
         end = bases[0]
         for index, base in enumerate(bases):
@@ -242,17 +327,21 @@ class _Loader:
             if base < end:
                 # A segment that starts within its predecessor cannot be of this log.
                 self._check_kept(base, 0, end)
+                self._lose(end, f"the next segment begins at offset {base} already")
                 self._drop(bases[index:])
                 break
             scan = self._scan(base, size)
             end = scan.end_offset
             if scan.size < size:
                 self._check_kept(base, scan.size, end)
+                name = names.segment_name(base, names.LOG)
+                self._lose(end, f"at position {scan.size} of {name}, {scan.damage}")
                 self._cut(base, size, scan.size)
             # Segments follow each other without a gap: where there is one, a power loss took the
             # end of this segment, or the next one, and left what was written after it.
             if not last and (scan.size < size or end < bases[index + 1]):
                 self._check_kept(base, scan.size, end)
+                self._lose(end, f"the next segment begins at offset {bases[index + 1]}")
                 self._drop(bases[index + 1 :])
                 last = True
             self._keep_scanned(base, scan, last)
@@ -279,16 +368,19 @@ class _Loader:
                         offsets.append(header.last_offset, position)
                         times.maybe_append(*scan.largest)
                         entry_at = position
-                    if header.partition_leader_epoch > self.epochs.latest_epoch:
-                        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                    epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
+                    if 0 <= epoch < latest:
+                        raise CorruptBatch(f"leader epoch {epoch} follows leader epoch {latest}")
+                    if epoch > latest:
+                        self.epochs.assign(epoch, header.base_offset)
                     if header.producer_id >= 0:
                         aborted = replay_batch(self.producers, header, buffer, start)
                         if aborted is not None:
                             scan.aborted.append(aborted)
                     scan.end_offset = header.next_offset
                     scan.size = position + header.size_in_bytes
-            except RecordsError:
-                pass  # Everything from here on is cut off.
+            except RecordsError as error:
+                scan.damage = str(error)  # Everything from here on is cut off.
         times.maybe_append(*scan.largest)
         return scan
 
@@ -331,21 +423,27 @@ class _Loader:
             raise LogDamaged(path, position, end)
 
     def _cut(self, base: int, size: int, sound: int) -> None:
-        self.cut_bytes += size - sound
+        self._count_lost(base, sound, size)
         with _Opened(self.disk, self._path(base, names.LOG)) as file:
             file.truncate(sound)
 
     def _drop(self, bases: list[int]) -> None:
         for base in bases:
             self.dropped_segments += 1
-            path = self._path(base, names.LOG)
-            self.cut_bytes += self.disk.size(path)
+            self._count_lost(base, 0, self.disk.size(self._path(base, names.LOG)))
             # The log file last: an index without it is an orphan and goes at the next start.
             for suffix in reversed(names.SEGMENT_SUFFIXES):
                 self.disk.remove(self._path(base, suffix))
 
-    def _start_anew(self, log_start_offset: int) -> int:
+    def _start_anew(self, log_start_offset: int, end: int | None, recovery_point: int) -> int:
         """Begin an empty log: there is none, or it ends before it should start."""
+        if end is not None:
+            first = self.segments[0].base_offset
+            self._lose(first, f"it ends at {end}, before its log start offset {log_start_offset}")
+            self.cut_from = first
+        elif recovery_point > 0:
+            self._lose(0, "no segment of it is there")
+            self.lost_to = recovery_point
         self._drop([segment.base_offset for segment in self.segments])
         self.epochs.clear()
         self.producers.clear()
@@ -392,23 +490,31 @@ class _Loader:
 
     # --- leader epochs -------------------------------------------------------------------
 
-    def _load_epochs(self, bases: list[int]) -> None:
+    def _load_epochs(self, bases: list[int]) -> int | None:
+        """Return the base of the segment in which epochs go back, None = it is not known of any."""
         try:
             data = self.disk.read_bytes(f"{self.directory}/{names.LEADER_EPOCHS}")
             self.epochs = EpochCache.decode(data)
         except (FileNotFoundError, MalformedFile):
             # The batches know their epochs: an unreadable file costs a walk over all headers.
             for base in bases:
-                self._epochs_of(base)
+                if not self._epochs_of(base):
+                    return base
+        return None
 
-    def _epochs_of(self, base: int) -> None:
+    def _epochs_of(self, base: int) -> bool:
+        """Learn a segment's epochs; tell whether none follows a later one."""
         with _Opened(self.disk, self._path(base, names.LOG)) as file:
             try:
                 for _, header in scan_headers(file, 0, file.size()):
-                    if header.partition_leader_epoch > self.epochs.latest_epoch:
-                        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                    epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
+                    if 0 <= epoch < latest:
+                        return False
+                    if epoch > latest:
+                        self.epochs.assign(epoch, header.base_offset)
             except RecordsError:
-                return
+                pass  # Readers will meet the damage, or recovery does.
+        return True
 
 
 class _Opened:

@@ -240,9 +240,11 @@ def test_what_was_before_a_new_beginning_does_not_come_back_beside_it() -> None:
     The metadata log of a broker came back so, with an old segment before a snapshot's offset and
     nothing up to it.
     """
-    world = World()
+    workers = QueuedWorkers()
+    world = World(workers=workers)
     log = filled(world)
     log.flush()
+    workers.run()
     log.truncate_fully_and_start_at(100)
     world.disk.crash()
     assert [name for name in world.names() if name.endswith(".log")] == []

@@ -301,7 +301,7 @@ def test_recovery_after_the_crash_of_a_recovery() -> None:
     world = World()
     log = filled(world)
     for number in range(3):
-        append(log, produced(5, 0, number))
+        append(log, produced(5, 0, number), epoch=2)
     log.flush()
     tail = log.segments.active.size
     world.disk.corrupt(path(bases(log)[-1], names.LOG), tail - 3, b"\xff")
@@ -346,7 +346,7 @@ def test_what_lies_behind_a_gap_is_cut_off(is_missing: bool) -> None:
     log = world.open(CONFIG)
     assert values(log) == expected
     assert bases(log) == ([first] if is_missing else [first, second])
-    append(log, batch([b"more"]))
+    append(log, batch([b"more"]), epoch=2)
     log.close()
     assert values(world.open(CONFIG))[:-1] == expected
 
@@ -363,3 +363,165 @@ def test_a_followers_segments_have_no_gap_between_them_where_its_batches_have() 
     log.close()
     log = world.open(CONFIG)
     assert [offset for offset, _ in values(log)] == offsets
+
+
+# --- epochs that go back ----------------------------------------------------------------
+
+
+def with_an_old_batch_at_the_end(world: World) -> PartitionLog:
+    """Return a closed, flushed log: epoch 2 begins at 3, and at 5 a batch of epoch 1 is back."""
+    log = world.open(CONFIG)
+    for offset, epoch in ((0, 1), (1, 1), (2, 1), (3, 2), (4, 2), (5, 1), (6, 2)):
+        data = batch([b"%d" % offset])
+        restamp(data, 0, base_offset=offset, leader_epoch=epoch)
+        log.append_as_follower(bytes(data), now_ms=0)
+    close(log)
+    return log
+
+
+def test_a_batch_of_an_older_epoch_is_cut_off() -> None:
+    world = World()
+    with_an_old_batch_at_the_end(world)
+    reopened = world.open(CONFIG)
+    assert reopened.log_end_offset == 5
+    assert reopened.epochs.entries == ((1, 0), (2, 3))
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_batch_of_an_older_epoch_is_cut_off_where_the_epochs_are_read_anew(clean: bool) -> None:
+    """Also where all was to be trusted: below the recovery point, and after a clean end."""
+    world = World()
+    with_an_old_batch_at_the_end(world)
+    world.disk.remove(f"{DIRECTORY}/{names.LEADER_EPOCHS}")
+    reopened = world.open(CONFIG, clean=clean, recovery_point=7)
+    assert reopened.log_end_offset == 5
+    assert reopened.recovery_point == 5
+    assert reopened.epochs.entries == ((1, 0), (2, 3))
+
+
+def test_epochs_of_before_the_first_segment_refuse_no_records() -> None:
+    """The file may speak of a log that was there before, and began anew."""
+    world = World()
+    log = world.open(CONFIG)
+    append(log, batch([b"old"]), epoch=3)
+    log.flush()
+    log.truncate_fully_and_start_at(20)
+    epochs = world.disk.open(f"{DIRECTORY}/{names.LEADER_EPOCHS}")
+    epochs.truncate(0)
+    epochs.append([b"0\n1\n3 0\n"])
+    epochs.close()
+    append(log, batch([b"new"]), epoch=2)
+    log.close()
+    assert values(world.open(CONFIG)) == [(20, b"new")]
+
+
+# --- what recovery takes away -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_gap", [False, True])
+def test_what_recovery_takes_away_is_gone_from_the_disk(is_gap: bool) -> None:
+    """Else it could be back behind what is appended next."""
+    world = World()
+    log = filled(world)
+    log.flush()
+    third = bases(log)[2]
+    log.close()
+    if is_gap:
+        world.disk.remove(path(third, names.LOG))
+    else:
+        world.disk.corrupt(path(third, names.LOG), 100, b"\xff")
+    found = world.open(CONFIG)
+    end, size = found.log_end_offset, found.segments.active.size
+    world.disk.crash()
+    logs = [name for name in world.names() if name.endswith(names.LOG)]
+    assert logs == [segment_name(base, names.LOG) for base in bases(found)]
+    assert world.disk.size(f"{DIRECTORY}/{logs[-1]}") == size
+    assert world.open(CONFIG).log_end_offset == end
+
+
+def test_a_cut_that_a_killed_process_left_unsynced_is_synced_before_the_log_is_used() -> None:
+    world = World()
+    log = filled(world)
+    log.flush()
+    active = log.segments.active
+    file = world.disk.open(path(active.base_offset, names.LOG))
+    file.truncate(0)  # As a truncation does, whose process dies before its flush.
+    file.close()
+    log.close()
+    world.disk.kill()
+    world.open(CONFIG)
+    world.disk.crash()
+    assert world.disk.size(path(active.base_offset, names.LOG)) == 0
+
+
+def test_a_recovery_below_the_recovery_point_lowers_it_durably() -> None:
+    """The next start may find the older checkpoint still."""
+    world = World()
+    log = filled(world)
+    log.flush()
+    last = bases(log)[-1]
+    log.close()
+    world.disk.corrupt(path(last, names.LOG), 70, b"\xff")
+    log = world.open(CONFIG, recovery_point=40)
+    assert log.recovery_point == log.log_end_offset == last
+    world.disk.crash()
+    assert world.open(CONFIG, recovery_point=40).recovery_point == last
+
+
+# --- what recovery says -----------------------------------------------------------------
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_recovery_that_cuts_says_what_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    log = filled(world)
+    log.flush()
+    second, last_base = bases(log)[1], bases(log)[-1]
+    sizes = [segment.size for segment in log.segments]
+    log.close()
+    world.disk.corrupt(path(second, names.LOG), 70, b"\xff")
+    reopened = world.open(CONFIG)
+    assert reopened.log_end_offset == second
+    assert last_base > second
+    (told,) = warnings(caplog)
+    assert told.startswith(f"topic-0: recovery truncated the log at offset {second}: at position 0")
+    lost = sum(sizes[1:])
+    dropped = len(sizes) - 2
+    assert f"at least {40 - second} offsets and {lost} bytes are lost" in told
+    assert f"{dropped} segments dropped; the log ends at offset {second}" in told
+
+
+def test_a_log_that_begins_anew_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    filled(world).close()
+    assert world.open(CONFIG, log_start_offset=50).log_end_offset == 50
+    (told,) = warnings(caplog)
+    assert "truncated the log at offset 0: it ends at 40, before its log start offset 50" in told
+    assert "at least 40 offsets" in told
+    assert "the log ends at offset 50" in told
+
+
+def test_a_log_that_vanished_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    filled(world).close()
+    for name in world.names():
+        if names.parse_segment_name(name) is not None:
+            world.disk.remove(f"{DIRECTORY}/{name}")
+    assert world.open(CONFIG, recovery_point=32).log_end_offset == 0
+    (told,) = warnings(caplog)
+    assert "no segment of it is there; at least 32 offsets" in told
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_of_which_nothing_is_lost_says_nothing(
+    caplog: pytest.LogCaptureFixture, clean: bool
+) -> None:
+    world = World()
+    log = filled(world)
+    close(log)
+    world.open(CONFIG, clean=clean)
+    World().open(CONFIG)
+    assert warnings(caplog) == []

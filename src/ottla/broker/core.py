@@ -129,6 +129,7 @@ class Broker:
             clock=self.clock,
             timers=self.timers,
             on_changed=self.replicas.isr_changed,
+            follows_log=lambda: self.told is None,
         )
 
     def _idle_topics(self) -> IdleTopics:
@@ -180,8 +181,7 @@ class Broker:
         """
         first = self.image is EMPTY
         self.image = delta.image
-        touched = self.replicas.apply(delta, first=first)
-        self._reconfigure(delta)
+        touched = self.replicas.apply(delta, first=first, reconfigured=self._reconfigured(delta))
         if delta.changed_brokers:
             self.replicas.recheck()
         self.idle.apply(delta)
@@ -248,15 +248,15 @@ class Broker:
         brokers_own = {name: config[name] for name in LOG_PROPERTIES}
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
-    def _reconfigure(self, delta: ClusterDelta) -> None:
+    def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:
+        """Return the topics whose configuration a change is about; None = all."""
         topics: list[str] = []
         for resource_type, name in sorted(delta.changed_configs):
             if resource_type == ResourceType.TOPIC:
                 topics.append(name)
             elif resource_type == ResourceType.BROKER and name in (ALL_BROKERS, str(self.node_id)):
-                self.replicas.reconfigure_all()
-                return
-        self.replicas.reconfigure(topics)
+                return None
+        return topics
 
 
 def _group_service(broker: Broker) -> "GroupService":

@@ -4,6 +4,17 @@ One request is out at a time, with all that waits by then. It is asked again unt
 answered; a proposal that newer metadata has overtaken is left out. The rules of the answers are
 in `isr`.
 
+With a metadata log (KRaft) an answer that says yes is not acted on: the changed in-sync set counts
+once the image has it. Acted on at once, it would overtake the metadata before it:
+
+1. min.insync.replicas is raised from 1 to 2; then the controller commits that broker 2 leaves the
+   in-sync replicas {1, 2}. By the new minimum broker 2 is an eligible leader replica (KIP-966).
+2. Leader 1 has the answer, and not yet the new minimum: it acknowledges alone, and dies.
+3. The controller elects broker 2, which lacks what was acknowledged.
+
+Over ZooKeeper configuration and leadership come by two ways that have no common order, and nobody
+but an in-sync replica is elected: there the answer counts at once, as in Kafka.
+
 Source: Kafka's AlterPartitionManager.
 """
 
@@ -50,6 +61,7 @@ class IsrManager:
 
     Fields: `shrinks`, `expands`: proposals that the controller took; `failures`: answers that
             were errors. `on_changed` hears of partitions whose in-sync set has changed.
+            `follows_log`: whether this broker follows a metadata log: see the module.
     """
 
     def __init__(
@@ -61,8 +73,10 @@ class IsrManager:
         clock: Clock,
         timers: Timers,
         on_changed: Callable[[Partition], None],
+        follows_log: Callable[[], bool],
     ) -> None:
         self._node_id = node_id
+        self._follows_log = follows_log
         self._broker_epoch = broker_epoch
         self._forwarder = forwarder
         self._clock = clock
@@ -166,8 +180,9 @@ class IsrManager:
         if error is Error.NONE:
             self.expands += change.grows
             self.shrinks += not change.grows
-            # The metadata may have told of it before the answer did.
-            if proposal.waits:
+            # The metadata may have told of it before the answer did, or is yet to tell of it.
+            is_ahead = answer.partition_epoch > partition.partition_epoch
+            if proposal.waits and not (is_ahead and self._follows_log()):
                 partition.isr_changed(answer.isr, answer.leader_epoch, answer.partition_epoch)
             return True
         self.failures += 1

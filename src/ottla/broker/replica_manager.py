@@ -9,7 +9,7 @@ Source: Kafka's ReplicaManager.scala and DelayedProduce.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,6 +95,8 @@ class ReplicaManager:
         self._begun: set[Partition] = set()
         self._failures: list[tuple[str, Exception]] = []
         self._metrics: dict[str, TopicMetrics] = {}
+        self._answered: list[Partition] = []
+        """Whose proposals a change of the metadata has settled while it is followed."""
         self._summary = Summary(logger)
 
     # -- Finding --
@@ -297,11 +299,19 @@ class ReplicaManager:
 
     # -- What the metadata says --
 
-    def apply(self, delta: "ClusterDelta", *, first: bool = False) -> list[tuple[Partition, bool]]:
+    def apply(
+        self,
+        delta: "ClusterDelta",
+        *,
+        first: bool = False,
+        reconfigured: Sequence[str] | None = (),
+    ) -> list[tuple[Partition, bool]]:
         """Host, lead, stop and delete as the metadata says; deletions come first.
 
         `first` = this is all that the metadata says at a start: what is missing here may lie on
-        a folder that is offline, and does not begin anew.
+        a folder that is offline, and does not begin anew. `reconfigured`: the topics whose
+        settings changed, None = all. They have them before any partition follows: nothing may be
+        committed by a smaller in-sync set and the minimum that went before it.
 
         Returns the partitions whose leadership was looked at, with whether this broker begins
         to lead them now; those no longer hosted are in the list, too, and never led. One that
@@ -311,7 +321,9 @@ class ReplicaManager:
         self.surroundings.brokers = delta.image.brokers
         # Partitions of one topic share its settings.
         self._settings_of = cache(lambda topic: self._settings(delta.image, topic))
+        configured = self._configure(self._by_name if reconfigured is None else reconfigured)
         touched: list[tuple[Partition, bool]] = []
+        self._answered = []
         for topic in delta.deleted_topics.values():
             indexes = sorted(self._by_id.get(topic.id, {}))
             touched += [(self._drop(topic.id, index), False) for index in indexes]
@@ -322,6 +334,10 @@ class ReplicaManager:
             for index in sorted(topic.partitions):
                 touched += self._try_to_follow(topic, index, is_new=not first)
         self._summary.log()
+        for partition in configured:
+            self._commit(partition)
+        for partition in self._answered:
+            self.isr_changed(partition)
         self._wake_each([partition for partition, _began in touched])
         return touched
 
@@ -343,21 +359,19 @@ class ReplicaManager:
             self._failures.append((f"{topic.name}-{index}", error))
             return []
 
-    def reconfigure(self, topics: Sequence[str]) -> None:
-        """Give the logs of these topics their settings anew."""
-        for topic in topics:
+    def _configure(self, topics: Iterable[str]) -> list[Partition]:
+        """Give the partitions of these topics their settings anew; return them."""
+        found: list[Partition] = []
+        for topic in sorted(topics):
             hosted = self._by_name.get(topic)
             if hosted:
-                settings = self._settings(self.image, topic)
+                settings = self._settings_of(topic)
                 for partition in hosted.values():
                     partition.min_insync_replicas = settings.min_insync_replicas
                     if partition.log is not None:
                         partition.log.reconfigure(settings.log)
-                        self._commit(partition)
-
-    def reconfigure_all(self) -> None:
-        """Give all logs their settings anew: a broker-wide default changed."""
-        self.reconfigure(sorted(self._by_name))
+                    found.append(partition)
+        return found
 
     def _follow(
         self, topic: TopicImage, index: int, *, is_new: bool
@@ -371,6 +385,7 @@ class ReplicaManager:
             return [(self._drop(topic.id, index, Error.NOT_LEADER_OR_FOLLOWER), False)]
         if partition is None:
             partition = self._host(topic, index, is_new=is_new)
+        asked = partition.pending
         before = partition.leader_epoch, partition.partition_epoch
         try:
             if partition.follow(state):
@@ -380,6 +395,8 @@ class ReplicaManager:
             partition.leader = NO_LEADER
             partition.leader_epoch, partition.partition_epoch = before
             raise
+        if asked is not None and partition.pending is None and before[0] == state.leader_epoch:
+            self._answered.append(partition)
         return [(partition, partition.is_leader and partition in self._begun)]
 
     def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:

@@ -3,7 +3,7 @@
 Method: a broker whose controller channel the test answers by hand; followers fetch by hand, too.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -21,7 +21,10 @@ from ottla.wire.messages.alter_partition import (
     ResponseTopicData,
 )
 
-from .world import TOPIC_ID, World, batch
+from .world import TOPIC_ID, World, batch, config_record
+
+if TYPE_CHECKING:
+    from ottla.broker.told import ToldPort
 
 OTHER_ID = Uuid(b"o" * 16)
 
@@ -127,6 +130,9 @@ class TestAsking:
         fetch(world, 3)
         world.controller.answer(answered(0, 1, 2))
         world.clock.advance(0)
+        assert world.controller.calls == []
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        world.clock.advance(0)
         assert proposed(world) == [(0, (1, 2, 3))]
 
     def test_what_the_metadata_overtook_is_left_out(self, world: World) -> None:
@@ -167,11 +173,30 @@ class TestAnswers:
         return partition(world).pending
 
     def test_done(self, asking: World) -> None:
+        """The metadata before the change may say more than the answer does: it is waited for."""
+        found, change = partition(asking), self.change(asking)
         asking.controller.answer(answered(0, 1, 2))
-        found = partition(asking)
+        asking.clock.advance(60_000)
+        assert (found.isr, found.maximal_isr, found.pending) == ((1,), (1, 2), change)
+        assert asking.controller.calls == []
+        asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
         assert (found.isr, found.pending, found.partition_epoch) == ((1, 2), None, 1)
         isr = asking.broker.isr
         assert (isr.expands, isr.shrinks, isr.failures) == (1, 0, 0)
+
+    def test_done_over_zookeeper(self, asking: World) -> None:
+        """No metadata log says it: the answer counts at once."""
+        asking.broker.told = cast("ToldPort", object())
+        asking.controller.answer(answered(0, 1, 2))
+        found = partition(asking)
+        assert (found.isr, found.pending, found.partition_epoch) == ((1, 2), None, 1)
+
+    def test_nothing_to_be_done(self, asking: World) -> None:
+        """The image is where the answer is: nothing else will end the proposal."""
+        change = self.change(asking)
+        asking.controller.answer(answered(0, 1, epoch=0))
+        assert partition(asking).isr == (1,)
+        assert self.change(asking) is not change
 
     def test_done_and_known_from_the_metadata_already(self, asking: World) -> None:
         asking.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
@@ -181,7 +206,9 @@ class TestAnswers:
         assert asking.broker.isr.expands == 1
 
     def test_the_metadata_does_not_undo_a_newer_proposal(self, asking: World) -> None:
-        """The answer came first; then another proposal is out when the metadata says the same."""
+        """Over ZooKeeper the answer comes first; then another proposal is out when the metadata
+        says the same."""
+        asking.broker.told = cast("ToldPort", object())
         asking.controller.answer(answered(0, 1, 2))
         fetch(asking, 3)
         newer = self.change(asking)
@@ -282,8 +309,37 @@ class TestWhatIsCommittedMeanwhile:
         assert proposed(world) == [(0, (1,))]
         assert partition(world).high_watermark == 0
         world.controller.answer(answered(0, 1, epoch=2))
+        assert partition(world).high_watermark == 0
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1,)))
         assert partition(world).high_watermark == 1
         assert waiting.done  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("at_once", [False, True])
+    def test_a_raised_minimum_counts_before_the_smaller_set(
+        self, world: World, at_once: bool
+    ) -> None:
+        """With two as the minimum the controller may elect who left: nothing is acknowledged
+        alone, neither after the answer, nor between two halves of one change of the metadata."""
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        fetch(world, 2)
+        waiting = world.broker.replicas.append("t", 0, batch("a"), timeout_ms=60_000)
+        world.clock.advance(30_001)
+        world.broker.replicas.recheck(shrink=True)
+        world.clock.advance(0)
+        world.controller.answer(answered(0, 1, epoch=2))
+        raised = config_record("t", "min_insync_replicas", "2")
+        left = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1,))
+        if at_once:
+            world.commit(raised, left)
+        else:
+            world.commit(raised)
+            world.commit(left)
+        assert partition(world).high_watermark == 0
+        assert not waiting.done  # type: ignore[union-attr]
+        fetch(world, 2, offset=1)
+        world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1, 2)))
+        assert partition(world).high_watermark == 1
+        assert waiting.value.error is Error.NONE  # type: ignore[union-attr]
 
     def test_one_that_keeps_up_is_waited_for_though_it_is_not_in_sync(self, world: World) -> None:
         """Else the high watermark would run before it, and it could never join."""

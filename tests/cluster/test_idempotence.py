@@ -6,7 +6,8 @@ What is on disk afterwards is compared record by record with what was sent.
 """
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -31,9 +32,11 @@ PARTITIONS = 4
 
 
 @contextmanager
-def behind_a_proxy(cut_rate: float) -> Iterator[tuple[Cluster, CuttingProxy]]:
+def behind_a_proxy(
+    cut_rate: float, config: Mapping[str, str] | None = None
+) -> Iterator[tuple[Cluster, CuttingProxy]]:
     """A broker whose clients reach it through the proxy alone, but for its own port."""
-    with Cluster(brokers=1, config=QUICK) as cluster:
+    with Cluster(brokers=1, config=QUICK | dict(config or {})) as cluster:
         (broker,) = cluster.brokers
         with CuttingProxy(broker.port, seed=SEED, cut_rate=cut_rate) as proxy:
             path = cluster.data_dir() / "node-1" / "node.properties"
@@ -122,6 +125,39 @@ def test_the_other_clients_messages_land_once_and_in_order(name: str) -> None:
                 if begin % 2000 == 0:
                     cluster.kill(1)
                     cluster.start(1)
+        assert proxy.cuts > 5, "the run proved little"
+        cluster.wait_ready()
+        assert values_on_disk(cluster, topic, 0) == list(range(count))
+
+
+def test_historic_messages_land_once() -> None:
+    """A producer expired by what its records say: with timestamps of a year ago at the next look
+    for silent producers, and at a start. What it had not heard of then landed twice."""
+    count = 1000
+    looks = {"producer.id.expiration.check.interval.ms": "20"}
+    year_ago_ms = int(time.time() * 1000) - 365 * 24 * 3_600_000
+    with behind_a_proxy(cut_rate=0.1, config=looks) as (cluster, proxy):
+        topic = new_topic(cluster.bootstrap, "historic", retention_ms="-1")
+        producer = ConfluentProducer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{proxy.port}",
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "batch.num.messages": 10,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 100,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        for number in range(count):
+            producer.produce(topic, value=b"%d" % number, timestamp=year_ago_ms + number)
+            producer.poll(0)
+            if number == count // 2:
+                cluster.kill(1)
+                cluster.start(1)
+        assert producer.flush(60) == 0
         assert proxy.cuts > 5, "the run proved little"
         cluster.wait_ready()
         assert values_on_disk(cluster, topic, 0) == list(range(count))

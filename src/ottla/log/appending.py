@@ -54,7 +54,7 @@ def append_plain(
     if leader_epoch > log.epochs.latest_epoch:
         log.epochs.assign(leader_epoch, offset)
     if header.producer_id >= 0:
-        log.producers.appended(header._replace(base_offset=offset))
+        log.producers.appended(header._replace(base_offset=offset), now_ms)
     flush_due = end - log.recovery_point >= config.flush_messages
     return AppendInfo(
         offset,
@@ -185,11 +185,11 @@ def _write(log: "PartitionLog", batches: Sequence[NewBatch], now_ms: int) -> Non
                 break
             size += more
             end += 1
-        _write_run(log, segment, batches[start:end])
+        _write_run(log, segment, batches[start:end], now_ms)
         start = end
 
 
-def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch]) -> None:
+def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch], now_ms: int) -> None:
     before = segment.size
     headers = [batch.header for batch in run]
     try:
@@ -204,7 +204,7 @@ def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch]) -
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         log.log_end_offset = header.next_offset
         if header.producer_id >= 0:
-            _note_producer(log, segment, batch)
+            _note_producer(log, segment, batch, now_ms)
 
 
 def _append_failed(log: "PartitionLog", segment: Segment) -> None:
@@ -214,11 +214,11 @@ def _append_failed(log: "PartitionLog", segment: Segment) -> None:
         log.failed = True
 
 
-def _note_producer(log: "PartitionLog", segment: Segment, batch: NewBatch) -> None:
+def _note_producer(log: "PartitionLog", segment: Segment, batch: NewBatch, now_ms: int) -> None:
     if not batch.header.is_control:
-        log.producers.appended(batch.header)
+        log.producers.appended(batch.header, now_ms)
     elif batch.marker is not None:
-        done = log.producers.ended(batch.header, *batch.marker)
+        done = log.producers.ended(batch.header, *batch.marker, now_ms)
         if done is not None and done.aborted:
             stable = log.producers.stable_after(done)
             segment.add_aborted(AbortedTransaction(*done[:3], stable))

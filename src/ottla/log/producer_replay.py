@@ -3,6 +3,7 @@
 Source: UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -68,6 +69,32 @@ def rebuild_producers(
         if segment_end > start:
             _replay_segment(disk, directory, producers, segment, start, end)
     return producers
+
+
+def date_producers(
+    disk: Disk, directory: str, segments: Sequence[Extent], producers: ProducerState, now_ms: int
+) -> None:
+    """Say when producers that were read from files last wrote, at the latest. Raises: OSError.
+
+    No file says when a batch was appended. It was before its segment's file was last written to;
+    where that segment is gone, before the first one's was. So nobody is forgotten too soon, nor
+    kept for ever by a broker that is started again every day.
+    """
+    bases = [segment.base_offset for segment in segments]
+    known: dict[int, int] = {}
+
+    def appended_ms(entry: ProducerEntry) -> int:
+        if not bases:
+            return now_ms
+        # Of one that has written a marker only, the offset is not known.
+        found = bisect_right(bases, entry.last_offset) - 1 if entry.last_offset >= 0 else -1
+        base = bases[0 if found < 0 <= entry.last_offset else found]
+        if base not in known:
+            path = f"{directory}/{names.segment_name(base, names.LOG)}"
+            known[base] = min(disk.modified_ms(path), now_ms)
+        return known[base]
+
+    producers.date(appended_ms)
 
 
 def replay_batch(

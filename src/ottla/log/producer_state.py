@@ -19,12 +19,16 @@ records may go.
 Coordinators' batches skip the sequence checks; what comes by replication or recovery is a fact
 and is never refused.
 
+A producer expires `producer.id.expiration.ms` after this broker appended its last batch, other than
+in Kafka, where the batch's own timestamp counts: there one that writes historic data is forgotten
+at once, and its retries land twice.
+
 Source: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98, KIP-360.
 """
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -69,7 +73,12 @@ class CompletedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer. `epoch` -1 = nothing known yet; `transaction_start` -1 = none open."""
+    """One producer. `epoch` -1 = nothing known yet; `transaction_start` -1 = none open.
+
+    Fields: `last_timestamp`: of the last batch's records, as Kafka's files and tools have it.
+            `appended_ms`: when this broker appended that batch, by its wall clock; None = not
+            known, and counted from the first look for expired producers.
+    """
 
     producer_id: int
     epoch: int = NO_EPOCH
@@ -77,6 +86,7 @@ class ProducerEntry:
     last_timestamp: int = -1
     transaction_start: int = NO_OFFSET
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    appended_ms: int | None = None
 
     @property
     def last_sequence(self) -> int:
@@ -185,9 +195,13 @@ class ProducerState:
 
     # --- after an append -----------------------------------------------------------------
 
-    def appended(self, header: BatchHeader) -> None:
-        """Take note of a data batch that is in the log, at the header's offsets."""
+    def appended(self, header: BatchHeader, now_ms: int | None = None) -> None:
+        """Take note of a data batch that is in the log, at the header's offsets.
+
+        `now_ms`: when it is appended; None = it was before, nobody knows when.
+        """
         entry = self._entry(header.producer_id)
+        entry.appended_ms = now_ms
         entry.take_epoch(header.producer_epoch)
         entry.batches.append(
             BatchMetadata(
@@ -203,10 +217,11 @@ class ProducerState:
             insort(self._open, (header.base_offset, entry.producer_id))
 
     def ended(
-        self, header: BatchHeader, marker: Marker, timestamp: int
+        self, header: BatchHeader, marker: Marker, timestamp: int, now_ms: int | None = None
     ) -> CompletedTransaction | None:
         """Take note of a marker in the log; None = there was no open transaction to end."""
         entry = self._entry(header.producer_id)
+        entry.appended_ms = now_ms
         start = entry.transaction_start
         entry.take_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
@@ -256,15 +271,21 @@ class ProducerState:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers silent for that long, but none in a transaction; return how many."""
-        gone = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.transaction_start == NO_OFFSET
-            and now_ms - entry.last_timestamp >= expiration_ms
-        ]
+        gone: list[int] = []
+        for producer_id, entry in self._entries.items():
+            if entry.appended_ms is None:
+                entry.appended_ms = now_ms
+            if entry.transaction_start == NO_OFFSET and now_ms - entry.appended_ms >= expiration_ms:
+                gone.append(producer_id)
         for producer_id in gone:
             del self._entries[producer_id]
         return len(gone)
+
+    def date(self, appended_ms: Callable[[ProducerEntry], int | None]) -> None:
+        """Say of the producers that were read from files when they last wrote, at the latest."""
+        for entry in self._entries.values():
+            if entry.appended_ms is None:
+                entry.appended_ms = appended_ms(entry)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -27,6 +27,7 @@ from ottla.log.leftovers import tidy
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.producer_replay import (
     Extent,
+    date_producers,
     prune_snapshots,
     rebuild_producers,
     replay_batch,
@@ -172,6 +173,7 @@ class _Loader:
         self._tell(end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
+        date_producers(self.disk, self.directory, self._extents(), self.producers, now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         return LoadedLog(
             segments=self.segments,
@@ -482,8 +484,10 @@ class _Loader:
             file.append([encode_entry(entry) for entry in aborted])
 
     def _producers_at(self, end: int) -> ProducerState:
-        extents = [Extent(segment.base_offset, segment.size) for segment in self.segments]
-        return rebuild_producers(self.disk, self.directory, self.where, extents, end)
+        return rebuild_producers(self.disk, self.directory, self.where, self._extents(), end)
+
+    def _extents(self) -> list[Extent]:
+        return [Extent(segment.base_offset, segment.size) for segment in self.segments]
 
     def _path(self, base: int, suffix: str) -> str:
         return f"{self.directory}/{names.segment_name(base, suffix)}"

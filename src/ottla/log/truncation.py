@@ -24,7 +24,7 @@ from ottla.base.pending import Pending
 from ottla.log.checkpoint_limits import CheckpointLimits, lowest, write_limits
 from ottla.log.maintenance import delete_segments
 from ottla.log.producer_replay import Extent, prune_snapshots, rebuild_producers
-from ottla.log.producer_state import ProducerState
+from ottla.log.producer_state import ProducerEntry, ProducerState
 from ottla.log.segment import new_segment
 from ottla.log.validation import api_error
 from ottla.records.errors import RecordsError
@@ -236,5 +236,12 @@ def _follow_end(log: "PartitionLog") -> None:
     disk = log.ports.disk
     log.snapshots = prune_snapshots(disk, log.directory, end)
     extents = [Extent(segment.base_offset, segment.size) for segment in log.segments]
+    before = log.producers.entries
     log.producers = rebuild_producers(disk, log.directory, log.name, extents, end)
+    log.producers.date(lambda entry: _appended_ms(before.get(entry.producer_id)))
     log.producers.replicated_to(log.high_watermark)
+
+
+def _appended_ms(former: ProducerEntry | None) -> int | None:
+    # What is left of a producer's batches was appended before those that are cut off.
+    return None if former is None else former.appended_ms

@@ -362,6 +362,35 @@ def test_epochs_and_producers() -> None:
     assert log.expire_producers(1_000_100) == 2
 
 
+@pytest.mark.parametrize("role", ["plain", "checked", "follower"])
+def test_a_producer_of_historic_data_is_known_for_as_long_as_any(role: str) -> None:
+    """Batches of a year ago: the producer was forgotten at the next look, and a retry landed."""
+    world = World()
+    log = world.open(LogConfig(producer_id_expiration_ms=100))
+    data = produced(9, 0, 0, timestamp=world.clock.ms - 365 * 24 * 3_600_000)
+    if role == "follower":
+        log.append_as_follower(data, now_ms=world.clock.ms)
+    else:
+        append(log, data, origin="client" if role == "plain" else "coordinator")
+    assert log.expire_producers(world.clock.ms + 99) == 0
+    append(log, data)
+    assert log.log_end_offset == 1
+    assert log.expire_producers(world.clock.ms + 100) == 1
+
+
+def test_a_truncation_forgets_no_producer_and_makes_none_younger() -> None:
+    world = World()
+    log = world.open(LogConfig(producer_id_expiration_ms=100))
+    append(log, produced(1, 0, 0, timestamp=0))
+    world.clock.ms += 60
+    append(log, produced(2, 0, 0, timestamp=0))
+    append(log, batch())
+    log.truncate_to(2)
+    assert log.expire_producers(world.clock.ms + 39) == 0
+    assert log.expire_producers(world.clock.ms + 40) == 1
+    assert [entry.producer_id for entry in log.producer_states()] == [2]
+
+
 def test_files_are_bounded() -> None:
     world = World(open_files_max=5)
     log = world.open(SMALL)

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.log.producer_replay import (
     Extent,
+    date_producers,
     list_snapshots,
     prune_snapshots,
     rebuild_producers,
@@ -15,7 +16,7 @@ from ottla.log.producer_replay import (
 )
 from ottla.log.producer_state import ProducerEntry, ProducerState
 from ottla.records.batch import parse_header
-from ottla.records.control import ControlType, build_control
+from ottla.records.control import ControlType, Marker, build_control
 from ottla.testing.disk import MemoryDisk
 from tests.unit.log.support import produced
 
@@ -71,6 +72,25 @@ def test_damaged_batches_end_the_replay() -> None:
     disk.corrupt(f"/d/{5:020d}.log", 16, b"\x09")
     state = rebuild_producers(disk, "/d", "t-0", extents, 10)
     assert set(state.entries) == {108}
+
+
+def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> None:
+    """Of a batch that is gone the first segment tells, of a marker alone the last one."""
+    now = [10]
+    disk = MemoryDisk(now_ms=lambda: now[0])
+    disk.mkdir("/d")
+    for base in (5, 8, 20):
+        disk.write_atomic(f"/d/{base:020d}.log", b"x")
+        now[0] += 10
+    state = ProducerState("t-0")
+    for producer, offset in ((1, 3), (2, 7), (3, 8), (4, 19), (5, 20)):
+        state.appended(parse_header(produced(producer, 0, 0, base_offset=offset)))
+    state.appended(parse_header(produced(6, 0, 0, base_offset=9)), 7)
+    marker = parse_header(produced(7, 0, -1, base_offset=9))
+    state.ended(marker, Marker(True, 0), 0)
+    date_producers(disk, "/d", [Extent(base, 1) for base in (5, 8, 20)], state, 25)
+    dated = {producer: entry.appended_ms for producer, entry in state.entries.items()}
+    assert dated == {1: 10, 2: 10, 3: 20, 4: 20, 5: 25, 6: 7, 7: 25}
 
 
 def test_control_batches_that_are_no_markers_say_nothing() -> None:

@@ -182,12 +182,37 @@ def test_plain_writes_within_a_transaction_are_refused() -> None:
 
 def test_silent_producers_expire_but_not_within_a_transaction() -> None:
     state = ProducerState("t-0")
-    state.appended(header(0, 0, producer=1, timestamp=100))
-    state.appended(header(0, 0, producer=2, timestamp=200))
-    state.appended(header(0, 0, producer=3, timestamp=0, transactional=True))
+    state.appended(header(0, 0, producer=1), 100)
+    state.appended(header(0, 0, producer=2), 200)
+    state.appended(header(0, 0, producer=3, transactional=True), 0)
     assert state.expire(149, 50) == 0
     assert state.expire(150, 50) == 1
     assert sorted(state.entries) == [2, 3]
     state.clear()
     assert not state.entries
     assert state.first_unstable_offset is None
+
+
+@pytest.mark.parametrize("timestamp", [0, 10_000])
+def test_expiration_counts_from_the_append_whatever_the_records_say(timestamp: int) -> None:
+    """Whoever wrote historic data was forgotten at once, and its retry landed twice."""
+    state = ProducerState("t-0")
+    state.appended(header(0, 0, timestamp=timestamp), 1_000)
+    assert state.expire(1_049, 50) == 0
+    state.appended(header(0, 1, timestamp=timestamp), 1_020)
+    assert state.expire(1_069, 50) == 0
+    assert state.expire(1_070, 50) == 1
+
+
+def test_a_marker_counts_from_its_append_too() -> None:
+    state = ProducerState("t-0")
+    state.ended(header(0, -1, offset=3), COMMIT, 0, 1_000)
+    assert state.expire(1_049, 50) == 0
+    assert state.expire(1_050, 50) == 1
+
+
+def test_a_producer_of_whom_nobody_knows_when_it_wrote_is_kept_from_the_first_look_on() -> None:
+    state = ProducerState("t-0")
+    state.appended(header(0, 0))
+    assert state.expire(1_000, 50) == 0
+    assert state.expire(1_050, 50) == 1

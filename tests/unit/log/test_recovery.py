@@ -226,14 +226,31 @@ def test_transactions_come_back_open_and_aborted() -> None:
         assert log.producers.entries[1].coordinator_epoch == 2
 
 
-def test_expired_producers_do_not_come_back() -> None:
+@pytest.mark.parametrize("clean", [False, True])
+def test_expired_producers_do_not_come_back(clean: bool) -> None:
+    """A start knows when a producer wrote from the file that its batch is in, at the latest."""
     world = World()
     log = world.open(CONFIG)
-    append(log, produced(1, 0, 0, timestamp=world.clock.ms))
-    append(log, produced(2, 0, 0, timestamp=world.clock.ms + CONFIG.producer_id_expiration_ms))
+    append(log, produced(1, 0, 0))
+    log.roll(world.clock.ms)
+    world.clock.ms += CONFIG.producer_id_expiration_ms // 2
+    append(log, produced(2, 0, 0))
     close(log)
-    world.clock.ms += CONFIG.producer_id_expiration_ms
-    assert [state.producer_id for state in world.open(CONFIG, clean=True).producer_states()] == [2]
+    world.clock.ms += CONFIG.producer_id_expiration_ms // 2 + 1
+    assert [state.producer_id for state in world.open(CONFIG, clean=clean).producer_states()] == [2]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_producer_of_historic_data_is_known_after_a_start(clean: bool) -> None:
+    world = World()
+    log = world.open(CONFIG)
+    data = produced(1, 0, 0, timestamp=world.clock.ms - 365 * 24 * 3_600_000)
+    append(log, data)
+    close(log)
+    log = world.open(CONFIG, clean=clean)
+    assert log.expire_producers(world.clock.ms) == 0
+    append(log, data)
+    assert log.log_end_offset == 1  # The retry of what is there has not landed again.
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "stale", "ahead"])

@@ -34,7 +34,7 @@ from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log import names
 from ottla.log.checkpoints import decode_clean_shutdown, decode_running, encode_running
 from ottla.log.config import LogConfig
-from ottla.log.dir_loading import Verdict
+from ottla.log.dir_loading import DamagedMetadata, Verdict
 from ottla.log.log_dirs import DirectoryRefused, LogDirs
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -95,6 +95,15 @@ class Folders:
         for stray in found.strays:
             log.warning("%s belongs to no partition that is known: kept, not used", stray)
         for error in found.unread:
+            if isinstance(error, DamagedMetadata):
+                log.error(
+                    "%s is damaged (%s): whose records lie beside it is not known; the partition "
+                    "is offline on this broker. Restore the file, or move its directory away, and "
+                    "restart the broker",
+                    error.filename,
+                    error.strerror,
+                )
+                continue
             log.warning(
                 "%s cannot be read or moved (%s): left alone, and until a start that can do it no "
                 "log of that name is used",

@@ -2,8 +2,10 @@
 
 First a worker lists the folders and reads their topic ids. On the loop the broker then decides
 of each: keep, set aside as stray (nobody knows the id), or delete (a committed record says so).
-A folder without a readable topic id is a stray (KAFKA-16814, KAFKA-13127), unless it is certain
-that there is no record in it: a power loss right after a log was made leaves such, and they go.
+A folder whose topic id never reached the disk is a stray (KAFKA-16814, KAFKA-13127), unless it is
+certain that there is no record in it: a power loss right after a log was made leaves such, and they
+go. One whose `partition.metadata` is damaged may be any topic's, also the one that has its name: it
+stays, and the partition is offline here, or an empty log would take the place of its records.
 Of what may not be read, and of links to where nothing of a log is, as before a disk is mounted,
 nothing can be said: they stay as they are, and no log of such a name is made (`LogDir.unread`).
 Then the kept ones are loaded in workers, a few at a time.
@@ -17,7 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
 
-from ottla.base.ids import METADATA_TOPIC, NO_UUID, Uuid
+from ottla.base.ids import METADATA_TOPIC, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
@@ -29,7 +31,7 @@ from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
-from ottla.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from ottla.log.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.recovery import LoadedLog, load_log
 
 
@@ -41,8 +43,15 @@ class Verdict(Enum):
     DELETE = "delete"
 
 
+class DamagedMetadata(OSError):
+    """A partition's `partition.metadata`, which `filename` names, holds something else than an id.
+
+    Its directory is well.
+    """
+
+
 class FoundFolder(NamedTuple):
-    """A partition's folder; `topic_id` None = its metadata file is missing or damaged.
+    """A partition's folder; `topic_id` None = its metadata file is missing, unwritten or damaged.
 
     `is_empty`: a start has found that it has no id and, for certain, no record. It may go.
     `unread`: why nothing can be said of it, None = it was read.
@@ -65,7 +74,6 @@ _WITHOUT_RECORDS: Final = frozenset(
         names.UNTOLD,
     }
 )
-_METADATA_BYTES: Final = len(encode_partition_metadata(NO_UUID))
 _FIRST_SEGMENT: Final = frozenset((0, suffix) for suffix in names.SEGMENT_SUFFIXES)
 _SUFFIXES: Final = frozenset((*names.SEGMENT_SUFFIXES, names.SNAPSHOT))
 
@@ -118,6 +126,12 @@ def look_into(disk: Disk, path: str, name: str) -> FoundFolder | None:
             raise FileNotFoundError(errno.ENOENT, "The link leads to no log", below)
     except NotADirectoryError:
         return None
+    except MalformedFile as error:
+        damage = DamagedMetadata(errno.EBADMSG, str(error), f"{below}/{names.PARTITION_METADATA}")
+        # A folder that was set aside is nobody's, whoever's it was.
+        return FoundFolder(
+            name, *folder, None, unread=damage if folder.kind is FolderKind.LIVE else None
+        )
     except OSError as error:
         if is_link or isinstance(error, PermissionError):
             unread = OSError(error.errno, error.strerror, below)
@@ -158,21 +172,29 @@ def _is_without_records(disk: Disk, path: str, name: str) -> bool:
     if disk.is_link(file) or disk.is_dir(file):
         return False
     if name == names.PARTITION_METADATA:
-        return len(disk.read_bytes(file).strip(b"\0")) < _METADATA_BYTES
+        return is_unwritten(disk.read_bytes(file))
     if name in _WITHOUT_RECORDS:
         return True
     return names.parse_segment_name(name) in _FIRST_SEGMENT and disk.size(file) == 0
 
 
 def read_topic_id(disk: Disk, path: str) -> Uuid | None:
-    """Return the topic id of a partition's folder; None = its file is missing or damaged.
+    """Return the topic id of a partition's folder; None = its file is missing or unwritten.
 
-    Raises: OSError.
+    Raises: MalformedFile where it is damaged; OSError.
     """
     try:
-        return decode_partition_metadata(disk.read_bytes(f"{path}/{names.PARTITION_METADATA}"))
-    except (FileNotFoundError, IsADirectoryError, MalformedFile):
+        data = disk.read_bytes(f"{path}/{names.PARTITION_METADATA}")
+    except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        raise MalformedFile(f"{names.PARTITION_METADATA} is a directory") from None
+    try:
+        return decode_partition_metadata(data)
+    except MalformedFile:
+        if is_unwritten(data):
+            return None
+        raise
 
 
 class DirLoader:

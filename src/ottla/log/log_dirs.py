@@ -295,7 +295,8 @@ class LogDirs:
         if folder is None:
             raise NameTaken(errno.ENOTDIR, "Not a directory", path)
         if folder.unread is not None:
-            raise NameTaken(folder.unread.errno, folder.unread.strerror, path)
+            error = folder.unread
+            raise NameTaken(error.errno, error.strerror, error.filename)
         if folder.topic_id != topic_id:
             self._departures.set_aside(directory, folder, FolderKind.STRAY)
 

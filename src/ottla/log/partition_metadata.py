@@ -3,6 +3,9 @@
 Source: PartitionMetadataFile; KIP-516.
 """
 
+import string
+from typing import Final
+
 from ottla.base.ids import NO_UUID, Uuid, parse_uuid, uuid_text
 from ottla.log.checkpoints import MalformedFile
 
@@ -12,6 +15,21 @@ VERSION = 0
 def encode_partition_metadata(topic_id: Uuid) -> bytes:
     """Return the file's content."""
     return f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def is_unwritten(data: bytes) -> bool:
+    """Tell whether of a file's content a part, or all, never reached the disk.
+
+    A power loss right after the file was made leaves its beginning, or zeros. Whatever else is no
+    sound content is damage.
+    """
+    whole = len(_FORM)
+    fits = all(byte == 0 or _fits(byte, at) for at, byte in enumerate(data[:whole]))
+    return fits and not data[whole:].strip(b"\0\n") and (len(data) < whole or 0 in data[:whole])
+
+
+def _fits(byte: int, at: int) -> bool:
+    return byte in _UUID_CHARS if at >= _ID_AT else byte == _FORM[at]
 
 
 def decode_partition_metadata(data: bytes) -> Uuid:
@@ -26,3 +44,8 @@ def decode_partition_metadata(data: bytes) -> Uuid:
     if topic_id == NO_UUID:
         raise MalformedFile("partition.metadata holds the zero topic id")
     return topic_id
+
+
+_FORM: Final = encode_partition_metadata(NO_UUID)
+_ID_AT: Final = len(_FORM) - len(uuid_text(NO_UUID))
+_UUID_CHARS: Final = frozenset(f"{string.ascii_letters}{string.digits}-_".encode())

@@ -408,3 +408,17 @@ def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
     second = left_by_the_last_life(world, config, "monday")
     assert second.previous_broker_epoch == 42
     assert left_by_the_last_life(world, config, "tuesday").previous_broker_epoch == -1
+
+
+def test_a_replica_whose_metadata_file_is_damaged_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    config = formatted(world)
+    world.disk.mkdir("/a/kept-0")
+    world.disk.write_atomic(f"/a/kept-0/{names.PARTITION_METADATA}", b"garbage")
+    folders = opened(world, config)
+    load(world, folders, EMPTY, config)
+    [line] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert (
+        "/a/kept-0/partition.metadata is damaged (partition.metadata is malformed" in line.message
+    )
+    assert "the partition is offline on this broker" in line.message

@@ -6,7 +6,9 @@ workers that act at once and with workers that wait.
 
 import pytest
 
-from ottla.log.dir_loading import Verdict
+from ottla.log.dir_loading import DamagedMetadata, Verdict
+from ottla.log.log_dirs import NameTaken
+from ottla.log.partition_metadata import encode_partition_metadata
 from ottla.log.removal import remove_replicas
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
@@ -96,11 +98,9 @@ def test_a_folder_that_has_neither_an_id_nor_a_record_goes(
         {f"{FIRST}.log.deleted": b""},
         {f"{FIRST}.log.swap": bytes(batch())},
         {f"{FIRST}.snapshot": b""},
-        MADE | {"partition.metadata": b"version: 1\ntopic_id: vPrf8GOdSvuGKTXo8bVbuQ"},
         {"notes.txt": b""},
         {"below/notes.txt": b"people's"},
         {f"{FIRST}.log/notes.txt": b"people's"},
-        {"partition.metadata/notes.txt": b"people's"},
     ],
 )
 def test_one_in_which_there_may_be_something_stays(node: Node, files: dict[str, bytes]) -> None:
@@ -112,6 +112,92 @@ def test_one_in_which_there_may_be_something_stays(node: Node, files: dict[str, 
     assert found.strays == (f"t-0.{'0' * 32}-stray",)
     for file, data in files.items():
         assert node.disk.read_bytes(f"/d1/{found.strays[0]}/{file}") == data
+
+
+DAMAGED = (
+    b"garbage",
+    b"version: 1\ntopic_id: vPrf8GOdSvuGKTXo8bVbuQ",
+    b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+    bytes(40) + b"and more than zeros",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize("records", [True, False])
+def test_one_whose_metadata_file_is_damaged_is_offline(
+    node: Node, damage: bytes, records: bool
+) -> None:
+    """It was set aside, and an empty log took the name: a replica in sync that had nothing."""
+    dirs, _ = node.start()
+    log = create(dirs)
+    if records:
+        append(log, batch())
+    node.stop(dirs)
+    path = "/d1/t-0/partition.metadata"
+    node.disk.write_atomic(path, damage)
+    before = node.disk.listdir("/d1/t-0")
+    for _ in range(2):
+        dirs, found = node.start()
+        assert (found.logs, found.strays) == ((), ())
+        assert [(type(error), error.filename) for error in found.unread] == [
+            (DamagedMetadata, path)
+        ]
+        with pytest.raises(NameTaken) as caught:
+            create(dirs)
+        assert caught.value.filename == path
+        assert dirs.dirs[0].is_online
+        assert node.disk.listdir("/d1/t-0") == before
+        assert node.disk.read_bytes(path) == damage
+        node.stop(dirs)
+    node.disk.write_atomic(path, encode_partition_metadata(TOPIC_ID))
+    dirs, found = node.start()
+    assert [log.log_end_offset for log in found.logs] == [1 if records else 0]
+
+
+def test_one_whose_metadata_file_is_a_directory_is_offline(node: Node) -> None:
+    node.disk.mkdir("/d1/t-0/partition.metadata")
+    dirs, found = node.start()
+    assert [type(error) for error in found.unread] == [DamagedMetadata]
+    with pytest.raises(NameTaken):
+        create(dirs)
+
+
+def test_one_that_is_damaged_when_a_log_is_looked_up_is_left_alone(node: Node) -> None:
+    """A folder that came after the start, from another machine perhaps."""
+    dirs, _ = node.start()
+    path = "/d1/t-0/partition.metadata"
+    node.disk.mkdir("/d1/t-0")
+    node.disk.write_atomic(path, b"garbage")
+    with pytest.raises(NameTaken) as caught:
+        create(dirs)
+    assert caught.value.filename == path
+    assert node.disk.read_bytes(path) == b"garbage"
+
+
+@pytest.mark.parametrize("kind", ["stray", "delete"])
+def test_one_that_was_set_aside_goes_its_way_whatever_its_metadata_file_holds(
+    node: Node, kind: str
+) -> None:
+    name = f"t-0.{TOKEN}-{kind}"
+    node.disk.mkdir(f"/d1/{name}")
+    node.disk.write_atomic(f"/d1/{name}/partition.metadata", b"garbage")
+    dirs, found = node.start()
+    node.pass_ms(1_000_000)
+    assert found.unread == ()
+    assert (name in node.disk.listdir("/d1")) == (kind == "stray")
+    assert create(dirs).log_end_offset == 0
+
+
+def test_a_deletion_is_told_of_one_whose_metadata_file_is_damaged(node: Node) -> None:
+    """It may be the topic's that goes: nobody may say that nothing is left of that."""
+    node.disk.mkdir("/d1/t-0")
+    node.disk.write_atomic("/d1/t-0/partition.metadata", b"garbage")
+    dirs, _ = node.start()
+    done = remove_replicas(dirs, [(TOPIC_ID, 0), (OTHER_ID, 0)], {TOPIC_ID: "t", OTHER_ID: "u"})
+    node.run()
+    outcome = done.value
+    assert isinstance(outcome[TOPIC_ID, 0], DamagedMetadata)
+    assert outcome[OTHER_ID, 0] is None
 
 
 def test_one_that_has_an_id_is_asked_about_though_it_is_empty(node: Node) -> None:

@@ -89,6 +89,7 @@ class Broker:
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
         self.replicas = self._replica_manager()
+        self.replicas.on_replica_lost = self._replica_lost
         self.isr = self._isr_manager()
         self.fetchers = ReplicaFetchers(
             config=config,
@@ -220,6 +221,13 @@ class Broker:
 
     def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
         self.isr.propose(partition, change)
+
+    def _replica_lost(self, partition: Partition) -> None:
+        """Let the controller hear of a replica that is offline, though its log folder is not."""
+        if self.told is None:
+            self.directories.update(self.image, (partition,))
+        elif self.replicas.on_folder_lost is not None:
+            self.replicas.on_folder_lost()  # It asks anew, and hears of each replica.
 
     def start_serving(self) -> None:
         """Begin with what happens by the clock: retention, flushes, checkpoints."""

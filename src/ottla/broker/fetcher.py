@@ -64,6 +64,10 @@ class Hosts(Protocol):
         """Wake what waits for a follower: the high or low watermark may have moved."""
         ...
 
+    def log_unreadable(self, partition: Partition, offset: int, refusal: ApiError) -> None:
+        """Hear that a fetch was refused, perhaps for damage on the disk."""
+        ...
+
 
 class Fetcher:
     """Reads for fetches, and keeps those that wait: consumers in `parked`, replicas in `followers`.
@@ -201,7 +205,7 @@ class Fetcher:
                     asked, room if room < left else left, total == 0, committed_only, anywhere
                 )
             except ApiError as refusal:
-                found, urgent = self._failure(asked, refusal.error), True
+                found, urgent = self._refused(asked, refusal), True
             except OSError as error:
                 self._hosts.storage_failed(partition, error)
                 found, urgent = self._failure(asked, Error.KAFKA_STORAGE_ERROR), True
@@ -251,7 +255,7 @@ class Fetcher:
                     room = asked.max_bytes
                     found = partition.read_to_end(asked, room if room < left else left, total == 0)
             except ApiError as refusal:
-                found, urgent = self._failure(asked, refusal.error), True
+                found, urgent = self._refused(asked, refusal), True
             except OSError as error:
                 self._hosts.storage_failed(partition, error)
                 found, urgent = self._failure(asked, Error.KAFKA_STORAGE_ERROR), True
@@ -273,6 +277,12 @@ class Fetcher:
                 else:
                     metrics.bytes_out -= found.size
         _release(reads)
+
+    def _refused(self, asked: FetchPartition, refusal: ApiError) -> PartitionRead:
+        if refusal.error is Error.CORRUPT_MESSAGE:
+            partition = self._hosts.asked_for(asked)
+            self._hosts.log_unreadable(partition, asked.fetch_offset, refusal)
+        return self._failure(asked, refusal.error)
 
     def _failure(self, asked: FetchPartition, error: Error) -> PartitionRead:
         with suppress(ApiError):  # What is not hosted has no counters.

@@ -89,6 +89,11 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
         "Folders of partitions that belong to no partition that is known: kept, not used.",
         [((("directory", each.path),), len(each.strays)) for each in broker.log_dirs.dirs],
     )
+    yield counter(
+        "ottla_log_corruptions_total",
+        "Damaged batches that truncations and fetches have met in logs.",
+        [((), broker.replicas.damaged.count)],
+    )
     yield gauge(
         "kafka_server_delayed_operation_purgatory_size",
         "Requests that wait for replicas or for data.",

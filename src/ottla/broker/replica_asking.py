@@ -42,7 +42,16 @@ class FetchSettings:
 class Followed:
     """One partition as one leader epoch's follower. `asked`: what the last request said of it."""
 
-    __slots__ = ("asked", "failures", "key", "lag", "leader_epoch", "partition", "resting")
+    __slots__ = (
+        "asked",
+        "failures",
+        "key",
+        "lag",
+        "leader_epoch",
+        "partition",
+        "resting",
+        "served",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -54,6 +63,8 @@ class Followed:
         """Records of which the leader said that they are committed, and which are not here."""
         self.resting = False
         """Whether it is left out of requests, after a failure or while the leader is asked."""
+        self.served = False
+        """Whether the leader may have accepted a fetch in this epoch, and count on what is here."""
 
     @property
     def name(self) -> str:

@@ -42,6 +42,7 @@ from ottla.broker.replica_asking import (
 )
 from ottla.broker.summary import Summary
 from ottla.log.partition_log import PartitionLog, UnexpectedOffset
+from ottla.log.results import DamagedLog
 from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
 from ottla.wire.messages import fetch as wire
@@ -81,6 +82,10 @@ class Hosts(Protocol):
 
     def follower_advanced(self, partition: Partition) -> None:
         """Hear that a followed partition's high watermark has moved."""
+        ...
+
+    def log_damaged(self, partition: Partition, damage: DamagedLog, *, served: bool) -> bool:
+        """Take the replica offline, or tell that its log may be cut before the damage."""
         ...
 
 
@@ -365,6 +370,7 @@ class ReplicaFetcher:
             if found.diverging_epoch.epoch >= 0 or found.diverging_epoch.end_offset >= 0:
                 self._cut(followed, log, found.diverging_epoch, flushes)
             else:
+                followed.served = True
                 self._append(followed, log, found, flushes)
         except OSError as error:
             self._hosts.storage_failed(followed.partition, error)
@@ -436,6 +442,9 @@ class ReplicaFetcher:
         self, followed: Followed, log: PartitionLog, error: OSError | ApiError
     ) -> None:
         """Follow that a log could not be shortened."""
+        if isinstance(error, DamagedLog):
+            self._cut_before(followed, log, error)
+            return
         if isinstance(error, ApiError):
             if followed.failures == 0:
                 logger.error("%s: the log cannot be truncated: %s", followed.name, error)
@@ -444,6 +453,18 @@ class ReplicaFetcher:
         if not log.failed:  # Else its directory is offline already.
             self._hosts.storage_failed(followed.partition, error)
         self.remove(followed.key)
+
+    def _cut_before(self, followed: Followed, log: PartitionLog, damage: DamagedLog) -> None:
+        """Cut a damaged log to its last sound batch, where that takes nothing from anybody."""
+        partition = followed.partition
+        if not self._hosts.log_damaged(partition, damage, served=followed.served):
+            followed.failures += 1
+            self.remove(followed.key)
+            return
+        self._rest(followed)
+        still = self._still_follows(followed, log)
+        shortened = log.truncate_in_background(damage.good_end, still)
+        shortened.then(partial(self._relocated, followed, log))
 
     def _was_cut(
         self,

@@ -19,6 +19,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.replica_asking import FetchSettings, Followed, FollowedKey
 from ottla.broker.replica_fetcher import Hosts, ReplicaFetcher
+from ottla.log.results import DamagedLog
 from ottla.metadata.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
@@ -99,6 +100,10 @@ class ReplicaFetchers:
         halted = [each for each in partitions if (each.topic_id, each.index) in self._halted]
         self._halted.difference_update((each.topic_id, each.index) for each in halted)
         self.update(halted)
+        for each in halted:
+            present = self._followed.get((each.topic_id, each.index))
+            if present is not None:
+                present[0].served = True  # Before it was halted, for all one knows.
 
     def close(self) -> None:
         """Stop following anything, for good."""
@@ -126,6 +131,9 @@ class ReplicaFetchers:
                 logger.info("%s has no epochs: cut to %d", log.name, log.log_end_offset)
         except OSError as error:
             self._hosts.storage_failed(partition, error)
+            return None
+        except DamagedLog as damage:
+            self._hosts.log_damaged(partition, damage, served=True)
             return None
         except ApiError as refusal:
             logger.error("%s cannot be followed: %s", log.name, refusal)

@@ -19,6 +19,7 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Buffer, Clock
 from ottla.base.timers import Timers
 from ottla.broker.appends import AppendResult, Wait, park_append, refused
+from ottla.broker.damaged_logs import DamagedLogs, may_copy_again
 from ottla.broker.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetcher import Fetcher
 from ottla.broker.isr import Surroundings
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.log.log_dir import LogDir
     from ottla.log.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
+    from ottla.log.results import DamagedLog
     from ottla.metadata.delta import ClusterDelta
 
 logger = logging.getLogger(__name__)
@@ -87,6 +89,9 @@ class ReplicaManager:
         """Called when the last log folder has failed: such a broker must end."""
         self.on_folder_lost: Callable[[], None] | None = None
         """Called when one has failed and others are left: the controller must hear of it."""
+        self.on_replica_lost: Callable[[Partition], None] | None = None
+        """Called when one replica has gone offline, and its log folder has not."""
+        self.damaged = DamagedLogs(log_dirs)
         log_dirs.on_offline = self._dir_failed
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
@@ -471,6 +476,24 @@ class ReplicaManager:
             directory = self.log_dirs.directory_of(log)
             lost = self.log_dirs.fail(log, error)
             self._lose(log.directory if directory is None else directory.path, lost, error)
+
+    def log_damaged(self, partition: Partition, damage: "DamagedLog", *, served: bool) -> bool:
+        """Follow that a followed log cannot be cut; tell whether it may be cut before the damage.
+
+        Else the replica is offline now. `served`: its leader has accepted a fetch of it in this
+        epoch. See `damaged_logs`.
+        """
+        goes_on = not served and may_copy_again(self.image, partition, self.node_id)
+        self.damaged.met_by_cut(partition, damage, goes_on=goes_on)
+        if not goes_on:
+            self._wake_each([partition])
+            if self.on_replica_lost is not None:
+                self.on_replica_lost(partition)
+        return goes_on
+
+    def log_unreadable(self, partition: Partition, offset: int, refusal: ApiError) -> None:
+        """Follow that a fetch was refused; see `damaged_logs`."""
+        self.damaged.met_by_read(partition, offset, refusal)
 
     def _dir_failed(self, directory: "LogDir", lost: "list[PartitionLog]") -> None:
         """Follow a log folder that failed while nobody here was at it."""

@@ -343,6 +343,15 @@ class LogDir:
         """Return why a partition may be here though it was not found; None = it is not."""
         return self.unread.get(names.folder_name(*key))
 
+    def hold_back(self, log: PartitionLog, reason: OSError) -> None:
+        """Give a log up until the next start, which is to recover it from its recovery point."""
+        key = (log.topic, log.partition)
+        for name, value in _CHECKPOINTED.items():
+            self._kept[name][key] = value(log)
+        self.unread[log.name] = reason
+        self.was_clean = False  # What it has not flushed is flushed by no shutdown.
+        del self.logs[key]
+
     def keep_entries(self, checkpoints: dict[str, dict[TopicPartition, int]]) -> None:
         """Write the entries of folders that could not be read again with each checkpoint."""
         for name, entries in checkpoints.items():

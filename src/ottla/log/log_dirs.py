@@ -406,6 +406,13 @@ class LogDirs:
             return [log]
         return self._take_offline(directory, error)
 
+    def hold_back(self, log: PartitionLog, reason: OSError) -> None:
+        """Take one log out of use until the next start; its folder stays, and so does its name."""
+        directory = self.directory_of(log)
+        log.fail()
+        if directory is not None:
+            directory.hold_back(log, reason)
+
     def _take_offline(self, directory: LogDir, error: OSError) -> list[PartitionLog]:
         if directory.error is None:
             directory.error = error

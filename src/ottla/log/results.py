@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ottla.base.errors import ApiError, Error
 from ottla.log.slices import FileSlice
 
 
@@ -36,6 +37,18 @@ class ReadResult(NamedTuple):
 
 
 NOTHING = ReadResult((), 0)
+
+
+class DamagedLog(ApiError):
+    """A log cannot be cut where it was to be: a batch before that is damaged. Nothing has changed.
+
+    Fields: `path`: the file; `good_end`: the offset behind the last sound batch before the damage.
+    """
+
+    def __init__(self, message: str, *, path: str, good_end: int) -> None:
+        super().__init__(Error.CORRUPT_MESSAGE, message)
+        self.path = path
+        self.good_end = good_end
 
 
 class UnexpectedOffset(ValueError):

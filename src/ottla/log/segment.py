@@ -17,11 +17,11 @@ from ottla.log import names, offset_index, time_index
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache, Handle
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, OffsetPosition
-from ottla.log.scan import records_at, scan_headers
+from ottla.log.scan import records_at, scan_batches, scan_headers
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
-from ottla.records.errors import RecordsError
+from ottla.records.errors import CorruptBatch, RecordsError
 
 RECENT_BATCHES_MAX: Final = 128
 """Positions remembered beside the index, so that reads at the tail scan nothing: 16 bytes each,
@@ -33,6 +33,26 @@ class Found(NamedTuple):
 
     position: int
     size: int
+
+
+class Cut(NamedTuple):
+    """Where a truncation cuts a segment's file, and where that leaves the log's end."""
+
+    position: int
+    end_offset: int
+
+
+class DamagedBatch(CorruptBatch):
+    """A truncation has met bytes that are no batch, before the offset that it is to cut at.
+
+    Fields: `path`, `position`: where they are; `good_end`: the offset behind the last sound batch
+            before them.
+    """
+
+    def __init__(self, path: str, cut: Cut, reason: str) -> None:
+        super().__init__(f"position {cut.position} of {path}: {reason}")
+        self.path = path
+        self.position, self.good_end = cut
 
 
 class TimestampMatch(NamedTuple):
@@ -363,36 +383,67 @@ class Segment:
         self._time_index.write(self._index_file(names.TIME_INDEX))
         self.unsynced = True
 
-    def truncate_to(self, offset: int) -> int:
-        """Remove the batches from the first that reaches `offset` on; return where that leaves
-        the log's end. The segment is active.
+    def cut_at(self, offset: int) -> Cut:
+        """Return where `truncate_to` cuts. It changes nothing.
 
         Where `offset` falls into a batch the end lies before that batch; where it falls between
-        two, as compaction leaves them, it is `offset`, as the leader's is.
+        two, as compaction leaves them, it is `offset`, as the leader's is. Damage that goes with
+        the cut is none; damage before it raises DamagedBatch.
 
-        Raises: OSError, RecordsError.
+        Raises: OSError, DamagedBatch.
+        """
+        try:
+            found = self.position_of(offset)
+            if found is None:
+                return Cut(self.size, offset)
+            header = parse_header(self.log.file().read_at(found.position, HEADER_SIZE), whole=False)
+        except RecordsError as error:
+            cut = self._sound_before(offset)
+            if cut.end_offset < offset:
+                raise DamagedBatch(self.path(names.LOG), cut, str(error)) from None
+            return cut
+        return Cut(found.position, min(offset, header.base_offset))
+
+    def _sound_before(self, offset: int) -> Cut:
+        """Return where the last batch ends before `offset` that is sound, CRC included."""
+        file = self.log.file()
+        indexed = self._index_lookup(offset).position
+        for start in (indexed, 0) if 0 < indexed < self.size else (0,):
+            cut = Cut(start, self.base_offset) if start == 0 else None
+            try:
+                for position, header, _, _ in scan_batches(file, start, self.size):
+                    if header.last_offset >= offset:
+                        break
+                    cut = Cut(position + header.size_in_bytes, header.next_offset)
+            except RecordsError:
+                pass
+            if cut is not None:
+                return cut
+        raise AssertionError("a segment's start is a cut")
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batches from the first that reaches `offset` on; return where that leaves
+        the log's end, see `cut_at`. The segment is active.
+
+        Raises: OSError, DamagedBatch.
         """
         assert self._offset_index is not None
         assert self._time_index is not None
-        found = self.position_of(offset)
+        cut = self.cut_at(offset)
         self._offset_index.truncate_to(offset)
         self._time_index.truncate_to(offset)
         del self._recent_lasts[:], self._recent_positions[:]
         self._since_entry = 0
         self._indexes_full = self._are_indexes_full()
-        end_offset = offset
-        if found is not None:
-            file = self.log.file()
-            header = parse_header(file.read_at(found.position, HEADER_SIZE), whole=False)
-            end_offset = min(offset, header.base_offset)
-            file.truncate(found.position)
-            self.size = found.position
+        if cut.position < self.size:
+            self.log.file().truncate(cut.position)
+            self.size = cut.position
         self._truncate_aborted(offset)
         if self.size == 0:
             self.first_timestamp = None
         self.write_indexes()
         self._max_timestamp = self._scan_max_timestamp()
-        return end_offset
+        return cut.end_offset
 
     def _truncate_aborted(self, offset: int) -> None:
         entries = self.aborted()
@@ -406,9 +457,12 @@ class Segment:
         assert self._time_index is not None
         largest = self._time_index.last
         start = self._index_lookup(largest.offset).position
-        for _, header in scan_headers(self.log.file(), start, self.size):
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        try:
+            for _, header in scan_headers(self.log.file(), start, self.size):
+                if header.max_timestamp > largest.timestamp:
+                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        except RecordsError:
+            pass  # Whoever reads the batch will say so; the file is cut already.
         return largest
 
     # --- files ---------------------------------------------------------------------------

@@ -25,9 +25,8 @@ from ottla.log.checkpoint_limits import CheckpointLimits, lowest, write_limits
 from ottla.log.maintenance import delete_segments
 from ottla.log.producer_replay import Extent, prune_snapshots, rebuild_producers
 from ottla.log.producer_state import ProducerEntry, ProducerState
-from ottla.log.segment import new_segment
-from ottla.log.validation import api_error
-from ottla.records.errors import RecordsError
+from ottla.log.results import DamagedLog
+from ottla.log.segment import DamagedBatch, new_segment
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -48,6 +47,7 @@ def truncate_to(log: "PartitionLog", offset: int) -> bool:
     if offset < log.segments.first.base_offset:
         start_at(log, offset)
         return True
+    _check_cut(log, offset)
     limits = _limits_to(log, offset)
     _limit(log, limits)
     _begin(log, limits)
@@ -56,13 +56,10 @@ def truncate_to(log: "PartitionLog", offset: int) -> bool:
         # From the end: a process that is killed here must not leave a hole.
         delete_segments(log, reversed(gone))
     active = log.segments.active
-    try:
-        active.activate(log.config)
-        # A batch may reach back below the log start, which never follows it.
-        end = active.truncate_to(offset)
-        log.log_end_offset = max(end, min(offset, log.log_start_offset))
-    except RecordsError as error:
-        raise api_error(error) from None
+    active.activate(log.config)
+    # A batch may reach back below the log start, which never follows it.
+    end = active.truncate_to(offset)
+    log.log_end_offset = max(end, min(offset, log.log_start_offset))
     _follow_end(log)
     if not _drop_deleted(log):
         log.flush()
@@ -79,6 +76,14 @@ def _drop_deleted(log: "PartitionLog") -> bool:
         return False
     start_at(log, log.log_end_offset)
     return True
+
+
+def _check_cut(log: "PartitionLog", offset: int) -> None:
+    """Look whether the log can be cut there, before anything of it changes. Raises: DamagedLog."""
+    try:
+        log.segments[log.segments.floor(offset)].cut_at(offset)
+    except DamagedBatch as damage:
+        raise DamagedLog(str(damage), path=damage.path, good_end=damage.good_end) from None
 
 
 def start_at(log: "PartitionLog", offset: int) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from ottla.log import names
 from ottla.log.log_dir import LogDir
-from ottla.log.log_dirs import DirectoryRefused, LoadResult, LogDirs
+from ottla.log.log_dirs import DirectoryRefused, LoadResult, LogDirs, NameTaken
 from ottla.log.partition_log import PartitionLog
+from ottla.log.removal import remove_replicas
 from tests.unit.log.node import CONFIG, IDS, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import (
     TOPIC_ID,
@@ -437,3 +438,40 @@ def test_each_checkpoint_by_itself(node: Node) -> None:
         write()
         node.run()
         assert node.disk.read_bytes(f"/d1/{name}") == content
+
+
+def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) -> None:
+    """Its folder stays, with its name and what the checkpoints say; its directory goes on."""
+    dirs, _ = node.start()
+    for partition in range(3):
+        append(create(dirs, partition=partition), batch())
+    log = dirs.get("t", 0)
+    assert log is not None
+    log.flush()
+    node.run()
+    log.advance_high_watermark(1)
+    dirs.hold_back(log, OSError(errno.EBADMSG, "damaged", log.directory))
+    assert (dirs.get("t", 0), log.failed, len(dirs.online_dirs)) == (None, True, 2)
+    with pytest.raises(NameTaken, match="damaged"):
+        create(dirs)
+    node.stop(dirs)
+    dirs, found = node.start()
+    assert len(found.logs) == 3
+    log = dirs.get("t", 0)
+    assert log is not None
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (1, 1, 1)
+    was_clean = {each.path: each.was_clean for each in dirs.dirs}
+    assert was_clean == {"/d1": False, "/d2": True}  # It was not flushed at the end.
+
+
+def test_a_log_that_is_held_back_can_be_deleted(node: Node) -> None:
+    dirs, _ = node.start()
+    log = create(dirs)
+    dirs.hold_back(log, OSError(errno.EBADMSG, "damaged", log.directory))
+    removed = remove_replicas(dirs, [(TOPIC_ID, 0)], {TOPIC_ID: "t"})
+    node.run()
+    node.pass_ms(100)
+    assert removed.value == {(TOPIC_ID, 0): None}
+    node.pass_ms(1_000)
+    assert not [name for name in node.disk.listdir("/d1") if name.startswith("t-")]
+    assert create(dirs).log_end_offset == 0

@@ -92,7 +92,7 @@ def test_a_replica_whose_metadata_file_is_damaged_stays_offline(zookeeper: bool)
     before = node.disk.listdir(f"{folder}/t-0")
     node.restart()
     sim.run_until(lambda: node.serves, limit_ms=60_000)
-    sim.run(20_000)
+    sim.run(40_000)  # Longer than the new leader waits for one that was in sync.
     assert (leader_of(sim), node.disk.listdir(f"{folder}/t-0")) == (SECOND, before)
     assert node.disk.read_bytes(path) == b"garbage"
     state = state_of(sim)

@@ -1,10 +1,11 @@
 """In-sync replicas as their leader proposes them, and what counts while the answer is out.
 
-| Proposal | counts for the high watermark until answered | why                                  |
+| Proposal | counts for the high watermark meanwhile      | why                                  |
 |----------|----------------------------------------------|--------------------------------------|
 | expand   | the larger set, newcomers included           | the controller may have taken them   |
 | shrink   | the larger set, the laggards included        | the controller may have refused      |
 
+Meanwhile is until the metadata has the change; over ZooKeeper, until the answer (`isr_manager`).
 So the high watermark rests on the maximal set that the controller may believe in, and whoever
 it elects has all that was ever acknowledged.
 

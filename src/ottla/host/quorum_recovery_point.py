@@ -7,8 +7,9 @@ written here, into the page cache; it is made durable with a flush, at most once
 a clean stop. After the end of a process the note is exact; after a loss of power it may be older,
 which makes it lower, never wrong. It is lowered, durably, before the log is truncated.
 
-Two slots of one line each take turns, so that a torn write leaves the other one:
-`<offset, 20 digits> <CRC-32, 8 hexadecimal digits>`.
+The file has three slots of one line each: `<offset, 20 digits> <CRC-32, 8 hexadecimal digits>`.
+One is durable and left alone, one is written, and the third is the one that a sync under way
+makes durable. So whatever a loss of power leaves of the other two, one slot is sound.
 """
 
 import posixpath
@@ -19,6 +20,8 @@ from ottla.base.ports import Clock, Disk, File, Workers
 
 FILE_NAME = ".ottla_recovery_point"
 SLOT_BYTES = 30
+SLOTS = (0, 1, 2)
+EMPTY_SLOT = b" " * (SLOT_BYTES - 1) + b"\n"
 SYNC_MS = 1_000
 """How long a note may wait to be made durable; each costs an fsync."""
 
@@ -41,7 +44,7 @@ def _offset_in(slot: bytes) -> int | None:
 
 def _slots(disk: Disk, path: str) -> list[int | None]:
     data = disk.read_bytes(path)
-    return [_offset_in(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
+    return [_offset_in(data[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in SLOTS]
 
 
 def read_recovery_point(disk: Disk, folder: str) -> int:
@@ -65,7 +68,7 @@ class RecoveryPoint:
     """
 
     def __init__(self, disk: Disk, folder: str, *, clock: Clock, workers: Workers) -> None:
-        """Raises: OSError, RecoveryPointDamaged."""
+        """Blocks. Raises: OSError, RecoveryPointDamaged."""
         self.offset = read_recovery_point(disk, folder)
         self.on_failure: Callable[[OSError], None] = lambda error: None
         self._disk = disk
@@ -74,10 +77,24 @@ class RecoveryPoint:
         self._workers = workers
         self._file: File | None = None
         self._exists = disk.exists(self._path)
-        # The one that holds the offset is written last.
-        self._slot = int(self._exists and _slots(disk, self._path)[0] == self.offset)
+        self._durable = 0
+        """The slot that a loss of power leaves as it is."""
+        self._writing = 1
+        self._syncing_slot: int | None = None
+        if self._exists:
+            self._durable = _slots(disk, self._path).index(self.offset)
+            self._writing = self._free_slot()
+            self._open().sync()  # Which slots the process before this one had synced is not known.
         self._synced_ms = clock.monotonic_ms() - SYNC_MS
         self._syncing = False
+
+    def _free_slot(self) -> int:
+        return next(each for each in SLOTS if each not in (self._durable, self._syncing_slot))
+
+    def _open(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self._path)
+        return self._file
 
     def raised(self, offset: int) -> None:
         """Note that the log is durable up to `offset`. Raises: OSError."""
@@ -86,11 +103,8 @@ class RecoveryPoint:
         if not self._exists:
             self._replace(offset)
             return
-        if self._file is None:
-            self._file = self._disk.open(self._path)
-        self._file.write_at(self._slot * SLOT_BYTES, _slot(offset))
+        self._open().write_at(self._writing * SLOT_BYTES, _slot(offset))
         self.offset = offset
-        self._slot = 1 - self._slot
         self._sync_soon()
 
     def lower(self, offset: int) -> None:
@@ -100,9 +114,10 @@ class RecoveryPoint:
 
     def _replace(self, offset: int) -> None:
         self.close()
-        self._disk.write_atomic(self._path, _slot(offset))
+        self._disk.write_atomic(self._path, _slot(offset) + EMPTY_SLOT * (len(SLOTS) - 1))
         self.offset = offset
-        self._exists, self._slot = True, 1
+        self._exists = True
+        self._durable, self._writing, self._syncing_slot = 0, 1, None
 
     def sync_now(self) -> None:
         """Make the note durable. Blocks. Raises: OSError."""
@@ -114,6 +129,8 @@ class RecoveryPoint:
         if self._syncing or now_ms - self._synced_ms < SYNC_MS:
             return
         self._syncing, self._synced_ms = True, now_ms
+        self._syncing_slot = self._writing
+        self._writing = self._free_slot()
 
         def sync() -> None:
             # A file of its own: the other one may be closed meanwhile.
@@ -127,6 +144,9 @@ class RecoveryPoint:
 
     def _synced(self, outcome: BaseException | None) -> None:
         self._syncing = False
+        synced, self._syncing_slot = self._syncing_slot, None
+        if outcome is None and synced is not None:  # Else the file was replaced meanwhile.
+            self._durable = synced
         if isinstance(outcome, OSError):
             self.on_failure(outcome)
         elif outcome is not None:

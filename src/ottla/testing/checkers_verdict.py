@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from ottla.testing import checkers, checkers_deletion, checkers_metadata
+from ottla.testing import (
+    checkers,
+    checkers_deletion,
+    checkers_leftovers,
+    checkers_metadata,
+    checkers_nodes,
+)
 from ottla.testing.checkers import Checker, Witness
 from ottla.testing.history import History
 
@@ -31,6 +37,12 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "deletion not finished": checkers_deletion.deletions_unfinished,
         "receipt untrue": checkers_deletion.receipts_untrue,
         "living replica deleted": checkers_deletion.living_replicas_deleted,
+        "image unlike the log": checkers_nodes.images_unlike_the_log,
+        "member lacks committed records": checkers_nodes.members_that_lack_records,
+        "node goes back to an old epoch": checkers_nodes.epochs_that_fell,
+        "request unanswered": checkers_nodes.requests_unanswered,
+        "disk refused at start": checkers_nodes.disks_refused,
+        "left over after calm": checkers_leftovers.left_over_after_calm,
         "assertion failed": checkers.assertions_that_failed,
         "no progress": checkers.no_progress,
     }

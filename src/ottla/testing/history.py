@@ -14,6 +14,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
+from ottla.testing.history_nodes import (
+    EpochSeen,
+    LeftOver,
+    MemberSeen,
+    ReplayCompared,
+    RequestHeld,
+    StartRefused,
+)
 
 TopicPartition = tuple[Uuid, int]
 """Topic id and partition number: a name may mean another topic later."""
@@ -257,6 +265,12 @@ class History:
     errors: list[tuple[int, str]] = field(default_factory=list)
     unfenced: list[tuple[int, str]] = field(default_factory=list)
     """(time, text) of what a node's own assertions refused."""
+    requests_held: list[RequestHeld] = field(default_factory=list)
+    replays: list[ReplayCompared] = field(default_factory=list)
+    members: list[MemberSeen] = field(default_factory=list)
+    epochs_seen: list[EpochSeen] = field(default_factory=list)
+    left_over: list[LeftOver] = field(default_factory=list)
+    starts_refused: list[StartRefused] = field(default_factory=list)
     healed_ms: int | None = None
     ended_ms: int = 0
 

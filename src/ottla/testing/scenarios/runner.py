@@ -16,12 +16,14 @@ from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers_verdict import judge
 from ottla.testing.history import History, Life, Outcome
 from ottla.testing.scenarios.loading import load_scenario
+from ottla.testing.scenarios.node_watch import NodeWatch
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim.answer_watch import AnswerWatch
 from ottla.testing.sim.deletions import deletions_left, folders_left
 
 REST = "rest: all replicas in sync and equal"
@@ -102,6 +104,8 @@ class Run:
         unclean = scenario.config.get(UNCLEAN) == "true"
         recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
         self.sim.observe(recorder.observe)
+        self._nodes = NodeWatch(self.sim, self.history)
+        self._answers = AnswerWatch(self.sim.net, self.history.requests_held.append)
         self.story = Story(self.sim, self.history)
         self.story.run(scenario.story(self.story))
         self.rough_ms = 0
@@ -125,6 +129,8 @@ class Run:
         self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
+        for asker in story.askers:
+            asker.stop()
         self._until(lambda: not unsettled(sim), limit_ms)
         left = unsettled(sim)
         self._bury(limit_ms)
@@ -133,6 +139,8 @@ class Run:
         else:
             history.lives.append(Life(REST, story.now_ms))
         history.ended_ms = story.now_ms
+        self._nodes.finish()
+        self._answers.finish()
         history.logs = list(read_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
@@ -211,6 +219,8 @@ def _cluster(scenario: Scenario) -> str:
 def _rates(sim: Sim) -> dict[str, float]:
     """Return the drawn faults by name, without those that there are none of."""
     named = {each.name: float(getattr(sim.faults, each.name)) for each in fields(sim.faults)}
+    directed = sim.directed.rates
+    named |= {f"directed_{each.name}": getattr(directed, each.name) for each in fields(directed)}
     if sim.zookeeper is not None:
         rates = sim.zookeeper.rates
         named |= {f"zookeeper_{each.name}": getattr(rates, each.name) for each in fields(rates)}

@@ -6,6 +6,7 @@ to the nodes what it wants, in virtual time. See docs/simulator.md.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,15 @@ from ottla.base.pending import Pending
 from ottla.testing.checkers_verdict import CHECKERS, Tolerance
 from ottla.testing.history import History
 from ottla.testing.sim import Faults
-from ottla.testing.sim_clients import Admin, Consumer, Dialogue, Producer, Station, TopicSpec
+from ottla.testing.sim_clients import (
+    Admin,
+    Asker,
+    Consumer,
+    Dialogue,
+    Producer,
+    Station,
+    TopicSpec,
+)
 
 if TYPE_CHECKING:
     from ottla.testing.sim import Sim
@@ -40,6 +49,7 @@ class Story:
         self.topics: dict[str, TopicSpec] = {}
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
+        self.askers: list[Asker] = []
         self.admin = Admin(self._station("admin"))
         self._expected: set[str] = set()
 
@@ -107,6 +117,13 @@ class Story:
         consumer.begin()
         if steady:
             self._expect("reads of", topic)
+
+    def ask(self, *, interval_ms: int = 3_000) -> None:
+        """Let a client ask brokers for all kinds of things, and wait for very long."""
+        random = Random(f"{self.sim.seed}/asker")
+        asker = Asker(self._station("asker"), random, interval_ms=interval_ms)
+        self.askers.append(asker)
+        asker.begin()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """Return the node that leads a partition as far as the cluster has decided; -1 = none."""

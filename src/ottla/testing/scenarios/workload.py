@@ -63,6 +63,7 @@ class Workload:
         )
         story.produce(steady, interval_ms=6 * self.interval_ms, idempotent=False)
         story.consume(steady, interval_ms=self.read_ms)
+        story.ask()
         yield from story.create(passing)
         story.produce(passing, interval_ms=10 * self.interval_ms, steady=False)
         yield from story.admin.keep_changing(

@@ -36,7 +36,8 @@ class Faults:
             the midst of `writing`; of elections, how often the elected node crashes at once
             (`office`). `drift_ppm`: how far a clock's rate may be off; `wall_ms`: how far the time
             of day may be off. `tuned`: timeouts and sizes are drawn, too. `swarm`: the seed draws
-            which of these there are.
+            which of these there are. `directed`: there are also the faults of `directed_faults`,
+            with rates that the seed draws.
     """
 
     slow: float = 0.0
@@ -58,6 +59,7 @@ class Faults:
     jumps: float = 0.0
     tuned: bool = False
     swarm: bool = False
+    directed: bool = False
 
     NONE: ClassVar["Faults"]
     ROUGH: ClassVar["Faults"]
@@ -109,6 +111,7 @@ Faults.ROUGH = Faults(
     jumps=1.0,
     tuned=True,
     swarm=True,
+    directed=True,
 )
 
 
@@ -178,8 +181,8 @@ class Mischief:
     def crash(self, victim: "SimNode") -> None:
         """Let a node crash and come back; its machine, too, where the bound allows that."""
         loses = self._random.random() < self.faults.power and self.may_lose_power(victim)
-        if loses and victim.is_broker:
-            self._lost[victim.id] = victim.life + 1
+        if loses:
+            self.note_loss(victim)
 
         def back() -> None:
             self._later(20, self._random.choice((400, 4_000, 15_000)), victim.restart)
@@ -190,6 +193,11 @@ class Mischief:
         else:
             victim.crash(lose_unflushed=loses)
             back()
+
+    def note_loss(self, victim: "SimNode") -> None:
+        """Count a broker as one that loses unflushed data now."""
+        if victim.is_broker:
+            self._lost[victim.id] = victim.life + 1
 
     def may_lose_power(self, victim: "SimNode") -> bool:
         """Tell whether the promise holds if this node loses what it has not flushed."""
@@ -203,7 +211,7 @@ class Mischief:
         }
         return len({*self._lost, victim.id}) < sim.min_insync_replicas
 
-    def _may_refuse_writes(self, node: "SimNode") -> bool:
+    def may_refuse_writes(self, node: "SimNode") -> bool:
         """Tell whether a disk may fail; its broker counts as one that lost data meanwhile.
 
         A folder that refused a write is not trusted with what it took before, so that the broker
@@ -215,7 +223,8 @@ class Mischief:
             self._lost[node.id] = NEVER
         return True
 
-    def _writes_again(self, node: "SimNode") -> None:
+    def writes_again(self, node: "SimNode") -> None:
+        """Let a disk that refused writes count as well; its broker as one that lost data."""
         if self._lost.get(node.id) == NEVER:
             self._lost[node.id] = node.life
 
@@ -268,14 +277,14 @@ class Mischief:
 
     def _full_disk(self) -> None:
         node = self._random.choice(list(self._sim.nodes.values()))
-        if not self._may_refuse_writes(node):
+        if not self.may_refuse_writes(node):
             return
         self._sim.mark("disk-full")
         node.disk.capacity = node.disk.used_bytes() + self._random.randrange(20_000)
 
         def free() -> None:
             node.disk.capacity = None
-            self._writes_again(node)
+            self.writes_again(node)
 
         self._later(500, 15_000, free)
 
@@ -286,7 +295,7 @@ class Mischief:
         if not several:
             return
         node = random.choice(several)
-        if not self._may_refuse_writes(node):
+        if not self.may_refuse_writes(node):
             return
         self._sim.mark("folder-bad")
         fault = node.disk.fail(path=f"{random.choice(node.config.log_dirs)}/", times=None)
@@ -294,7 +303,7 @@ class Mischief:
         def mended() -> None:
             if fault in node.disk.faults:
                 node.disk.faults.remove(fault)
-            self._writes_again(node)
+            self.writes_again(node)
             node.stop(back_after_ms=random.randrange(20, 2_000))
 
         self._later(1_000, 15_000, mended)

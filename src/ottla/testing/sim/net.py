@@ -62,6 +62,9 @@ class Network:
         self.pipes: dict[int, Pipe] = {}
         self.arrived: Callable[[str, int, int, bytes], None] | None = None
         """Called with each frame that arrives, as `tell`, before anybody reads it."""
+        self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
+        """Called with a request that waited for its answer, since when (microseconds), and whether
+        it got one."""
         self._told = told
         self._doors: dict[Address, Door] = {}
         self._numbers = 0
@@ -85,6 +88,14 @@ class Network:
         if door is None:
             return False
         return (place, door.place) in self.cut or (door.place, place) in self.cut
+
+    def pipe_between(self, source: int, target: int) -> "Pipe | None":
+        """Return the newest connection from a place to a node; None = there is none."""
+        found = None
+        for pipe in self.pipes.values():
+            if pipe.source == source and pipe.door.place == target:
+                found = pipe
+        return found
 
     def vanish(self, process: Process, *, silently: bool) -> None:
         """End a dead process's listeners and connections; `silently` = nobody is told."""

@@ -19,6 +19,7 @@ from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.folders import StartError
 from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_ports import Address, NodePorts
+from ottla.host.quorum_storage import MetadataDamaged
 from ottla.host.steps import follow
 from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
@@ -27,7 +28,7 @@ from ottla.testing.sim.deletions import KnownMetadata, folder_watch
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, Door
-from ottla.testing.sim.observations import Acknowledged, NodeChanged, Watch
+from ottla.testing.sim.observations import Acknowledged, DiskRefused, NodeChanged, Watch
 from ottla.testing.sim.transport import links_from
 from ottla.testing.sim.world import (
     Call,
@@ -165,7 +166,7 @@ class SimNode:
         sim, random = self._sim, self._random
         self.life += 1
         self.serves = self._stopping = False
-        process = self._process = Process(f"node {self.id}, life {self.life}")
+        process = self._process = Process(f"node {self.id}, life {self.life}", self.life)
         self._doors = []
         timers = SimTimers(sim.world, self.clock, process)
         workers = SimWorkers(sim.world, process, Random(random.getrandbits(64)), self.pace)
@@ -209,7 +210,8 @@ class SimNode:
             self.known.opened(core)
             if self._sim.zookeeper is None:
                 watch.opened(folders.quorum)
-        except (StartError, OSError) as error:
+        except (StartError, OSError, MetadataDamaged) as error:
+            self._refused(error)
             core.close()
             self._ended(process, f"cannot open its folders: {error}")
             return
@@ -221,11 +223,20 @@ class SimNode:
     def _started(self, process: Process, end: Exception | None) -> None:
         if end is None:
             self.serves = True
+            # What came before it served was kept until now.
+            process.held_until_us = self._sim.world.now_us
             self._tell("serves")
             return
-        if not isinstance(end, StartError | OSError):
+        self._refused(end)
+        if not isinstance(end, StartError | OSError | MetadataDamaged):
             self._sim.problem(process.name, end)
         self._ended(process, f"the start failed: {end}")
+
+    def _refused(self, error: Exception) -> None:
+        """Tell where a start ended for what the disk held."""
+        if isinstance(error, MetadataDamaged) or "Duplicate log directories" in str(error):
+            now_ms = self._sim.world.now_ms
+            self._sim.tell(DiskRefused(now_ms, self.id, self.life, str(error)))
 
     def _failed(self, process: Process, reason: str) -> None:
         """The roles cannot go on: the process stops as well as it can, then ends."""
@@ -356,7 +367,9 @@ class SimNode:
         self.folders.used(operation, path)
         if self.disk_written is not None and operation in WRITES and self._process is not None:
             self.disk_written(self, operation, path)
-        pace, process = self.pace, self._process
+        pace, process, directed = self.pace, self._process, self._sim.directed
+        if process is not None and process.alive:
+            directed.disk_used(self, operation, path)
         if self._doom is not None and process is not None and operation in WRITES:
             self._doom.operations -= 1
             if self._doom.operations <= 0:

@@ -165,6 +165,15 @@ class NodeChanged(NamedTuple):
     what: str
 
 
+class DiskRefused(NamedTuple):
+    """A start ended because of what the node's own disk held."""
+
+    at_ms: int
+    node: int
+    life: int
+    reason: str
+
+
 Observation = (
     QuorumLed
     | PartitionSet
@@ -173,6 +182,7 @@ Observation = (
     | HighWatermarkMoved
     | Acknowledged
     | NodeChanged
+    | DiskRefused
     | UnfencedWrite
     | TopicKnown
     | TopicSet

@@ -55,6 +55,10 @@ class _Stream:
         self._resend_us = RESEND_US
         self._waits = False
 
+    def hold(self, delay_us: int) -> None:
+        """Let nothing arrive before a delay is over."""
+        self._last_us = max(self._last_us, self._net.world.now_us + delay_us)
+
     def put(self, process: Process | None, call: Callable[[], None]) -> None:
         """Let `call` happen at the other end, when its turn has come."""
         if self.silent:
@@ -87,13 +91,16 @@ class Pipe:
         self.door = door
         self.owner = link.owner
         self.number = net.next_number()
-        self._source = link.place
+        self.source = link.place
         self._to_server = _Stream(net, link.place, door.place)
         self._to_client = _Stream(net, door.place, link.place)
         self._waiting: deque[bytes] = deque()
         self._answering = False
+        self._asked: tuple[bytes, int] | None = None
+        """The request that waits for its answer, and since when."""
         self._open = True
         """Whether the server's end stands."""
+        self.address = address
         host, port = address
         self.info = Connection(
             id=f"{host}:{port}-{client_host(link.place)}:{40_000 + self.number}-{self.number}",
@@ -121,12 +128,16 @@ class Pipe:
             net.world.after(late_us, lambda: Ghost(net, self.door, self.info, frame).deliver())
         self._to_server.put(self.door.process, lambda: self._arrived(frame))
 
+    def hold_answers(self, delay_us: int) -> None:
+        """Let all answers that are yet to be given arrive so late at least."""
+        self._to_client.hold(delay_us)
+
     # -- the server's end ----------------------------------------------------------------------
 
     def _arrived(self, frame: bytes) -> None:
         if not self._open:
             return
-        self.net.tell("request", self._source, self.door.place, frame)
+        self.net.tell("request", self.source, self.door.place, frame)
         if self._answering or self._waiting:
             self._waiting.append(frame)
         else:
@@ -149,6 +160,7 @@ class Pipe:
             self._answer(outcome.value)
         else:
             self._answering = True
+            self._asked = frame, self.net.world.now_us
             outcome.then(self._answered_later)
 
     def _answer(self, chunks: list[Any] | None) -> None:
@@ -162,8 +174,15 @@ class Pipe:
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
 
+    def tell_held(self, *, answered: bool) -> None:
+        """Tell how long a request has been waiting, where one does."""
+        asked, self._asked = self._asked, None
+        if asked is not None and self.net.held is not None:
+            self.net.held(self, *asked, answered)
+
     def _answered_later(self, chunks: list[Any] | None) -> None:
         self._answering = False
+        self.tell_held(answered=True)
         if not self._open:
             release(chunks)
             return
@@ -183,6 +202,7 @@ class Pipe:
         self._to_client.put(self.owner, self._told_of_end)
 
     def _end_server(self) -> None:
+        self.tell_held(answered=False)
         self._open = False
         self._waiting.clear()
         self.net.pipes.pop(self.number, None)
@@ -210,7 +230,7 @@ class Pipe:
     def _returned(self, frame: bytes) -> None:
         link = self.link
         if link is not None:
-            self.net.tell("response", self.door.place, self._source, frame)
+            self.net.tell("response", self.door.place, self.source, frame)
             link.received(self, frame)
 
     def _told_of_end(self) -> None:

@@ -25,6 +25,7 @@ from ottla.host.node_ports import Address
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.deletions import follow_deletions
+from ottla.testing.sim.directed import directed_faults
 from ottla.testing.sim.faults import Faults, Mischief
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
 from ottla.testing.sim.marks import marks_of_change
@@ -105,6 +106,7 @@ class Sim:
         else:
             given = tuning(self._stream("tuning"), self.faults) | dict(config or {})
             self.properties = layout(brokers, controllers, combined=combined, config=given)
+        self.directed = directed_faults(self, self._stream("directed"))
         self.nodes: dict[int, SimNode] = {}
         for properties in self.properties:
             node = SimNode(self, properties, self._stream(f"node {properties['node.id']}"))
@@ -180,6 +182,7 @@ class Sim:
         if not self._is_healed:
             self.net.faults = self.faults.of_network()
             self._mischief = Mischief(self, self.faults, self._stream("mischief"))
+            self.directed.begin(self._mischief)
             if self.zookeeper is not None:
                 self.zookeeper.begin_mischief()
 
@@ -188,6 +191,7 @@ class Sim:
         self._is_healed = True
         if self._mischief is not None:
             self._mischief.stop()
+        self.directed.stop()
         self.net.faults = Faults.NONE.of_network()
         self.net.cut.clear()
         if self.zookeeper is not None:
@@ -320,6 +324,7 @@ class Sim:
     def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         self._hash.update(f"{self.world.now_us} {what} {source} {target} ".encode())
         self._hash.update(frame)
+        self.directed.frame(what, source, target, frame)
 
     @property
     def digest(self) -> str:

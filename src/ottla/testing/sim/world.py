@@ -20,6 +20,9 @@ START_MS = 1_700_000_000_000
 
 Call = Callable[[], None]
 
+STARTING_US = 1 << 62
+"""Until when a process is held that has not come to the end of its start."""
+
 _CANCELLED: Call = lambda: None  # noqa: E731  A name for "nothing", compared by identity.
 
 
@@ -45,14 +48,17 @@ class Process:
     """One life of a process: what it has to do ends with it.
 
     Fields: `after`: called when the process has done something, to see what changed.
-            `busy_until_us`: a disk call holds its loop so long.
+            `busy_until_us`: a disk call holds its loop so long. `held_until_us`: until when it was
+            paused the last time, or was starting.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, life: int = 0) -> None:
         self.name = name
+        self.life = life
         self.alive = True
         self.paused = False
         self.busy_until_us = 0
+        self.held_until_us = STARTING_US
         self.after: Call | None = None
         self.waiting: deque[Event] = deque()
         self.draining = False
@@ -89,6 +95,7 @@ class World:
     def resume(self, process: Process) -> None:
         """Let a paused process go on, with all that came meanwhile, in order."""
         process.paused = False
+        process.held_until_us = max(process.held_until_us, self.now_us)
         if process.waiting:
             self._drain_later(process)
 

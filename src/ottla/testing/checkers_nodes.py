@@ -1,0 +1,94 @@
+"""What must hold for nodes in any history: each anomaly is a function to its witnesses.
+
+- request unanswered: a node that went on kept a request longer than its limit, or for ever.
+- image unlike the log: a node's metadata differs from a replay of the committed log.
+- member lacks committed records: a replica that is in sync, or eligible to lead, has a log that
+  ends below the high watermark, or holds other records below it (KIP-497, KIP-966).
+- node goes back to an old epoch: a leader epoch or partition epoch fell within one life.
+- disk refused at start: a node takes what its own disk holds for damaged.
+"""
+
+from ottla.testing.checkers import Witness, name_of
+from ottla.testing.history import History, TopicPartition
+from ottla.testing.history_nodes import MemberSeen
+
+HELD_GRACE_MS = 800
+"""How much longer than its limit a request may take: the answer's own way through the node, a slow
+disk among it."""
+
+
+def requests_unanswered(history: History) -> list[Witness]:
+    """Return the requests that were held too long, or never answered."""
+    return [
+        Witness(
+            f"node {held.node} {'answered' if held.answered else 'did not answer'} a {held.api} of "
+            f"client {-held.client} after {held.held_ms} ms; its limit is {held.limit_ms} ms",
+            held.at_ms,
+        )
+        for held in history.requests_held
+        if held.held_ms > held.limit_ms + HELD_GRACE_MS
+    ]
+
+
+def images_unlike_the_log(history: History) -> list[Witness]:
+    """Return where a node's metadata is not what the committed log amounts to."""
+    return [
+        Witness(
+            f"node {seen.node}, life {seen.life}: {seen.source} at metadata offset {seen.offset} "
+            f"differs from a replay of the committed log in {', '.join(seen.different)}",
+            seen.at_ms,
+        )
+        for seen in history.replays
+        if seen.different
+    ]
+
+
+def members_that_lack_records(history: History) -> list[Witness]:
+    """Return the replicas whose membership promised records that they do not have."""
+    found: dict[tuple[TopicPartition, int, int], Witness] = {}
+    for seen in history.members:
+        reason = _lack(seen)
+        key = (seen.partition, seen.node, seen.life)
+        if reason is not None and key not in found:
+            who = "eligible to lead" if seen.is_eligible else "in sync"
+            text = f"node {seen.node} is {who} for {name_of(seen.partition)} and {reason}"
+            found[key] = Witness(text, seen.at_ms)
+    return list(found.values())
+
+
+def _lack(seen: MemberSeen) -> str | None:
+    if seen.end < seen.committed:
+        return f"its log ends at {seen.end}, below the high watermark {seen.committed}"
+    if -1 not in (seen.epoch, seen.leader_epoch) and seen.epoch != seen.leader_epoch:
+        return (
+            f"has offset {seen.committed - 1} in epoch {seen.epoch}, "
+            f"its leader in epoch {seen.leader_epoch}"
+        )
+    return None
+
+
+def epochs_that_fell(history: History) -> list[Witness]:
+    """Return the lives of nodes in which an epoch of a partition went back."""
+    found = []
+    last: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
+    for seen in history.epochs_seen:
+        key = (seen.partition, seen.node, seen.life)
+        before, now = last.get(key, (-1, -1)), (seen.leader_epoch, seen.partition_epoch)
+        last[key] = now
+        if now[0] < before[0] or now[1] < before[1]:
+            found.append(
+                Witness(
+                    f"node {seen.node}, life {seen.life}, went back from epochs {before[0]} and "
+                    f"{before[1]} of {name_of(seen.partition)} to {now[0]} and {now[1]}",
+                    seen.at_ms,
+                )
+            )
+    return found
+
+
+def disks_refused(history: History) -> list[Witness]:
+    """Return the starts that ended because of what the node's own disk held."""
+    return [
+        Witness(f"node {each.node}, life {each.life}: {each.reason}", each.at_ms)
+        for each in history.starts_refused
+    ]

@@ -1,0 +1,207 @@
+"""Watches the nodes of a history for what `checkers_nodes` judges, beside what clients are told.
+
+- Each image that a node publishes is compared with a replay of the committed metadata log from
+  its first record; at the end also what a start would make of the node's disk.
+- Four times a second, and whenever the metadata changes a partition, the replicas that are in sync
+  or eligible to lead are asked how far their logs go. A replica counts once its broker's present
+  life is registered: one that lost its power has said by then what it may lack.
+"""
+
+from dataclasses import fields
+
+from ottla.base.ids import Uuid
+from ottla.broker.partition import Partition
+from ottla.host.quorum_replay import load_image, records_of
+from ottla.host.quorum_storage import MetadataDamaged
+from ottla.log.partition_log import PartitionLog
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
+from ottla.raft.batches import LogBatch
+from ottla.testing.history import History, TopicPartition
+from ottla.testing.history_nodes import EpochSeen, MemberSeen, ReplayCompared, StartRefused
+from ottla.testing.scenarios.settling import brokers_of
+from ottla.testing.sim import Sim
+from ottla.testing.sim import observations as seen
+from ottla.testing.sim.net import MS
+
+IMAGES_KEPT = 256
+"""Offsets whose images are remembered: as many as a node may lag behind to be compared."""
+LOOK_MS = 250
+
+
+class MetadataReplay:
+    """The committed metadata log, replayed from its first record: what each image must be."""
+
+    def __init__(self) -> None:
+        self.image: ClusterImage = EMPTY
+        self._next_offset = 0
+        self._images: dict[int, ClusterImage] = {}
+
+    def committed(self, batch: LogBatch) -> None:
+        """Take the next batch; one that is known already, or does not follow, changes nothing."""
+        if batch.base_offset != self._next_offset:
+            return
+        self._next_offset = batch.next_offset
+        records = records_of(batch)
+        last = batch.next_offset - 1
+        self.image = replay(self.image, records, offset=last, epoch=batch.epoch).image
+        self._images[last] = self.image
+        if len(self._images) > IMAGES_KEPT:
+            del self._images[next(iter(self._images))]
+
+    def at(self, offset: int) -> ClusterImage | None:
+        """Return the image at an offset; None = it is not remembered, or was none's end."""
+        return self._images.get(offset)
+
+
+def different_parts(one: ClusterImage, other: ClusterImage) -> tuple[str, ...]:
+    """Return the names of the parts of two images that are not equal."""
+    return tuple(
+        each.name
+        for each in fields(ClusterImage)
+        if getattr(one, each.name) != getattr(other, each.name)
+    )
+
+
+class NodeWatch:
+    """Writes a history of nodes, from its start until `finish`."""
+
+    def __init__(self, sim: Sim, history: History) -> None:
+        self._sim = sim
+        self._history = history
+        self._replay = MetadataReplay()
+        self._committed: dict[TopicPartition, int] = {}
+        self._epochs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
+        sim.observe(self._observe)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._sim.world.after(LOOK_MS * MS, self._look_again)
+        self.look()
+
+    def _observe(self, told: seen.Observation) -> None:
+        match told:
+            case seen.HighWatermarkMoved():
+                key = (told.topic_id, told.partition)
+                if told.leads and told.offset > self._committed.get(key, 0):
+                    self._committed[key] = told.offset
+            case seen.ImagePublished():
+                if self._sim.zookeeper is None:
+                    self._compare(told.node, told.life, told.image, "its image")
+            case seen.MetadataCommitted():
+                self._replay.committed(told.batch)
+            case seen.PartitionSet():
+                self._look_at(told.topic_id, told.partition, told.state)
+            case seen.DiskRefused():
+                self._history.starts_refused.append(
+                    StartRefused(told.node, told.life, told.reason, told.at_ms)
+                )
+
+    # -- metadata ------------------------------------------------------------------------------
+
+    def _compare(self, node: int, life: int, image: ClusterImage, source: str) -> None:
+        offset = image.position[0]
+        expected = self._replay.at(offset)
+        if expected is None:
+            return
+        different = different_parts(image, expected)
+        compared = ReplayCompared(node, life, offset, source, different, self._sim.now_ms)
+        self._history.replays.append(compared)
+
+    def _compare_disks(self) -> None:
+        """Compare what a start would make of each disk: the newest snapshot and what follows."""
+        for node in self._sim.nodes.values():
+            core = node.core
+            if core is None or core._folders is None or self._sim.zookeeper is not None:
+                continue
+            try:
+                image = load_image(core._folders.quorum)
+            except (MetadataDamaged, OSError) as error:
+                refused = StartRefused(node.id, node.life, str(error), self._sim.now_ms)
+                self._history.starts_refused.append(refused)
+                continue
+            self._compare(node.id, node.life, image, "its newest snapshot and the log behind it")
+
+    # -- replicas ------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Ask all live replicas how far they are."""
+        partitions = self._partitions()
+        for topic in self._sim.image.topics:
+            for number, state in topic.in_order():
+                self._members(topic.id, number, state, partitions)
+
+    def _look_at(self, topic_id: Uuid, number: int, state: PartitionImage) -> None:
+        self._members(topic_id, number, state, self._partitions())
+
+    def _partitions(self) -> dict[int, dict[TopicPartition, Partition]]:
+        """Return what each broker hosts whose present life is registered."""
+        found: dict[int, dict[TopicPartition, Partition]] = {}
+        registered = self._sim.image.brokers
+        for node_id, broker in brokers_of(self._sim):
+            known = registered.get(node_id)
+            if known is not None and known.epoch == broker.epoch:
+                hosted = {(each.topic_id, each.index): each for each in broker.replicas.hosted()}
+                found[node_id] = hosted
+        return found
+
+    def _members(
+        self,
+        topic_id: Uuid,
+        number: int,
+        state: PartitionImage,
+        partitions: dict[int, dict[TopicPartition, Partition]],
+    ) -> None:
+        key = (topic_id, number)
+        committed = self._committed.get(key, 0)
+        led = self._led(key, state, partitions)
+        for node_id in (*state.isr, *state.elr):
+            partition = partitions.get(node_id, {}).get(key)
+            if partition is None or partition.log is None or partition.log.failed:
+                continue
+            self._epoch(key, node_id, partition)
+            log = partition.log
+            epochs = (-1, -1) if led is None else (_epoch_below(log, committed), led)
+            self._history.members.append(
+                MemberSeen(
+                    key,
+                    node_id,
+                    self._sim.nodes[node_id].life,
+                    node_id in state.elr,
+                    committed,
+                    log.log_end_offset,
+                    *epochs,
+                    self._sim.now_ms,
+                )
+            )
+
+    def _led(
+        self,
+        key: TopicPartition,
+        state: PartitionImage,
+        partitions: dict[int, dict[TopicPartition, Partition]],
+    ) -> int | None:
+        """Return the epoch of the last committed record at the leader; None = nobody leads now."""
+        leader = partitions.get(state.leader, {}).get(key)
+        if leader is None or leader.log is None or leader.log.failed or not leader.is_leader:
+            return None
+        if leader.leader_epoch != state.leader_epoch:
+            return None
+        return _epoch_below(leader.log, self._committed.get(key, 0))
+
+    def _epoch(self, key: TopicPartition, node_id: int, partition: Partition) -> None:
+        life = self._sim.nodes[node_id].life
+        now = partition.leader_epoch, partition.partition_epoch
+        if self._epochs.get((key, node_id, life)) != now:
+            self._epochs[key, node_id, life] = now
+            self._history.epochs_seen.append(EpochSeen(key, node_id, life, *now, self._sim.now_ms))
+
+    def finish(self) -> None:
+        """Look a last time, all being calm."""
+        self.look()
+        self._compare_disks()
+
+
+def _epoch_below(log: PartitionLog, offset: int) -> int:
+    last = offset - 1
+    return log.epoch_of(last) if log.log_start_offset <= last < log.log_end_offset else -1

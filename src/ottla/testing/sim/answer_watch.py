@@ -1,0 +1,82 @@
+"""How long nodes keep the requests of simulated clients, beside what these requests allow.
+
+Only the time counts in which the answer was the node's own matter: its process went on, and the
+connection stood. A request that waits behind another one of its connection has not begun.
+"""
+
+from collections.abc import Callable
+
+from ottla.base.limits import FORWARD_TIMEOUT_MS
+from ottla.testing.history_nodes import RequestHeld
+from ottla.testing.sim.net import MS, Network
+from ottla.testing.sim.pipes import Pipe
+from ottla.wire.codec import decode
+from ottla.wire.frames import decode_request_header
+from ottla.wire.registry import APIS, request_type
+
+LOOK_FROM_MS = 1_000
+"""Requests that are answered sooner are not looked at."""
+
+LIMITS = ("timeout_ms", "max_wait_ms")
+"""The fields in which a request says how long it may take."""
+
+GROUP_KEYS = frozenset({11, 14})
+"""JoinGroup and SyncGroup: they wait for other members."""
+
+GROUP_LIMIT_MS = 5 * 60_000
+
+LOCAL_KEYS = frozenset({0, 1})
+"""Produce and Fetch are answered by the broker that is asked, within their own time. All others may
+be on their way to a controller, which is waited for up to FORWARD_TIMEOUT_MS, also beyond the
+request's own time: see `ottla.host.forwarder`."""
+
+
+class AnswerWatch:
+    """Watches the connections of a network; `tell` hears of each request that took long."""
+
+    def __init__(self, net: Network, tell: Callable[[RequestHeld], None]) -> None:
+        self._net = net
+        self._tell = tell
+        net.held = self._held
+
+    def _held(self, pipe: Pipe, frame: bytes, began_us: int, answered: bool) -> None:
+        process, now_us = pipe.door.process, self._net.world.now_us
+        began_us = max(began_us, process.held_until_us, process.busy_until_us)
+        held_ms = (now_us - began_us) // MS
+        if pipe.source >= 0 or held_ms < LOOK_FROM_MS or not process.alive or process.paused:
+            return
+        api, limit_ms = limit_of(frame)
+        self._tell(
+            RequestHeld(
+                pipe.source,
+                pipe.door.place,
+                process.life,
+                api,
+                held_ms,
+                limit_ms,
+                answered,
+                now_us // MS,
+            )
+        )
+
+    def finish(self) -> None:
+        """Tell of what is unanswered in the end."""
+        for pipe in self._net.pipes.values():
+            pipe.tell_held(answered=False)
+
+
+def limit_of(frame: bytes) -> tuple[str, int]:
+    """Return a request's name and how many milliseconds it may take by its own word."""
+    header, body_at = decode_request_header(memoryview(frame)[4:])
+    name = APIS[header.api_key].name
+    if header.api_key in GROUP_KEYS:
+        return name, GROUP_LIMIT_MS
+    if header.api_key not in LOCAL_KEYS:
+        return name, FORWARD_TIMEOUT_MS
+    body = memoryview(frame)[4 + body_at :]
+    request: object = decode(request_type(header.api_key), body, header.api_version, lenient=True)
+    for field in LIMITS:
+        limit_ms = getattr(request, field, None)
+        if isinstance(limit_ms, int):
+            return name, limit_ms
+    raise AssertionError(f"{name} says nothing of its time")

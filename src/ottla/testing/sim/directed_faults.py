@@ -1,0 +1,301 @@
+"""Faults that come where they hurt most: right after, or within, what a disk or an election did.
+
+Random faults meet the second after a truncation once in a thousand histories. Here each of the
+following draws, with a chance that the seed draws (off, seldom, frequent), that the node which it
+concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, a
+stored vote, an election, a metadata snapshot that gets its name, a broker's registration, a log
+directory that is in use again, a start. The bound is that of `Mischief`: brokers lose power only
+where the promise covers it. All draws are of one stream, `<seed>/directed`.
+
+What is not a crash of one node is in `directed_scripts` and `late_requests`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.log.names import RUNNING
+from ottla.metadata.brokers import BrokerImage
+from ottla.raft.election import FILE_NAME as QUORUM_STATE
+from ottla.raft.snapshots import PART_SUFFIX
+from ottla.testing.sim.net import MS
+from ottla.testing.sim.observations import (
+    ImagePublished,
+    MetadataCommitted,
+    NodeChanged,
+    Observation,
+    PartitionSet,
+    QuorumLed,
+)
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.faults import Mischief
+    from ottla.testing.sim.node import SimNode
+    from ottla.testing.sim.sim import Sim
+
+WITHIN_MS = (5, 60, 500, 3_000)
+"""A crash comes at a moment below one of these, so that the first milliseconds get their share."""
+POWER_SHARE = 0.75
+"""How many of the crashes take the machine's power, where the bound allows it."""
+BACK_MS = (100, 1_000, 6_000)
+QUIET_MS = (1_500, 10_000)
+"""After a crash none is drawn for a time between these: else it would elect and write nothing."""
+MIDST_SHARE = 0.4
+"""How many of the crashes come in the midst of a disk operation."""
+MINUTE_US = 60_000 * MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectedRates:
+    """The chance that a crash follows an event, and what happens so often a minute.
+
+    Fields: `truncation` … `start`: chances. `quorum_power`: all controllers that are no brokers
+            lose their power at once; `short_leaderships`: leaders die one after the other, each
+            a moment after it was elected (KIP-279); `sync_errors`: an fsync fails and what it
+            was to write is dropped: times a minute. `alter_partition`: the chance that the answer
+            to an AlterPartition is held back, or given and asked for again, while a follower is
+            cut off and the leader dies. `late`: that a request of a controller or of a broker's
+            registration arrives once more, much later. `split`: that a worker's job is
+            interrupted between its disk operations.
+    """
+
+    truncation: float = 0.5
+    roll: float = 0.08
+    vote: float = 0.08
+    election: float = 0.12
+    quorum_election: float = 0.12
+    snapshot: float = 0.15
+    registration: float = 0.12
+    directory: float = 0.1
+    start: float = 0.2
+    quorum_power: float = 1.5
+    short_leaderships: float = 0.8
+    alter_partition: float = 0.08
+    late: float = 0.15
+    sync_errors: float = 0.3
+    split: float = 0.3
+
+    def mix(self, random: Random) -> "DirectedRates":
+        """Return the rates of one history."""
+        drawn = {
+            each.name: getattr(self, each.name) * random.choice((0.0, 0.25, 1.0))
+            for each in fields(self)
+        }
+        return replace(self, **drawn)
+
+
+NO_RATES = DirectedRates(**{each.name: 0.0 for each in fields(DirectedRates)})
+
+
+class Part:
+    """A kind of fault with a story of its own; it draws from `DirectedFaults.random`, too."""
+
+    def begin(self) -> None:
+        """Things may go wrong from now on."""
+
+    def observe(self, told: Observation) -> None:
+        """Hear what nodes are seen to do."""
+
+    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+        """Hear of a frame that arrives, before anybody reads it; see `Network.tell`."""
+
+
+class DirectedFaults:
+    """Watches one history and strikes, from `begin` until `stop`.
+
+    Fields: `rates`: what this seed drew. `takes_power`: brokers may lose their power at all.
+    """
+
+    def __init__(self, sim: "Sim", random: Random, rates: DirectedRates) -> None:
+        self.sim = sim
+        self.random = random
+        self.rates = rates
+        self.takes_power = True
+        self.parts: list[Part] = []
+        self.mischief: Mischief | None = None
+        self._quiet_until_us = 0
+        self._leaders: dict[tuple[Uuid, int], int] = {}
+        self._brokers: dict[int, BrokerImage] = {}
+        self._handlers: dict[type, Callable[..., None]] = {
+            PartitionSet: self._partition_set,
+            QuorumLed: self._quorum_led,
+            NodeChanged: self._node_changed,
+            ImagePublished: self._image_published,
+            MetadataCommitted: self._metadata_committed,
+        }
+        self._wants_quorum_power = False
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing is to go wrong now."""
+        return self.mischief is None
+
+    def begin(self, mischief: "Mischief") -> None:
+        """Strike from now on, within the bound that `mischief` keeps."""
+        self.mischief = mischief
+        self.sim.observe(self._observe)
+        if self.rates.quorum_power:
+            self.every_so_often(self.rates.quorum_power, self._wish_for_quorum_power)
+        for part in self.parts:
+            part.begin()
+
+    def stop(self) -> None:
+        """Let nothing more happen."""
+        self.mischief = None
+
+    # -- chance --------------------------------------------------------------------------------
+
+    def every_so_often(self, rate: float, act: Callable[[], None]) -> None:
+        """Act so often a minute, as long as anything goes wrong."""
+
+        def strike() -> None:
+            if not self.is_over:
+                act()
+                self.every_so_often(rate, act)
+
+        self.sim.world.after(int(self.random.expovariate(rate) * MINUTE_US), strike)
+
+    def later(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Act after a delay, unless all is healed by then."""
+
+        def unless_healed() -> None:
+            if not self.is_over:
+                act()
+
+        self.sim.world.after(delay_us, unless_healed)
+
+    def moment_us(self) -> int:
+        """Draw how soon after an event something comes."""
+        return self.random.randrange(self.random.choice(WITHIN_MS) * MS)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def _observe(self, told: Observation) -> None:
+        handler = self._handlers.get(type(told))
+        if self.is_over:
+            return
+        if handler is not None:
+            handler(told)
+        for part in self.parts:
+            part.observe(told)
+
+    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+        """Hear of a frame that arrives."""
+        if not self.is_over:
+            for part in self.parts:
+                part.frame(what, source, target, frame)
+
+    def _partition_set(self, told: PartitionSet) -> None:
+        key, leader = (told.topic_id, told.partition), told.state.leader
+        before = self._leaders.get(key)
+        self._leaders[key] = leader
+        if before is not None and leader not in (before, NO_LEADER):
+            self._after("election", leader, self.rates.election)
+
+    def _quorum_led(self, told: QuorumLed) -> None:
+        self._after("quorum_election", told.node, self.rates.quorum_election)
+
+    def _node_changed(self, told: NodeChanged) -> None:
+        if told.what == "started" and told.life > 1:
+            self._after("start", told.node, self.rates.start)
+
+    def _image_published(self, told: ImagePublished) -> None:
+        for broker_id, broker in told.image.brokers.items():
+            known = self._brokers.get(broker_id)
+            if known is None or known.epoch < broker.epoch:
+                self._brokers[broker_id] = broker
+                self._after("registration", broker_id, self.rates.registration)
+
+    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+        """Hear of a disk operation that a node is about to do; see `MemoryDisk.on_operation`."""
+        rates = self.rates
+        if self.is_over:
+            return
+        if operation == "truncate":
+            if path.endswith(".log"):
+                self._after("truncation", node.id, rates.truncation)
+        elif operation == "open":
+            if path.endswith(".log") and not node.disk.exists(path):
+                self._after("roll", node.id, rates.roll)
+        elif operation == "rename":
+            if path.endswith(PART_SUFFIX):
+                self._after("snapshot", node.id, rates.snapshot)
+        elif operation == "write_atomic":
+            if path.endswith(QUORUM_STATE):
+                self._after("vote", node.id, rates.vote)
+            elif path.endswith(RUNNING):
+                self._after("directory", node.id, rates.directory)
+
+    # -- crashes -------------------------------------------------------------------------------
+
+    def _after(self, kind: str, node_id: int, chance: float) -> None:
+        """Perhaps let the node crash, now or soon."""
+        random, sim = self.random, self.sim
+        if not chance or sim.world.now_us < self._quiet_until_us or random.random() >= chance:
+            return
+        node = sim.nodes[node_id]
+        if not node.alive or node.paused:
+            return
+        self._quiet_until_us = sim.world.now_us + random.randrange(*QUIET_MS) * MS
+        life = node.life
+        if random.random() < MIDST_SHARE:
+            # At the operation that is about to be done, or at one of the next.
+            self._strike(kind, node, life, midst=random.choice((1, 1, 2, 4, 12)))
+            return
+        self.later(self.moment_us(), lambda: self._strike(kind, node, life))
+
+    def _strike(self, kind: str, node: "SimNode", life: int, *, midst: int = 0) -> None:
+        if not node.alive or node.paused or node.life != life:
+            return
+        self.sim.mark(f"directed-{kind.replace('_', '-')}")
+        self.crash(node, midst=midst)
+
+    def crash(self, node: "SimNode", *, midst: int = 0, power: bool = True) -> None:
+        """Let a node crash and come back: at once, or within so many disk operations."""
+        random, mischief = self.random, self.mischief
+        assert mischief is not None
+        loses = power and random.random() < POWER_SHARE and self.may_lose_power(node)
+        if loses:
+            mischief.note_loss(node)
+        back_us = random.randrange(20, random.choice(BACK_MS)) * MS
+
+        def back() -> None:
+            self.later(back_us, node.restart)
+
+        if midst:
+            node.crash_within(midst, lose_unflushed=loses, then=back)
+        else:
+            node.crash(lose_unflushed=loses)
+            back()
+
+    def may_lose_power(self, node: "SimNode") -> bool:
+        """Tell whether the promise covers it."""
+        assert self.mischief is not None
+        return self.takes_power and self.mischief.may_lose_power(node)
+
+    # -- all controllers at once ---------------------------------------------------------------
+
+    def _wish_for_quorum_power(self) -> None:
+        self._wants_quorum_power = True
+
+    def _metadata_committed(self, told: MetadataCommitted) -> None:
+        """Take the power of all controllers a moment after one of them has answered a commit."""
+        if not self._wants_quorum_power:
+            return
+        controllers = [each for each in self.sim.nodes.values() if each.is_controller]
+        if told.node not in {each.id for each in controllers} or told.batch.control:
+            return
+        self._wants_quorum_power = False
+        if any(each.is_broker for each in controllers):
+            return  # The bound for brokers would be broken.
+        delay_us = self.random.choice((0, 300, 2_000))
+        self.later(delay_us, lambda: self._darken(controllers))
+
+    def _darken(self, controllers: "list[SimNode]") -> None:
+        random = self.random
+        self.sim.mark("directed-quorum-power")
+        for node in controllers:
+            node.crash(lose_unflushed=True)
+            self.later(random.randrange(20, random.choice(BACK_MS)) * MS, node.restart)

@@ -1,0 +1,212 @@
+"""Directed faults that are more than one crash: small stories around one partition or one disk.
+
+- Short leaderships (KIP-279): a leader is cut off from its followers, appends a little alone and
+  dies; the next one does, too, in another epoch; then the first is back.
+- AlterPartition: the answer is held back, or lost and the question asked again, while a follower
+  is cut off from its leader and the leader dies.
+- A sync that fails: what it was to write is dropped, as Linux does with dirty pages.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.metadata.image import PartitionImage
+from ottla.testing.sim.directed_faults import DirectedFaults, Part
+from ottla.testing.sim.net import MS
+from ottla.testing.sim.pipes import Ghost
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.node import SimNode
+
+ALTER_PARTITION = 56
+LEADERSHIPS = (2, 3, 4)
+ALONE_MS = (30, 150, 700)
+"""How long a leader may write alone."""
+ELECTION_MAX_MS = 12_000
+LOOK_MS = 50
+HOLD_MS = (200, 3_000)
+SYNC_MENDED_MS = (500, 4_000)
+
+
+class ShortLeaderships(Part):
+    """See the module."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        self._faults = faults
+        self._busy = False
+        self._down: list[SimNode] = []
+
+    def begin(self) -> None:
+        """Begin a story every so often."""
+        self._faults.every_so_often(self._faults.rates.short_leaderships, self._story)
+
+    def _story(self) -> None:
+        if self._busy:
+            return
+        faults = self._faults
+        keys = [
+            (topic.id, number)
+            for topic in faults.sim.image.topics
+            for number, state in topic.in_order()
+            if len(state.isr) > 1
+        ]
+        if not keys:
+            return
+        self._busy = True
+        faults.sim.mark("short-leaderships")
+        key = faults.random.choice(keys)
+        self._next(key, NO_LEADER, faults.random.choice(LEADERSHIPS), ELECTION_MAX_MS)
+
+    def _state(self, key: tuple[Uuid, int]) -> PartitionImage | None:
+        topic = self._faults.sim.image.topics.by_id(key[0])
+        return None if topic is None else topic.partitions.get(key[1])
+
+    def _next(self, key: tuple[Uuid, int], before: int, left: int, patience_ms: int) -> None:
+        """Wait for another leader; end the story where there is none."""
+        faults, state = self._faults, self._state(key)
+        if state is None or left == 0 or patience_ms <= 0:
+            self._end()
+            return
+        leader = faults.sim.nodes.get(state.leader)
+        if leader is None or state.leader == before or not leader.alive or leader.paused:
+            faults.later(LOOK_MS * MS, lambda: self._next(key, before, left, patience_ms - LOOK_MS))
+            return
+        others = [each for each in state.replicas if each != leader.id]
+        links = {(leader.id, each) for each in others} | {(each, leader.id) for each in others}
+        links -= faults.sim.net.cut
+        faults.sim.net.cut |= links
+        alone_us = faults.random.randrange(10, faults.random.choice(ALONE_MS)) * MS
+        life = leader.life
+
+        def die() -> None:
+            faults.sim.net.cut -= links
+            if leader.alive and leader.life == life:
+                faults.sim.mark("short-leadership")
+                self._fell(leader)
+            self._next(key, leader.id, left - 1, ELECTION_MAX_MS)
+
+        faults.later(alone_us, die)
+
+    def _fell(self, leader: "SimNode") -> None:
+        faults = self._faults
+        if faults.random.random() < 0.5:
+            leader.stop()  # As fast as a controller can elect the next one.
+            self._down.append(leader)
+        elif faults.random.random() < 0.5:
+            leader.crash(lose_unflushed=False)
+            self._down.append(leader)
+        else:
+            # Back at once, and fenced by its own registration.
+            leader.crash(lose_unflushed=False)
+            faults.later(faults.random.randrange(5, 100) * MS, leader.restart)
+        if len(self._down) > 1:
+            self._back(self._down.pop(0))
+
+    def _back(self, node: "SimNode") -> None:
+        faults = self._faults
+
+        def restart() -> None:
+            if not node.alive:
+                node.restart()
+            elif not node.serves:
+                faults.later(LOOK_MS * MS, restart)  # It is stopping still.
+
+        faults.later(faults.random.randrange(2_000) * MS, restart)
+
+    def _end(self) -> None:
+        self._busy = False
+        for node in self._down:
+            self._back(node)
+        self._down = []
+
+
+class AlterPartitionFaults(Part):
+    """See the module."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        self._faults = faults
+        self._quiet_until_us = 0
+
+    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+        """Meddle with some of the requests that arrive."""
+        faults = self._faults
+        if what != "request" or int.from_bytes(frame[4:6], "big") != ALTER_PARTITION:
+            return
+        random, sim = faults.random, faults.sim
+        if sim.world.now_us < self._quiet_until_us or source < 0:
+            return
+        if random.random() >= faults.rates.alter_partition:
+            return
+        pipe = sim.net.pipe_between(source, target)
+        if pipe is None:
+            return
+        self._quiet_until_us = sim.world.now_us + random.randrange(3_000, 10_000) * MS
+        sim.mark("alter-partition-troubled")
+        way = random.randrange(3)
+        if way == 0:
+            pipe.hold_answers(random.randrange(*HOLD_MS) * MS)
+        elif way == 1:
+            # Done, and its leader does not know: it asks the same again.
+            sim.world.after(random.randrange(20 * MS), pipe.break_off)
+        else:
+            again = Ghost(sim.net, pipe.door, pipe.info, frame)
+            faults.later(random.randrange(2_000) * MS, again.deliver)
+        self._isolate(source)
+
+    def _isolate(self, leader_id: int) -> None:
+        """Cut a follower off from its leader, then let the leader die, or not."""
+        faults = self._faults
+        random, sim = faults.random, faults.sim
+        others = [each.id for each in sim.nodes.values() if each.is_broker and each.id != leader_id]
+        follower = random.choice(others)
+        links = {(leader_id, follower), (follower, leader_id)} - sim.net.cut
+        sim.net.cut |= links
+
+        def heal() -> None:
+            sim.net.cut -= links
+
+        faults.later(random.randrange(500, 6_000) * MS, heal)
+        leader = sim.nodes[leader_id]
+        life = leader.life
+
+        def die() -> None:
+            if leader.alive and not leader.paused and leader.life == life:
+                faults.crash(leader)
+
+        if random.random() < 0.6:
+            faults.later(faults.moment_us(), die)
+
+
+class SyncErrors(Part):
+    """See the module."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        self._faults = faults
+
+    def begin(self) -> None:
+        """Let a sync fail every so often."""
+        self._faults.every_so_often(self._faults.rates.sync_errors, self._fail)
+
+    def _fail(self) -> None:
+        faults = self._faults
+        mischief, random, sim = faults.mischief, faults.random, faults.sim
+        nodes = [each for each in sim.nodes.values() if each.alive and faults.takes_power]
+        if not nodes or mischief is None:
+            return
+        node = random.choice(nodes)
+        if not mischief.may_refuse_writes(node):
+            return
+        sim.mark("sync-failed")
+        folder = random.choice((*node.config.log_dirs, node.config.metadata_log_dir))
+        fault = node.disk.fail("sync", path=f"{folder}/", times=1)
+        restart: Callable[[], None] = lambda: node.stop(back_after_ms=random.randrange(20, 2_000))  # noqa: E731
+
+        def mended() -> None:
+            if fault in node.disk.faults:
+                node.disk.faults.remove(fault)
+            mischief.writes_again(node)
+            if fault.hits:
+                restart()
+
+        faults.later(random.randrange(*SYNC_MENDED_MS) * MS, mended)

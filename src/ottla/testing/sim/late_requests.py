@@ -1,0 +1,86 @@
+"""Requests of a former controller, or of a dead incarnation of a broker, that arrive late.
+
+A copy of a request is kept when it arrives, and arrives again seconds later, or a moment after its
+sender has started anew or another controller was elected. Such a request is on its way in a real
+network while its sender is frozen, or in the buffers of the receiver while its sender dies: so to
+another life of the receiver it comes only where the sender's process still lives.
+"""
+
+from typing import NamedTuple
+
+from ottla.testing.sim.directed_faults import DirectedFaults, Part
+from ottla.testing.sim.net import MS, Door
+from ottla.testing.sim.observations import NodeChanged, QuorumLed
+from ottla.testing.sim.pipes import Ghost, Pipe
+
+LATE_KEYS = frozenset({4, 5, 6, 62, 63, 1002})
+"""LeaderAndIsr, StopReplica, UpdateMetadata; BrokerRegistration and -Heartbeat; DeleteReplicas."""
+
+HEARTBEAT = 63
+HEARTBEAT_SHARE = 0.1
+"""Heartbeats are by far the most frequent of them."""
+
+LATE_MS = (2_000, 15_000)
+KEPT_MAX = 8
+
+
+class _Kept(NamedTuple):
+    pipe: Pipe
+    frame: bytes
+    source: int
+    source_life: int
+    target_life: int
+
+
+class LateRequests(Part):
+    """See the module."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        self._faults = faults
+        self._kept: list[_Kept] = []
+
+    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+        """Keep some of the requests that arrive."""
+        key = int.from_bytes(frame[4:6], "big")
+        faults = self._faults
+        if what != "request" or source < 0 or key not in LATE_KEYS:
+            return
+        random, chance = faults.random, faults.rates.late
+        if random.random() >= (chance * HEARTBEAT_SHARE if key == HEARTBEAT else chance):
+            return
+        pipe = faults.sim.net.pipe_between(source, target)
+        if pipe is None:
+            return
+        nodes = faults.sim.nodes
+        kept = _Kept(pipe, frame, source, nodes[source].life, nodes[target].life)
+        if random.random() < 0.5:
+            faults.later(random.randrange(random.choice(LATE_MS)) * MS, lambda: self._send(kept))
+        else:
+            # The next start of its sender, or the next controller, makes it one of the past.
+            self._kept = [*self._kept[-KEPT_MAX + 1 :], kept]
+
+    def observe(self, told: object) -> None:
+        """Let arrive what has become late."""
+        if isinstance(told, NodeChanged) and told.what in ("started", "serves"):
+            due = [each for each in self._kept if each.source == told.node]
+        elif isinstance(told, QuorumLed):
+            due = list(self._kept)
+        else:
+            return
+        for kept in due:
+            self._kept.remove(kept)
+            faults = self._faults
+            faults.later(faults.moment_us(), lambda kept=kept: self._send(kept))  # type: ignore[misc]
+
+    def _send(self, kept: _Kept) -> None:
+        sim = self._faults.sim
+        place = kept.pipe.door.place
+        sender, receiver = sim.nodes[kept.source], sim.nodes[place]
+        same_sender = sender.alive and sender.life == kept.source_life
+        if receiver.life != kept.target_life and not same_sender:
+            return
+        door: Door | None = sim.net.door_at(kept.pipe.address)
+        if door is None:
+            return
+        sim.mark("request-late" if same_sender else "request-of-the-dead")
+        Ghost(sim.net, door, kept.pipe.info, kept.frame).deliver()

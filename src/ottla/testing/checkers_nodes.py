@@ -5,6 +5,7 @@
 - member lacks committed records: a replica that is in sync, or eligible to lead, has a log that
   ends below the high watermark, or holds other records below it (KIP-497, KIP-966).
 - node goes back to an old epoch: a leader epoch or partition epoch fell within one life.
+- broker unfenced too early: a registration is let serve that never said that it is ready.
 - disk refused at start: a node takes what its own disk holds for damaged.
 """
 
@@ -84,6 +85,15 @@ def epochs_that_fell(history: History) -> list[Witness]:
                 )
             )
     return found
+
+
+def unfenced_too_early(history: History) -> list[Witness]:
+    """Return the registrations that serve although they have not asked for it."""
+    return [
+        Witness(f"broker {each.node} is unfenced in its epoch {each.epoch} unasked", each.at_ms)
+        for each in history.unfenced_brokers
+        if not each.asked
+    ]
 
 
 def disks_refused(history: History) -> list[Witness]:

@@ -41,6 +41,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "member lacks committed records": checkers_nodes.members_that_lack_records,
         "node goes back to an old epoch": checkers_nodes.epochs_that_fell,
         "request unanswered": checkers_nodes.requests_unanswered,
+        "broker unfenced too early": checkers_nodes.unfenced_too_early,
         "disk refused at start": checkers_nodes.disks_refused,
         "left over after calm": checkers_leftovers.left_over_after_calm,
         "assertion failed": checkers.assertions_that_failed,

@@ -173,6 +173,8 @@ class MemoryFile:
 class MemoryDisk:
     """See the module. `now_ms` stamps modification times; `capacity` bytes fill the disk."""
 
+    file_type = MemoryFile
+
     def __init__(
         self, *, now_ms: Callable[[], int] = lambda: 0, capacity: int | None = None
     ) -> None:
@@ -186,6 +188,8 @@ class MemoryDisk:
         self._root = _Folder()
         self._locked: set[str] = set()
         self._opened = 0
+        self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
+        """What failed syncs were to write of a file, [start, end); see the simulator's disk."""
 
     # --- what tests do to it -------------------------------------------------------------
 
@@ -250,7 +254,7 @@ class MemoryDisk:
         self._opened += 1
         self.open_files += 1
         self.open_files_max = max(self.open_files_max, self.open_files)
-        return MemoryFile(self, path, node, self._opened)
+        return self.file_type(self, path, node, self._opened)
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None

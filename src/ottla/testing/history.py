@@ -21,6 +21,7 @@ from ottla.testing.history_nodes import (
     ReplayCompared,
     RequestHeld,
     StartRefused,
+    Unfenced,
 )
 
 TopicPartition = tuple[Uuid, int]
@@ -270,6 +271,7 @@ class History:
     members: list[MemberSeen] = field(default_factory=list)
     epochs_seen: list[EpochSeen] = field(default_factory=list)
     left_over: list[LeftOver] = field(default_factory=list)
+    unfenced_brokers: list[Unfenced] = field(default_factory=list)
     starts_refused: list[StartRefused] = field(default_factory=list)
     healed_ms: int | None = None
     ended_ms: int = 0

@@ -84,6 +84,15 @@ class LeftOver(NamedTuple):
     at_ms: int = 0
 
 
+class Unfenced(NamedTuple):
+    """The metadata lets a fenced broker serve. `asked`: that very registration has asked for it."""
+
+    node: int
+    epoch: int
+    asked: bool
+    at_ms: int = 0
+
+
 class StartRefused(NamedTuple):
     """A node ended at its start, or for a failure of its own, because of what its disk held."""
 

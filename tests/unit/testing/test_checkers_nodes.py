@@ -15,6 +15,7 @@ from ottla.testing.history_nodes import (
     ReplayCompared,
     RequestHeld,
     StartRefused,
+    Unfenced,
 )
 
 PARTITION = (Uuid(bytes(15) + b"\x09"), 0)
@@ -125,6 +126,13 @@ def test_an_epoch_that_falls_is_found(field: str) -> None:
 
 
 # -- the others --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_broker_that_serves_unasked_is_found(asked: bool) -> None:
+    history = History(unfenced_brokers=[Unfenced(2, 17, asked, 13)])
+    found = checkers_nodes.unfenced_too_early(history)
+    assert [each.at_ms for each in found] == ([] if asked else [13])
 
 
 def test_a_disk_that_is_refused_is_found() -> None:

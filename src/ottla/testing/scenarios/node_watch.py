@@ -18,15 +18,27 @@ from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.raft.batches import LogBatch
 from ottla.testing.history import History, TopicPartition
-from ottla.testing.history_nodes import EpochSeen, MemberSeen, ReplayCompared, StartRefused
+from ottla.testing.history_nodes import (
+    EpochSeen,
+    MemberSeen,
+    ReplayCompared,
+    StartRefused,
+    Unfenced,
+)
+from ottla.testing.scenarios.leftovers import left_over
 from ottla.testing.scenarios.settling import brokers_of
 from ottla.testing.sim import Sim
 from ottla.testing.sim import observations as seen
 from ottla.testing.sim.net import MS
+from ottla.wire.codec import decode
+from ottla.wire.frames import decode_request_header
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 IMAGES_KEPT = 256
 """Offsets whose images are remembered: as many as a node may lag behind to be compared."""
 LOOK_MS = 250
+LEFT_LOOKS, LEFT_PAUSE_MS = 5, 1_000
+HEARTBEAT = 63
 
 
 class MetadataReplay:
@@ -72,7 +84,10 @@ class NodeWatch:
         self._replay = MetadataReplay()
         self._committed: dict[TopicPartition, int] = {}
         self._epochs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
+        self._active: dict[int, int] = {}
+        self._ready: set[tuple[int, int]] = set()
         sim.observe(self._observe)
+        sim.net.observe(self._frame)
         self._look_again()
 
     def _look_again(self) -> None:
@@ -87,6 +102,7 @@ class NodeWatch:
                     self._committed[key] = told.offset
             case seen.ImagePublished():
                 if self._sim.zookeeper is None:
+                    self._look_at_brokers(told.image)
                     self._compare(told.node, told.life, told.image, "its image")
             case seen.MetadataCommitted():
                 self._replay.committed(told.batch)
@@ -121,6 +137,26 @@ class NodeWatch:
                 self._history.starts_refused.append(refused)
                 continue
             self._compare(node.id, node.life, image, "its newest snapshot and the log behind it")
+
+    # -- registrations ---------------------------------------------------------------------------
+
+    def _frame(self, what: str, _source: int, _target: int, frame: bytes) -> None:
+        """Note who asks to serve, with which epoch; not what arrives a second time."""
+        if what != "request" or int.from_bytes(frame[4:6], "big") != HEARTBEAT:
+            return
+        header, body_at = decode_request_header(memoryview(frame)[4:])
+        body = memoryview(frame)[4 + body_at :]
+        report = decode(BrokerHeartbeatRequest, body, header.api_version, lenient=True)
+        if not report.want_fence:
+            self._ready.add((report.broker_id, report.broker_epoch))
+
+    def _look_at_brokers(self, image: ClusterImage) -> None:
+        for broker in image.brokers.values():
+            if broker.active and self._active.get(broker.id, -1) < broker.epoch:
+                self._active[broker.id] = broker.epoch
+                asked = (broker.id, broker.epoch) in self._ready
+                unfenced = Unfenced(broker.id, broker.epoch, asked, self._sim.now_ms)
+                self._history.unfenced_brokers.append(unfenced)
 
     # -- replicas ------------------------------------------------------------------------------
 
@@ -200,6 +236,13 @@ class NodeWatch:
         """Look a last time, all being calm."""
         self.look()
         self._compare_disks()
+        # What has a deadline may just be on its way out.
+        for _look in range(LEFT_LOOKS):
+            left = list(left_over(self._sim))
+            if all(each.kept <= each.most for each in left):
+                break
+            self._sim.run(ms=LEFT_PAUSE_MS)
+        self._history.left_over += left
 
 
 def _epoch_below(log: PartitionLog, offset: int) -> int:

@@ -5,12 +5,24 @@ from typing import TYPE_CHECKING
 
 from ottla.testing.sim.directed_faults import NO_RATES, DirectedFaults, DirectedRates
 from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
+from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.late_requests import LateRequests
 
 if TYPE_CHECKING:
     from ottla.testing.sim.sim import Sim
 
-__all__ = ["DirectedFaults", "directed_faults"]
+__all__ = ["DirectedFaults", "directed_faults", "directed_tuning"]
+
+
+def directed_tuning(random: Random, faults: Faults) -> dict[str, str]:
+    """Return the properties that a seed draws: checkpoints that are young at a loss of power."""
+    if not faults.directed:
+        return {}
+    drawn = {
+        "log.flush.offset.checkpoint.interval.ms": random.choice((500, 4_000, 60_000)),
+        "log.flush.start.offset.checkpoint.interval.ms": random.choice((500, 4_000, 60_000)),
+    }
+    return {name: str(value) for name, value in drawn.items()}
 
 
 def directed_faults(sim: "Sim", random: Random) -> DirectedFaults:

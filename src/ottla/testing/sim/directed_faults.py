@@ -39,12 +39,14 @@ WITHIN_MS = (5, 60, 500, 3_000)
 """A crash comes at a moment below one of these, so that the first milliseconds get their share."""
 POWER_SHARE = 0.75
 """How many of the crashes take the machine's power, where the bound allows it."""
-BACK_MS = (100, 1_000, 6_000)
+BACK_MS = (100, 800, 4_000)
 QUIET_MS = (1_500, 10_000)
 """After a crash none is drawn for a time between these: else it would elect and write nothing."""
 MIDST_SHARE = 0.4
 """How many of the crashes come in the midst of a disk operation."""
 MINUTE_US = 60_000 * MS
+VOTE = (52).to_bytes(2, "big")
+"""The key of the Vote API, as requests begin with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,8 @@ class DirectedFaults:
         self.parts: list[Part] = []
         self.mischief: Mischief | None = None
         self._quiet_until_us = 0
+        self._askers: dict[int, int] = {}
+        """Who asked each voter for its vote last."""
         self._leaders: dict[tuple[Uuid, int], int] = {}
         self._brokers: dict[int, BrokerImage] = {}
         self._handlers: dict[type, Callable[..., None]] = {
@@ -131,6 +135,11 @@ class DirectedFaults:
     def is_over(self) -> bool:
         """Tell whether nothing is to go wrong now."""
         return self.mischief is None
+
+    @property
+    def split(self) -> float:
+        """Return the chance that a worker's job is split now."""
+        return 0.0 if self.is_over else self.rates.split
 
     def begin(self, mischief: "Mischief") -> None:
         """Strike from now on, within the bound that `mischief` keeps."""
@@ -181,12 +190,6 @@ class DirectedFaults:
         for part in self.parts:
             part.observe(told)
 
-    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
-        """Hear of a frame that arrives."""
-        if not self.is_over:
-            for part in self.parts:
-                part.frame(what, source, target, frame)
-
     def _partition_set(self, told: PartitionSet) -> None:
         key, leader = (told.topic_id, told.partition), told.state.leader
         before = self._leaders.get(key)
@@ -224,21 +227,49 @@ class DirectedFaults:
                 self._after("snapshot", node.id, rates.snapshot)
         elif operation == "write_atomic":
             if path.endswith(QUORUM_STATE):
-                self._after("vote", node.id, rates.vote)
+                self._vote(node)
             elif path.endswith(RUNNING):
                 self._after("directory", node.id, rates.directory)
+
+    def _vote(self, node: "SimNode") -> None:
+        """Perhaps let a voter die as it stores its vote, and be back while a third one stands.
+
+        Whom it voted for, or who has just told it that he leads, is cut off from the other voters
+        meanwhile, so that one of them stands for election in the same epoch.
+        """
+        asker = self._askers.get(node.id)
+        controllers = [each.id for each in self.sim.nodes.values() if each.is_controller]
+        if asker not in controllers or not self._may_strike(self.rates.vote):
+            self._after("vote", node.id, self.rates.vote)
+            return
+        self.sim.mark("directed-vote-apart")
+        others = [each for each in controllers if each != asker]
+        links = {(asker, each) for each in others} | {(each, asker) for each in others}
+        links -= self.sim.net.cut
+        self.sim.net.cut |= links
+
+        def heal() -> None:
+            self.sim.net.cut -= links
+
+        self.later(self.random.randrange(1_000, 5_000) * MS, heal)
+        self.crash(node, midst=1, back_ms=60)
+
+    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+        """Hear of a frame that arrives."""
+        if self.is_over:
+            return
+        if frame[4:6] == VOTE and what == "request":
+            self._askers[target] = source
+        for part in self.parts:
+            part.frame(what, source, target, frame)
 
     # -- crashes -------------------------------------------------------------------------------
 
     def _after(self, kind: str, node_id: int, chance: float) -> None:
         """Perhaps let the node crash, now or soon."""
-        random, sim = self.random, self.sim
-        if not chance or sim.world.now_us < self._quiet_until_us or random.random() >= chance:
+        random, node = self.random, self.sim.nodes[node_id]
+        if not node.alive or node.paused or not self._may_strike(chance):
             return
-        node = sim.nodes[node_id]
-        if not node.alive or node.paused:
-            return
-        self._quiet_until_us = sim.world.now_us + random.randrange(*QUIET_MS) * MS
         life = node.life
         if random.random() < MIDST_SHARE:
             # At the operation that is about to be done, or at one of the next.
@@ -246,20 +277,28 @@ class DirectedFaults:
             return
         self.later(self.moment_us(), lambda: self._strike(kind, node, life))
 
+    def _may_strike(self, chance: float) -> bool:
+        """Draw whether to strike now; then there is quiet for a while."""
+        random, now_us = self.random, self.sim.world.now_us
+        if not chance or now_us < self._quiet_until_us or random.random() >= chance:
+            return False
+        self._quiet_until_us = now_us + random.randrange(*QUIET_MS) * MS
+        return True
+
     def _strike(self, kind: str, node: "SimNode", life: int, *, midst: int = 0) -> None:
         if not node.alive or node.paused or node.life != life:
             return
         self.sim.mark(f"directed-{kind.replace('_', '-')}")
         self.crash(node, midst=midst)
 
-    def crash(self, node: "SimNode", *, midst: int = 0, power: bool = True) -> None:
+    def crash(self, node: "SimNode", *, midst: int = 0, back_ms: int | None = None) -> None:
         """Let a node crash and come back: at once, or within so many disk operations."""
         random, mischief = self.random, self.mischief
         assert mischief is not None
-        loses = power and random.random() < POWER_SHARE and self.may_lose_power(node)
+        loses = random.random() < POWER_SHARE and self.may_lose_power(node)
         if loses:
             mischief.note_loss(node)
-        back_us = random.randrange(20, random.choice(BACK_MS)) * MS
+        back_us = random.randrange(20, back_ms or random.choice(BACK_MS)) * MS
 
         def back() -> None:
             self.later(back_us, node.restart)

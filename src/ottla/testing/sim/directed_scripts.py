@@ -24,6 +24,8 @@ LEADERSHIPS = (2, 3, 4)
 ALONE_MS = (30, 150, 700)
 """How long a leader may write alone."""
 ELECTION_MAX_MS = 12_000
+BACK_MS = (100, 3_000, 12_000)
+"""When a fallen leader is back: at once, fenced by its own registration, or after the next ones."""
 LOOK_MS = 50
 HOLD_MS = (200, 3_000)
 SYNC_MENDED_MS = (500, 4_000)
@@ -35,7 +37,6 @@ class ShortLeaderships(Part):
     def __init__(self, faults: DirectedFaults) -> None:
         self._faults = faults
         self._busy = False
-        self._down: list[SimNode] = []
 
     def begin(self) -> None:
         """Begin a story every so often."""
@@ -66,7 +67,7 @@ class ShortLeaderships(Part):
         """Wait for another leader; end the story where there is none."""
         faults, state = self._faults, self._state(key)
         if state is None or left == 0 or patience_ms <= 0:
-            self._end()
+            self._busy = False
             return
         leader = faults.sim.nodes.get(state.leader)
         if leader is None or state.leader == before or not leader.alive or leader.paused:
@@ -90,35 +91,13 @@ class ShortLeaderships(Part):
 
     def _fell(self, leader: "SimNode") -> None:
         faults = self._faults
-        if faults.random.random() < 0.5:
-            leader.stop()  # As fast as a controller can elect the next one.
-            self._down.append(leader)
-        elif faults.random.random() < 0.5:
-            leader.crash(lose_unflushed=False)
-            self._down.append(leader)
+        random = faults.random
+        back_ms = random.randrange(5, random.choice(BACK_MS))
+        if random.random() < 0.5:
+            leader.stop(back_after_ms=back_ms)  # As fast as a controller can elect the next one.
         else:
-            # Back at once, and fenced by its own registration.
             leader.crash(lose_unflushed=False)
-            faults.later(faults.random.randrange(5, 100) * MS, leader.restart)
-        if len(self._down) > 1:
-            self._back(self._down.pop(0))
-
-    def _back(self, node: "SimNode") -> None:
-        faults = self._faults
-
-        def restart() -> None:
-            if not node.alive:
-                node.restart()
-            elif not node.serves:
-                faults.later(LOOK_MS * MS, restart)  # It is stopping still.
-
-        faults.later(faults.random.randrange(2_000) * MS, restart)
-
-    def _end(self) -> None:
-        self._busy = False
-        for node in self._down:
-            self._back(node)
-        self._down = []
+            faults.later(back_ms * MS, leader.restart)
 
 
 class AlterPartitionFaults(Part):
@@ -191,7 +170,9 @@ class SyncErrors(Part):
     def _fail(self) -> None:
         faults = self._faults
         mischief, random, sim = faults.mischief, faults.random, faults.sim
-        nodes = [each for each in sim.nodes.values() if each.alive and faults.takes_power]
+        if sim.zookeeper is not None:
+            return  # There a failed folder may take the last replica in sync with it.
+        nodes = [each for each in sim.nodes.values() if each.alive]
         if not nodes or mischief is None:
             return
         node = random.choice(nodes)

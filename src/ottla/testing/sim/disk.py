@@ -13,13 +13,61 @@ from ottla.log.checkpoints import MalformedFile
 from ottla.log.dir_loading import FoundFolder
 from ottla.log.names import PARTITION_METADATA, parse_folder_name
 from ottla.log.partition_metadata import decode_partition_metadata
-from ottla.testing.disk import MemoryDisk, _FileNode, _Folder
+from ottla.testing.disk import MemoryDisk, MemoryFile, _FileNode, _Folder
 
 PAGE_BYTES = 512
 
 
+class SimFile(MemoryFile):
+    """An open file whose sync, where it fails, drops what it was to write."""
+
+    def sync(self) -> None:
+        disk, node = self._disk, self._node
+        assert isinstance(disk, SimDisk)
+        try:
+            self._begin("sync")
+        except OSError:
+            disk.drop_dirty(node)
+            raise
+        node.synced = disk.written_of(node)
+
+
 class SimDisk(MemoryDisk):
-    """See the module."""
+    """See the module.
+
+    A sync that fails leaves the pages clean, as Linux does: they can be read, are not written by
+    any later sync, and are gone with the process (at the latest; a real cache may drop them when
+    it likes).
+    """
+
+    file_type = SimFile
+
+    def drop_dirty(self, node: _FileNode) -> None:
+        """Never write what a file lacks on disk now."""
+        start = _common(bytes(node.data), node.synced)
+        self._dropped.setdefault(node, []).append((start, len(node.data)))
+
+    def written_of(self, node: _FileNode) -> bytes:
+        """Return what a file holds on disk once all is written that is not dropped."""
+        dropped = self._dropped.get(node)
+        if dropped is None:
+            return bytes(node.data)
+        data = bytearray(node.data)
+        for start, end in dropped:
+            stop = min(end, len(data))
+            if start < stop:
+                data[start:stop] = node.synced[start:stop].ljust(stop - start, b"\0")
+        return bytes(data)
+
+    def _forget_dropped(self) -> None:
+        for node in self._dropped:
+            node.data = bytearray(self.written_of(node))
+        self._dropped.clear()
+
+    def kill(self) -> None:
+        self._forget_dropped()
+        self.open_files = 0
+        super().kill()
 
     def settle(self) -> None:
         """Make all durable that is there: what an installation leaves."""
@@ -47,6 +95,8 @@ class SimDisk(MemoryDisk):
 
     def lose_power(self, random: Random) -> int:
         """Forget what was not synced, or not; return how many files and folders changed."""
+        self._forget_dropped()
+        self.open_files = 0
         self._locked.clear()
         return _lose(self._root, random)
 

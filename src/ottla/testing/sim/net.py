@@ -65,6 +65,7 @@ class Network:
         self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
         """Called with a request that waited for its answer, since when (microseconds), and whether
         it got one."""
+        self._observers: list[Callable[[str, int, int, bytes], None]] = []
         self._told = told
         self._doors: dict[Address, Door] = {}
         self._numbers = 0
@@ -128,9 +129,15 @@ class Network:
         self._numbers += 1
         return self._numbers
 
+    def observe(self, observer: Callable[[str, int, int, bytes], None]) -> None:
+        """Call `observer` with each frame that arrives, before anybody reads it."""
+        self._observers.append(observer)
+
     def tell(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Note a frame that arrives, for the digest of the history."""
         self._told(what, source, target, frame)
+        for observer in self._observers:
+            observer(what, source, target, frame)
         if self.arrived is not None:
             self.arrived(what, source, target, frame)
 

@@ -29,6 +29,7 @@ from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, Door
 from ottla.testing.sim.observations import Acknowledged, DiskRefused, NodeChanged, Watch
+from ottla.testing.sim.split_jobs import SplitJobs
 from ottla.testing.sim.transport import links_from
 from ottla.testing.sim.world import (
     Call,
@@ -103,6 +104,7 @@ class SimNode:
         self._leave_start: Callable[[], None] = lambda: None
         self._back_after_ms: int | None = None
         self._doom: Doom | None = None
+        self._split: SplitJobs | None = None
         self.disk_written: Callable[[SimNode, str, str], None] | None = None
         """Called with each operation that changes the disk, before it is done."""
         if sim.zookeeper is None:
@@ -169,7 +171,14 @@ class SimNode:
         process = self._process = Process(f"node {self.id}, life {self.life}", self.life)
         self._doors = []
         timers = SimTimers(sim.world, self.clock, process)
-        workers = SimWorkers(sim.world, process, Random(random.getrandbits(64)), self.pace)
+        split = self._split = SplitJobs(
+            sim.world,
+            process,
+            Random(f"{sim.seed}/split {self.id} {self.life}"),
+            lambda: sim.directed.split,
+            self.pace,
+        )
+        workers = SimWorkers(sim.world, process, Random(random.getrandbits(64)), self.pace, split)
         ports = NodePorts(
             clock=self.clock,
             dice=SimDice(Random(random.getrandbits(64))),
@@ -333,6 +342,8 @@ class SimNode:
         process.alive = False
         process.waiting.clear()
         self._process = None
+        if self._split is not None:
+            self._split.abort()
         self.core = None
         self.serves = False
         self._sim.net.vanish(process, silently=silently)
@@ -364,6 +375,8 @@ class SimNode:
 
     def _disk_used(self, operation: str, path: str) -> None:
         """A disk call of the loop itself holds up all that the process does."""
+        if self._split is not None and operation in WRITES:
+            self._split.pause()
         self.folders.used(operation, path)
         if self.disk_written is not None and operation in WRITES and self._process is not None:
             self.disk_written(self, operation, path)

@@ -174,6 +174,11 @@ class Pipe:
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
 
+    @property
+    def asked(self) -> tuple[bytes, int] | None:
+        """Return the request that waits for its answer, and since when (microseconds)."""
+        return self._asked
+
     def tell_held(self, *, answered: bool) -> None:
         """Tell how long a request has been waiting, where one does."""
         asked, self._asked = self._asked, None

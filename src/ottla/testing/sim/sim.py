@@ -25,7 +25,7 @@ from ottla.host.node_ports import Address
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.testing.sim.deletions import follow_deletions
-from ottla.testing.sim.directed import directed_faults
+from ottla.testing.sim.directed import directed_faults, directed_tuning
 from ottla.testing.sim.faults import Faults, Mischief
 from ottla.testing.sim.layout import layout, tuning, zookeeper_layout, zookeeper_tuning
 from ottla.testing.sim.marks import marks_of_change
@@ -39,7 +39,12 @@ from ottla.testing.sim.observations import (
 )
 from ottla.testing.sim.transport import CheckedChannel, links_from
 from ottla.testing.sim.world import SimClock, SimDice, SimTimers, World
-from ottla.testing.sim.zookeeper_mode import ZooKeeperSide, within_zookeepers_promises
+from ottla.testing.sim.zookeeper_mode import (
+    FLUSHED,
+    ZooKeeperSide,
+    flushes_everything,
+    within_zookeepers_promises,
+)
 
 CALM_MS = 3_000
 """How long a cluster may form before anything goes wrong."""
@@ -97,16 +102,23 @@ class Sim:
         self._observers: list[Observer] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._clients: dict[str, SimClientPort] = {}
+        flushed = False
         self.zookeeper: ZooKeeperSide | None = None
         if zookeeper:
-            self.faults = within_zookeepers_promises(self.faults)
+            flushed = flushes_everything(self._stream("zookeeper power"), self.faults, config or {})
+            self.faults = within_zookeepers_promises(self.faults, flushed=flushed)
             self.zookeeper = ZooKeeperSide(self, self._stream, faults=faults != Faults.NONE)
             given = zookeeper_tuning(self._stream("tuning"), self.faults) | dict(config or {})
+            given |= FLUSHED if flushed else {}
+            given = directed_tuning(self._stream("directed tuning"), self.faults) | given
             self.properties = zookeeper_layout(brokers, config=given)
         else:
             given = tuning(self._stream("tuning"), self.faults) | dict(config or {})
+            given = directed_tuning(self._stream("directed tuning"), self.faults) | given
             self.properties = layout(brokers, controllers, combined=combined, config=given)
         self.directed = directed_faults(self, self._stream("directed"))
+        self.net.observe(self.directed.frame)
+        self.directed.takes_power = self.zookeeper is None or flushed
         self.nodes: dict[int, SimNode] = {}
         for properties in self.properties:
             node = SimNode(self, properties, self._stream(f"node {properties['node.id']}"))
@@ -324,7 +336,6 @@ class Sim:
     def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         self._hash.update(f"{self.world.now_us} {what} {source} {target} ".encode())
         self._hash.update(frame)
-        self.directed.frame(what, source, target, frame)
 
     @property
     def digest(self) -> str:

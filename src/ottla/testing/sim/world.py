@@ -9,7 +9,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.base.timers import Timers
 
@@ -217,14 +217,35 @@ class SimDice:
         return self._random.randrange(bound)
 
 
+class Split(Protocol):
+    """Who does a piece of work in steps; see `ottla.testing.sim.split_jobs`."""
+
+    def takes_next(self) -> bool:
+        """Draw whether the next piece of work is split."""
+        ...
+
+    def run(self, work: Callable[[], T], ended: Callable[[object], None]) -> None:
+        """Begin a piece of work now; `ended` hears of its outcome."""
+        ...
+
+
 class SimWorkers:
     """A process's threads. `delay_us` is asked how long a piece of work takes.
 
     The work is done at once, somewhere in that time, and its end is heard when the time is over:
-    what was written meanwhile may be in it or not, as with a sync in a thread.
+    what was written meanwhile may be in it or not, as with a sync in a thread. Some of the work
+    is done in steps, where `split` draws that.
     """
 
-    def __init__(self, world: World, process: Process, random: Random, pace: "DiskPace") -> None:
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        random: Random,
+        pace: "DiskPace",
+        split: "Split | None" = None,
+    ) -> None:
+        self._split = split
         self._world = world
         self._process = process
         self._random = random
@@ -246,19 +267,25 @@ class SimWorkers:
         done: Callable[[T | BaseException], None] | None,
         rest_us: int,
     ) -> None:
+        if self._split is not None and self._split.takes_next():
+            self._split.run(work, lambda outcome: self._ended(outcome, done, rest_us))
+            return
         outcome: T | BaseException
         self._disk.in_thread = True
         try:
             outcome = work()
         except Exception as error:
-            if done is None:
-                raise
             outcome = error
         finally:
             self._disk.in_thread = False
+        self._ended(outcome, done, rest_us)
+
+    def _ended(self, outcome: Any, done: Callable[[Any], None] | None, rest_us: int) -> None:
         if done is not None:
-            ended, told = done, outcome
-            self._world.after(rest_us, lambda: ended(told), self._process)
+            ended = done
+            self._world.after(rest_us, lambda: ended(outcome), self._process)
+        elif isinstance(outcome, BaseException):
+            raise outcome
 
 
 class DiskPace:

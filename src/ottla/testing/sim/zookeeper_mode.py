@@ -8,7 +8,7 @@ deletions, has to check `/controller_epoch`, and has to come from the node that 
 deposed one that looked up the new version would pass the check alone; KAFKA-6082.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -165,13 +165,26 @@ class ZooKeeperSide:
         self._sim.delta(delta_between(self._sim.image, image))
 
 
-def within_zookeepers_promises(faults: Faults) -> Faults:
+FLUSHED = {"log.flush.interval.messages": "1"}
+"""With this nothing is acknowledged that is not durable where it was written."""
+
+FLUSHED_SHARE = 0.25
+
+
+def flushes_everything(random: Random, faults: Faults, given: Mapping[str, str]) -> bool:
+    """Draw whether a history's brokers make durable what they acknowledge, and may lose power."""
+    name = next(iter(FLUSHED))
+    return faults.directed and name not in given and random.random() < FLUSHED_SHARE
+
+
+def within_zookeepers_promises(faults: Faults, *, flushed: bool = False) -> Faults:
     """Return the faults without those that a cluster of this mode may lose records by.
 
     Without eligible leader replicas and with logs that are flushed in the background, a replica
-    that lost its power, or a folder, may be the last one in sync.
+    that lost its power, or a folder, may be the last one in sync. `flushed`: they are not.
     """
-    return replace(faults, power=0.0, full_disks=0.0, bad_folders=0.0)
+    power = faults.power if flushed else 0.0
+    return replace(faults, power=power, full_disks=0.0, bad_folders=0.0)
 
 
 def image_of(tree: Tree, zxid: int) -> ClusterImage:

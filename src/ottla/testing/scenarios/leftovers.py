@@ -1,0 +1,84 @@
+"""What nodes still keep once a history is calm, and how much of it those that live account for.
+
+Looked at when the clients have ended and all replicas agree: whatever a dead client, a lost
+connection or a former controller had asked for must be gone.
+"""
+
+from collections.abc import Iterator
+
+from ottla.base.limits import FORWARD_TIMEOUT_MS
+from ottla.broker.core import Broker
+from ottla.host.controller_channel import ControllerChannels
+from ottla.host.node_core import NodeCore
+from ottla.testing.history_nodes import LeftOver
+from ottla.testing.sim import Sim
+from ottla.testing.sim.net import MS
+from ottla.testing.sim.node import SimNode
+
+TIMERS_MAX = 40
+TIMERS_PER_PARTITION = 4
+FILES_BESIDE_LOGS = 8
+"""Files that a node has open besides those of its file cache: of its metadata log."""
+
+WAITING_KEYS = frozenset({1})
+"""Fetch: followers and observers of the metadata wait for news all the time."""
+
+HELD_MS = FORWARD_TIMEOUT_MS + 1_000
+"""How long a request may be on its way to a controller that does not answer."""
+
+
+def left_over(sim: Sim) -> Iterator[LeftOver]:
+    """Yield what each node keeps."""
+    brokers = sum(node.is_broker for node in sim.nodes.values())
+    for node in sim.nodes.values():
+        core = node.core
+        if core is None or not node.alive:
+            continue
+        kept = [*_of_node(node, core), *_of_requests(sim, node)]
+        if node.broker is not None:
+            kept += _of_broker(node, node.broker, brokers)
+        for what, count, most in kept:
+            yield LeftOver(node.id, what, count, most, sim.now_ms)
+
+
+def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
+    partitions = 0 if node.broker is None else len(list(node.broker.replicas.hosted()))
+    yield "timers", len(core.ports.timers), TIMERS_MAX + TIMERS_PER_PARTITION * partitions
+    if node.broker is not None:
+        cached = len(node.broker.log_dirs.ports.files)
+        yield "open files", node.disk.open_files, cached + FILES_BESIDE_LOGS
+    channels = _channels(core)
+    if channels is not None:
+        yield "requests to brokers", sum(size for _, size in channels.queue_sizes()), 0
+
+
+def _of_broker(node: SimNode, broker: Broker, brokers: int) -> Iterator[tuple[str, int, int]]:
+    replicas = broker.replicas
+    followers = (brokers - 1) * node.config["num.replica.fetchers"]
+    yield "delayed produces", replicas.produces.count, 0
+    yield "delayed DeleteRecords", replicas.deletes.count, 0
+    yield "delayed fetches of consumers", replicas.fetcher.parked.count, 0
+    yield "delayed fetches of followers", replicas.fetcher.followers.count, followers
+    yield "requests that wait for deletions", broker.vanishing.count, 0
+    pending = sum(each.pending is not None for each in replicas.hosted())
+    yield "AlterPartition proposals without an answer", pending, 0
+
+
+def _of_requests(sim: Sim, node: SimNode) -> Iterator[tuple[str, int, int]]:
+    """Yield how many requests of other nodes it has not answered for long."""
+    since_us = sim.world.now_us - HELD_MS * MS
+    held = [
+        asked
+        for pipe in sim.net.pipes.values()
+        if pipe.door.place == node.id and (asked := pipe.asked) is not None
+        if asked[1] < since_us and int.from_bytes(asked[0][4:6], "big") not in WAITING_KEYS
+    ]
+    yield "requests without an answer", len(held), 0
+
+
+def _channels(core: NodeCore) -> ControllerChannels | None:
+    """Return the controller's channels to brokers; None where this node has none."""
+    if core.zookeeper is not None:
+        controller = core.zookeeper.controller
+        return None if controller is None else controller.channels
+    return None if core.controller is None else core.controller.deletions.channels

@@ -1,0 +1,128 @@
+"""Work of a node's threads that is interrupted between its disk operations, deterministically.
+
+`SimWorkers` does a piece of work at one moment; a real thread syncs one file after the other while
+the loop appends, truncates and rolls, and a machine loses its power in between. A split job runs in
+a thread of its own, but never beside anything else: it goes on when the world tells it to, up to
+its next operation that changes the disk, and the world waits until it is there. What happens when
+is decided by the heap of events alone.
+"""
+
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from ottla.testing.sim.world import DiskPace, Process, ProcessDied, World
+
+T = TypeVar("T")
+
+GAPS_US = (1, 300, 3_000, 60_000)
+"""How long after one operation the next may come: less than one of these."""
+
+
+class SplitJob:
+    """One piece of work. `outcome`: what it returned or raised, once `ended`."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.ended = False
+        self.outcome: object = None
+        self._work = work
+        self._is_aborted = False
+        self._go, self._back = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
+        self._thread: threading.Thread | None = None
+
+    def resume(self) -> None:
+        """Go on to the next operation, or to the end. Called by the world."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        else:
+            self._go.release()
+        self._back.acquire()
+        if self.ended:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self.outcome = self._work()
+        except BaseException as error:
+            self.outcome = error
+        self.ended = True
+        self._back.release()
+
+    def pause(self) -> None:
+        """Wait until the world lets the next operation happen. Called by the work's disk."""
+        if not self._is_aborted:
+            self._back.release()
+            self._go.acquire()
+        if self._is_aborted:
+            raise ProcessDied
+
+    def abort(self) -> None:
+        """Let nothing more of it happen: its process has died."""
+        self._is_aborted = True
+        while self._thread is not None and not self.ended:
+            self.resume()
+
+
+class SplitJobs:
+    """The split jobs of one process. `chance`: asked for each piece of work."""
+
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        random: Random,
+        chance: Callable[[], float],
+        pace: DiskPace,
+    ) -> None:
+        self._pace = pace
+        self.current: SplitJob | None = None
+        self._world = world
+        self._process = process
+        self._random = random
+        self._chance = chance
+        self._jobs: list[SplitJob] = []
+
+    def takes_next(self) -> bool:
+        """Draw whether the next piece of work is split."""
+        chance = self._chance()
+        return chance > 0 and self._random.random() < chance
+
+    def run(self, work: Callable[[], T], ended: Callable[[object], None]) -> None:
+        """Begin a piece of work now; `ended` hears of its outcome."""
+        job = SplitJob(work)
+        self._jobs.append(job)
+        self._step(job, ended)
+
+    def _step(self, job: SplitJob, ended: Callable[[object], None]) -> None:
+        self.current = job
+        self._pace.in_thread = True
+        try:
+            job.resume()
+        finally:
+            self._pace.in_thread = False
+            self.current = None
+        if not job.ended:
+            gap_us = self._random.randrange(self._random.choice(GAPS_US))
+            self._world.after(gap_us, lambda: self._step(job, ended), self._process)
+            return
+        self._jobs.remove(job)
+        if isinstance(job.outcome, ProcessDied):
+            raise ProcessDied
+        ended(job.outcome)
+
+    def pause(self) -> None:
+        """Hear of an operation that is about to change the disk."""
+        if self.current is not None:
+            self.current.pause()
+
+    def abort(self) -> None:
+        """End all jobs where they are: the process has died."""
+        for job in self._jobs:
+            self.current = job
+            job.abort()
+        self.current = None
+        self._jobs.clear()

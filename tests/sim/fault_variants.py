@@ -1,0 +1,247 @@
+"""Ottla with one rule subtly broken: kept but off by one, applied too late, forgotten in one path.
+
+Unlike those of `variants` they are to be found by the standard mix of the simulator, without a
+scenario made for them, and by a checker of promises, not by an assertion or by missing progress.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_EPOCH
+from ottla.base.pending import completed
+from ottla.broker import appends, isr_proposals, partition, replica_fetcher, replica_manager
+from ottla.broker.api import k63_broker_heartbeat
+from ottla.broker.appends import Wait
+from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.controller import isr as isr_module
+from ottla.host.quorum_storage import QuorumStorage
+from ottla.log import maintenance
+from ottla.log.flushing import Flusher
+from ottla.log.removal import _Removal
+from ottla.raft.effects import StoreElection
+from ottla.raft.flushing import Flushing
+from ottla.raft.node import RaftNode
+from ottla.raft.snapshots import PART_SUFFIX, StoredSnapshot, inspect_snapshot
+from ottla.raft.values import OffsetAndEpoch
+from ottla.testing.checkers_verdict import CHECKERS
+
+from .replaced import replaced
+
+# -- the order of durability -------------------------------------------------------------------
+
+
+@contextmanager
+def answers_before_its_vote_is_stored() -> Iterator[None]:
+    """A voter's answer is on its way before quorum-state is written."""
+    step = RaftNode.step
+
+    def late(self: RaftNode, event: Any) -> Any:
+        ready = step(self, event)
+        effects = sorted(ready.effects, key=lambda each: isinstance(each, StoreElection))
+        return replace(ready, effects=tuple(effects))
+
+    with replaced(RaftNode, "step", late):
+        yield
+
+
+@contextmanager
+def fetches_metadata_before_it_is_flushed() -> Iterator[None]:
+    """A voter's fetch says that it has what its disk has not."""
+    with replaced(Flushing, "is_done", property(lambda self: True)):
+        yield
+
+
+@contextmanager
+def names_snapshots_without_a_sync() -> Iterator[None]:
+    """A metadata snapshot counts before its name is durable."""
+
+    def freeze(self: QuorumStorage, snapshot: OffsetAndEpoch) -> StoredSnapshot:
+        part, path = self._path(snapshot, PART_SUFFIX), self._path(snapshot)
+        data = self._disk.read_bytes(part)
+        last_ms = inspect_snapshot(data)
+        self._disk.rename(part, path)
+        return StoredSnapshot(id=snapshot, size_bytes=len(data), last_contained_ms=last_ms)
+
+    with replaced(QuorumStorage, "_freeze", freeze):
+        yield
+
+
+@contextmanager
+def keeps_its_recovery_point() -> Iterator[None]:
+    """A log that was cut counts as durable up to where it was before."""
+    with replaced(maintenance, "_lower_recovery_point", lambda log, end: None):
+        yield
+
+
+@contextmanager
+def counts_flushes_as_done() -> Iterator[None]:
+    """The recovery point moves when a flush begins."""
+    start = Flusher._start
+
+    def early(self: Flusher) -> None:
+        start(self)
+        if self.job is not None:
+            self._log.flushed(self.job)
+
+    with replaced(Flusher, "_start", early):
+        yield
+
+
+@contextmanager
+def confirms_before_the_rename_is_durable() -> Iterator[None]:
+    """A deletion is confirmed when the folder has its new name, durable or not."""
+
+    def looked(self: Any, directory: Any, result: Any) -> None:
+        self._ended(directory, result if isinstance(result, OSError) else None)
+
+    with replaced(_Removal, "_looked", looked):
+        yield
+
+
+@contextmanager
+def acknowledges_before_its_flush() -> Iterator[None]:
+    """With log.flush.interval.messages=1 a leader answers what it has not flushed."""
+
+    def outcome(self: Wait, acks: int) -> Error | None:
+        return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
+
+    with replaced(appends.Wait, "outcome", outcome):
+        yield
+
+
+@contextmanager
+def follows_without_waiting_for_its_flush() -> Iterator[None]:
+    """With log.flush.interval.messages=1 a follower fetches on before it has flushed."""
+    with replaced(replica_fetcher, "gather", lambda flushes: completed([])):
+        yield
+
+
+# -- in-sync replicas --------------------------------------------------------------------------
+
+
+@contextmanager
+def commits_by_the_smaller_set() -> Iterator[None]:
+    """What a leader has proposed does not count until it is answered."""
+    with replaced(Partition, "maximal_isr", property(lambda self: self.isr)):
+        yield
+
+
+@contextmanager
+def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
+    """A follower may join below the offset at which its leader's epoch began."""
+    propose = isr_proposals.propose_expansion
+
+    def lax(led: Partition, fetching: Any = None) -> None:
+        start, led.epoch_start_offset = led.epoch_start_offset, -1
+        try:
+            propose(led, fetching)
+        finally:
+            led.epoch_start_offset = start
+
+    with (
+        replaced(partition, "propose_expansion", lax),
+        replaced(replica_manager, "propose_expansion", lax),
+    ):
+        yield
+
+
+@contextmanager
+def ignores_broker_epochs_of_fetches() -> Iterator[None]:
+    """A fetch of a life that is over counts for the present one."""
+
+    def epochs(led: Partition) -> dict[int, int]:
+        return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
+
+    def may_join(broker: Any, broker_epoch: int | None) -> bool:
+        return broker is not None and broker.active and broker_epoch is not None
+
+    with (
+        replaced(partition, "check_life", lambda broker, broker_epoch: None),
+        replaced(partition, "may_join", may_join),
+        replaced(isr_proposals, "may_join", may_join),
+        replaced(isr_proposals, "_epochs", epochs),
+    ):
+        yield
+
+
+@contextmanager
+def completes_produces_in_a_later_epoch() -> Iterator[None]:
+    """A produce that waits is answered by the high watermark of whoever leads by then."""
+
+    def committed(self: Partition, next_offset: int) -> Error | None:
+        if self.gone:
+            return self.gone
+        if self.log is None:
+            return Error.KAFKA_STORAGE_ERROR
+        return Error.NONE if self.log.high_watermark >= next_offset else None
+
+    with replaced(Partition, "committed", committed):
+        yield
+
+
+# -- the controller ----------------------------------------------------------------------------
+
+
+@contextmanager
+def takes_old_partition_epochs() -> Iterator[None]:
+    """AlterPartition is done although the leader has not heard of the last change."""
+    fault = isr_module._fault
+
+    def lax(image: Any, broker_id: int, state: Any, wanted: Any) -> Error:
+        if state is not None and wanted.partition_epoch < state.partition_epoch:
+            wanted = replace(wanted, partition_epoch=state.partition_epoch)
+        return fault(image, broker_id, state, wanted)
+
+    with replaced(isr_module, "_fault", lax):
+        yield
+
+
+@contextmanager
+def hears_heartbeats_of_the_dead() -> Iterator[None]:
+    """A heartbeat of a former incarnation counts for the one that is registered."""
+    heartbeat = k63_broker_heartbeat.heartbeat
+
+    def lax(image: Any, report: Any, **rest: Any) -> Any:
+        broker = image.brokers.get(report.broker_id)
+        if broker is not None and report.broker_epoch != broker.epoch:
+            report = replace(report, broker_epoch=broker.epoch, metadata_offset=broker.epoch)
+        return heartbeat(image, report, **rest)
+
+    with replaced(k63_broker_heartbeat, "heartbeat", lax):
+        yield
+
+
+BY_PROMISE = frozenset(CHECKERS) - {"assertion failed", "no progress"}
+"""The checkers that count: those of promises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultVariant:
+    """A broken rule, and the mode in which it shows. `first`: the first seed that showed it."""
+
+    breaks: Callable[[], AbstractContextManager[None]]
+    zookeeper: bool = False
+    first: int | None = None
+
+
+SEEDS_MAX = 200
+
+FAULT_VARIANTS = (
+    FaultVariant(breaks=answers_before_its_vote_is_stored),
+    FaultVariant(breaks=fetches_metadata_before_it_is_flushed),
+    FaultVariant(breaks=names_snapshots_without_a_sync),
+    FaultVariant(breaks=keeps_its_recovery_point),
+    FaultVariant(breaks=counts_flushes_as_done),
+    FaultVariant(breaks=confirms_before_the_rename_is_durable),
+    FaultVariant(breaks=acknowledges_before_its_flush, zookeeper=True),
+    FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True),
+    FaultVariant(breaks=commits_by_the_smaller_set),
+    FaultVariant(breaks=takes_in_whoever_reaches_the_high_watermark),
+    FaultVariant(breaks=ignores_broker_epochs_of_fetches),
+    FaultVariant(breaks=completes_produces_in_a_later_epoch),
+    FaultVariant(breaks=takes_old_partition_epochs),
+    FaultVariant(breaks=hears_heartbeats_of_the_dead),
+)

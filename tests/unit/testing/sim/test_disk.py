@@ -6,6 +6,7 @@ happen must happen for some.
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +108,21 @@ def test_settled_and_after_a_loss_all_is_durable() -> None:
     assert place.lose_power(Random(1)) == 0
     assert place.read_bytes("/d/e/f") == b"x"
     assert place.used_bytes() == 1
+
+
+def test_a_failed_sync_drops_what_it_was_to_write() -> None:
+    """As Linux does: it can be read, no later sync writes it, and it does not survive."""
+    place = disk()
+    file = place.open("/d/f", create=True)
+    file.append([b"old "])
+    file.sync()
+    place.sync_dir("/d")
+    file.append([b"lost "])
+    place.fail("sync", times=1)
+    with pytest.raises(OSError, match="sync failed"):
+        file.sync()
+    assert place.read_bytes("/d/f") == b"old lost "
+    file.append([b"new"])
+    file.sync()
+    place.kill()
+    assert place.read_bytes("/d/f") == b"old \0\0\0\0\0new"

@@ -1,0 +1,153 @@
+"""Each directed fault comes on its event, within the bound, and is decided by the seed alone.
+
+Method: small clusters with one kind of fault at its full chance; the marks say what was done.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+import pytest
+
+from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
+from ottla.testing.scenarios.runner import Run
+from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim.directed_faults import NO_RATES, DirectedFaults, DirectedRates, Part
+from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
+from ottla.testing.sim.late_requests import LateRequests
+from ottla.testing.sim.zookeeper_mode import FLUSHED
+
+ORDERS = TopicSpec(
+    name="orders",
+    partitions=2,
+    replication_factor=3,
+    configs={"min.insync.replicas": "2", "segment.ms": "3000"},
+)
+
+HASTY = {
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "700",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
+    "replica.lag.time.max.ms": "1500",
+    "metadata.log.max.record.bytes.between.snapshots": "600",
+}
+
+
+def orders_are_written(story: Story) -> Dialogue[None]:
+    yield from story.create(ORDERS)
+    story.produce(ORDERS, clients=2, interval_ms=80)
+
+
+def played(
+    rates: DirectedRates,
+    *parts: Callable[[DirectedFaults], Part],
+    seed: int = 1,
+    faults: Faults = Faults.NONE,
+    combined: bool = False,
+    zookeeper: bool = False,
+) -> Run:
+    """Play fifteen seconds of a cluster with these directed faults."""
+    scenario = Scenario(
+        name="directed",
+        story=orders_are_written,
+        combined=combined,
+        faults=faults,
+        config={"zookeeper.session.timeout.ms": "3000"} if zookeeper else HASTY,
+        seconds=15,
+        zookeeper=zookeeper,
+    )
+    run = Run(seed, scenario)
+    directed = run.sim.directed
+    directed.rates = rates
+    directed.parts[:] = [part(directed) for part in parts]
+    run.rough()
+    run.calm()
+    return run
+
+
+KINDS = ("roll", "vote", "snapshot", "registration", "directory", "start", "election")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_crash_follows_its_event(kind: str) -> None:
+    crashes = Faults.NONE if kind in ("roll", "snapshot") else Faults(crashes=20.0)
+    run = played(replace(NO_RATES, **{kind: 1.0}), faults=crashes)
+    marks = {name for name, times in run.sim.marks.items() if times}
+    assert {f"directed-{kind}", f"directed-{kind}-apart"} & marks
+    assert {"power-lost", "crashed"} & marks
+    assert run.report().is_kept, "\n".join(run.report().lines(full=True))
+
+
+def test_all_controllers_lose_their_power_at_once() -> None:
+    run = played(replace(NO_RATES, quorum_power=20.0))
+    marks = run.sim.marks
+    assert marks["directed-quorum-power"] > 0
+    assert marks["power-lost"] > 2 * marks["directed-quorum-power"]
+    assert run.report().is_kept
+
+
+def test_controllers_that_are_brokers_do_not() -> None:
+    run = played(replace(NO_RATES, quorum_power=20.0), combined=True)
+    assert run.sim.marks["directed-quorum-power"] == 0
+
+
+def test_leaders_fall_one_after_the_other() -> None:
+    run = played(replace(NO_RATES, short_leaderships=20.0), ShortLeaderships)
+    assert run.sim.marks["short-leadership"] > 2
+    assert run.history.leader_changes() > 2
+    assert run.report().is_kept
+
+
+def test_alter_partition_meets_trouble() -> None:
+    run = played(
+        replace(NO_RATES, alter_partition=1.0), AlterPartitionFaults, faults=Faults(crashes=30.0)
+    )
+    assert run.sim.marks["alter-partition-troubled"] > 0
+    assert run.report().is_kept
+
+
+@pytest.mark.parametrize("zookeeper", [False, True])
+def test_requests_arrive_late(zookeeper: bool) -> None:
+    faults = Faults(crashes=10.0)
+    run = played(replace(NO_RATES, late=1.0), LateRequests, faults=faults, zookeeper=zookeeper)
+    assert run.sim.marks["request-late"] > 0
+
+
+def test_a_failed_sync_takes_a_directory_and_comes_back() -> None:
+    run = played(replace(NO_RATES, sync_errors=20.0), SyncErrors)
+    assert run.sim.marks["sync-failed"] > 0
+    assert run.report().is_kept
+
+
+def test_jobs_are_split() -> None:
+    run = played(replace(NO_RATES, split=1.0))
+    assert run.report().is_kept
+
+
+def test_brokers_lose_power_within_the_bound_only() -> None:
+    """At no time are two brokers without what they had, with min.insync.replicas=2."""
+    run = played(replace(NO_RATES, roll=1.0, registration=1.0), faults=Faults.NONE)
+    assert run.sim.marks["power-lost"] > 1
+    assert run.report().is_kept
+
+
+def test_over_zookeeper_power_goes_only_where_all_is_flushed() -> None:
+    flushed = {seed: Sim(seed, zookeeper=True, faults=Faults.ROUGH) for seed in range(12)}
+    name, value = next(iter(FLUSHED.items()))
+    with_power = {seed for seed, sim in flushed.items() if sim.directed.takes_power}
+    assert 0 < len(with_power) < 12
+    for seed, sim in flushed.items():
+        assert (sim.properties[0].get(name) == value) is (seed in with_power)
+        assert seed in with_power or sim.faults.power == 0
+
+
+def test_the_seed_draws_rates_of_which_some_are_off() -> None:
+    drawn = [Sim(seed, faults=Faults.ROUGH).directed.rates for seed in range(20)]
+    for each in fields(DirectedRates):
+        values = {getattr(rates, each.name) for rates in drawn}
+        assert 0.0 in values
+        assert len(values) > 1
+
+
+def test_without_directed_faults_there_are_none() -> None:
+    assert Sim(1, faults=Faults(crashes=1.0)).directed.rates == NO_RATES

@@ -12,15 +12,25 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
-from ottla.broker import appends, isr_proposals, partition, replica_fetcher, replica_manager
+from ottla.broker import (
+    appends,
+    following,
+    isr_proposals,
+    partition,
+    replica_fetcher,
+    replica_manager,
+)
 from ottla.broker.api import k63_broker_heartbeat
 from ottla.broker.appends import Wait
+from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.controller import isr as isr_module
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.log import maintenance
 from ottla.log.flushing import Flusher
 from ottla.log.removal import _Removal
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import ConfigRecord
 from ottla.raft.effects import StoreElection
 from ottla.raft.flushing import Flushing
 from ottla.raft.node import RaftNode
@@ -119,6 +129,45 @@ def follows_without_waiting_for_its_flush() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def commits_metadata_that_its_leader_has_not_flushed() -> Iterator[None]:
+    """A controller counts its own copy of what it has only appended."""
+    end = property(lambda self: self._node.log.end_offset)
+    with replaced(Flushing, "flushed_to", end):
+        yield
+
+
+@contextmanager
+def leaves_configurations_out_of_snapshots() -> Iterator[None]:
+    """A metadata snapshot has no configurations."""
+    to_records = ClusterImage.to_records
+
+    def without(self: ClusterImage) -> Iterator[Any]:
+        return (each for each in to_records(self) if not isinstance(each, ConfigRecord))
+
+    with replaced(ClusterImage, "to_records", without):
+        yield
+
+
+# -- requests ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def forgets_deadlines() -> Iterator[None]:
+    """What waits in a purgatory is answered ten times later than it was asked to be."""
+    park = ParkingLot.park
+
+    def late(self: ParkingLot, keys: Any, *, deadline_ms: int, **rest: Any) -> Any:
+        parked = park(self, keys, deadline_ms=deadline_ms, **rest)
+        if parked._timer is not None:
+            parked._timer.cancel()
+            parked._timer = self._timers.at(deadline_ms + 20_000, parked._time_out)
+        return parked
+
+    with replaced(ParkingLot, "park", late):
+        yield
+
+
 # -- in-sync replicas --------------------------------------------------------------------------
 
 
@@ -182,6 +231,39 @@ def completes_produces_in_a_later_epoch() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
+    """A leader goes on with what it knew of its followers before others led."""
+    begin, fetched = Partition._begin_epoch, {}
+
+    def trusting(self: Partition, led: bool) -> None:
+        known = fetched.get(id(self), {})
+        for node, follower in self.followers.items():
+            if follower.log_end_offset < 0 and node in known:
+                self.followers[node] = known[node]
+        begin(self, True)
+
+    note_fetch = Partition.note_fetch
+
+    def note(self: Partition, follower: Any, asked: Any, broker_epoch: int) -> bool:
+        fetched[id(self)] = dict(self.followers)
+        return note_fetch(self, follower, asked, broker_epoch)
+
+    with replaced(Partition, "_begin_epoch", trusting), replaced(Partition, "note_fetch", note):
+        yield
+
+
+@contextmanager
+def cuts_to_another_epochs_end() -> Iterator[None]:
+    """A follower cuts to the end of an epoch that it does not know itself (KIP-279)."""
+
+    def common_end(log: Any, epoch: int, end_offset: int) -> int:
+        return min(end_offset, log.log_end_offset) if end_offset >= 0 else log.high_watermark
+
+    with replaced(following, "common_end", common_end):
+        yield
+
+
 # -- the controller ----------------------------------------------------------------------------
 
 
@@ -232,6 +314,11 @@ SEEDS_MAX = 200
 FAULT_VARIANTS = (
     FaultVariant(breaks=answers_before_its_vote_is_stored),
     FaultVariant(breaks=fetches_metadata_before_it_is_flushed),
+    FaultVariant(breaks=commits_metadata_that_its_leader_has_not_flushed),
+    FaultVariant(breaks=leaves_configurations_out_of_snapshots),
+    FaultVariant(breaks=forgets_deadlines),
+    FaultVariant(breaks=trusts_what_followers_said_in_other_epochs),
+    FaultVariant(breaks=cuts_to_another_epochs_end),
     FaultVariant(breaks=names_snapshots_without_a_sync),
     FaultVariant(breaks=keeps_its_recovery_point),
     FaultVariant(breaks=counts_flushes_as_done),

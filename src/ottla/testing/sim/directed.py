@@ -14,14 +14,26 @@ if TYPE_CHECKING:
 __all__ = ["DirectedFaults", "directed_faults", "directed_tuning"]
 
 
-def directed_tuning(random: Random, faults: Faults) -> dict[str, str]:
-    """Return the properties that a seed draws: checkpoints that are young at a loss of power."""
+def directed_tuning(random: Random, faults: Faults, *, zookeeper: bool = False) -> dict[str, str]:
+    """Return the properties that a seed draws: checkpoints that are young at a loss of power.
+
+    Flushes that are frequent bring recovery points near to the logs' ends, so that truncations go
+    below them; a metadata log that is kept short makes those that lag fetch snapshots.
+    """
     if not faults.directed:
         return {}
     drawn = {
         "log.flush.offset.checkpoint.interval.ms": random.choice((500, 4_000, 60_000)),
         "log.flush.start.offset.checkpoint.interval.ms": random.choice((500, 4_000, 60_000)),
     }
+    if random.random() < 0.4:
+        interval_ms = random.choice((200, 1_500))
+        drawn["log.flush.interval.ms"] = drawn["log.flush.scheduler.interval.ms"] = interval_ms
+    if random.random() < 0.4 and not zookeeper:
+        drawn["metadata.max.retention.bytes"] = 6_000
+        drawn["metadata.log.segment.min.bytes"] = 1_000
+        drawn["metadata.log.segment.bytes"] = random.choice((1_500, 5_000))
+        drawn["metadata.log.max.record.bytes.between.snapshots"] = random.choice((1_500, 6_000))
     return {name: str(value) for name, value in drawn.items()}
 
 

@@ -74,8 +74,8 @@ class DirectedRates:
     start: float = 0.2
     quorum_power: float = 1.5
     short_leaderships: float = 0.8
-    alter_partition: float = 0.08
-    late: float = 0.15
+    alter_partition: float = 0.25
+    late: float = 0.25
     sync_errors: float = 0.3
     split: float = 0.3
 

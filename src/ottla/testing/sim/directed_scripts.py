@@ -15,6 +15,9 @@ from ottla.metadata.image import PartitionImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.pipes import Ghost
+from ottla.wire.codec import decode
+from ottla.wire.frames import decode_request_header
+from ottla.wire.messages.alter_partition import AlterPartitionRequest
 
 if TYPE_CHECKING:
     from ottla.testing.sim.node import SimNode
@@ -122,23 +125,39 @@ class AlterPartitionFaults(Part):
             return
         self._quiet_until_us = sim.world.now_us + random.randrange(3_000, 10_000) * MS
         sim.mark("alter-partition-troubled")
-        way = random.randrange(3)
-        if way == 0:
+        way = random.randrange(4)
+        if way < 2:
             pipe.hold_answers(random.randrange(*HOLD_MS) * MS)
-        elif way == 1:
+        elif way == 2:
             # Done, and its leader does not know: it asks the same again.
             sim.world.after(random.randrange(20 * MS), pipe.break_off)
         else:
             again = Ghost(sim.net, pipe.door, pipe.info, frame)
             faults.later(random.randrange(2_000) * MS, again.deliver)
-        self._isolate(source)
+        self._isolate(source, self._concerned(source, frame))
 
-    def _isolate(self, leader_id: int) -> None:
+    def _concerned(self, leader_id: int, frame: bytes) -> list[int]:
+        """Return the followers that the request takes in or leaves out; all, where it is none."""
+        header, body_at = decode_request_header(memoryview(frame)[4:])
+        body = memoryview(frame)[4 + body_at :]
+        request = decode(AlterPartitionRequest, body, header.api_version, lenient=True)
+        sim, found = self._faults.sim, set()
+        for topic in request.topics:
+            known = sim.image.topics.by_id(topic.topic_id)
+            for each in topic.partitions:
+                state = None if known is None else known.partitions.get(each.partition_index)
+                if state is not None:
+                    found |= {member.broker_id for member in each.new_isr_with_epochs} ^ {
+                        *state.isr
+                    }
+        brokers = {each.id for each in sim.nodes.values() if each.is_broker}
+        return sorted((found & brokers or brokers) - {leader_id})
+
+    def _isolate(self, leader_id: int, followers: list[int]) -> None:
         """Cut a follower off from its leader, then let the leader die, or not."""
         faults = self._faults
         random, sim = faults.random, faults.sim
-        others = [each.id for each in sim.nodes.values() if each.is_broker and each.id != leader_id]
-        follower = random.choice(others)
+        follower = random.choice(followers)
         links = {(leader_id, follower), (follower, leader_id)} - sim.net.cut
         sim.net.cut |= links
 

@@ -8,9 +8,10 @@ another life of the receiver it comes only where the sender's process still live
 
 from typing import NamedTuple
 
+from ottla.metadata.image import ClusterImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
 from ottla.testing.sim.net import MS, Door
-from ottla.testing.sim.observations import NodeChanged, QuorumLed
+from ottla.testing.sim.observations import ImagePublished, NodeChanged, QuorumLed
 from ottla.testing.sim.pipes import Ghost, Pipe
 
 LATE_KEYS = frozenset({4, 5, 6, 62, 63, 1002})
@@ -29,6 +30,7 @@ class _Kept(NamedTuple):
     frame: bytes
     source: int
     source_life: int
+    source_epoch: int
     target_life: int
 
 
@@ -52,7 +54,9 @@ class LateRequests(Part):
         if pipe is None:
             return
         nodes = faults.sim.nodes
-        kept = _Kept(pipe, frame, source, nodes[source].life, nodes[target].life)
+        registered = faults.sim.image.brokers.get(source)
+        epoch = -1 if registered is None else registered.epoch
+        kept = _Kept(pipe, frame, source, nodes[source].life, epoch, nodes[target].life)
         if random.random() < 0.5:
             faults.later(random.randrange(random.choice(LATE_MS)) * MS, lambda: self._send(kept))
         else:
@@ -61,16 +65,23 @@ class LateRequests(Part):
 
     def observe(self, told: object) -> None:
         """Let arrive what has become late."""
-        if isinstance(told, NodeChanged) and told.what in ("started", "serves"):
+        if isinstance(told, NodeChanged) and told.what == "serves":
             due = [each for each in self._kept if each.source == told.node]
         elif isinstance(told, QuorumLed):
             due = list(self._kept)
+        elif isinstance(told, ImagePublished):
+            due = [each for each in self._kept if self._is_past(each, told.image)]
         else:
             return
         for kept in due:
             self._kept.remove(kept)
             faults = self._faults
             faults.later(faults.moment_us(), lambda kept=kept: self._send(kept))  # type: ignore[misc]
+
+    def _is_past(self, kept: _Kept, image: ClusterImage) -> bool:
+        """Tell whether another incarnation than the sender's is registered by now."""
+        broker = image.brokers.get(kept.source)
+        return broker is not None and broker.epoch > kept.source_epoch
 
     def _send(self, kept: _Kept) -> None:
         sim = self._faults.sim

@@ -102,23 +102,19 @@ class Sim:
         self._observers: list[Observer] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._clients: dict[str, SimClientPort] = {}
-        flushed = False
         self.zookeeper: ZooKeeperSide | None = None
+        given = dict(config or {})
+        self._may_lose_power = True
         if zookeeper:
-            flushed = flushes_everything(self._stream("zookeeper power"), self.faults, config or {})
-            self.faults = within_zookeepers_promises(self.faults, flushed=flushed)
             self.zookeeper = ZooKeeperSide(self, self._stream, faults=faults != Faults.NONE)
-            given = zookeeper_tuning(self._stream("tuning"), self.faults) | dict(config or {})
-            given |= FLUSHED if flushed else {}
-            given = directed_tuning(self._stream("directed tuning"), self.faults) | given
-            self.properties = zookeeper_layout(brokers, config=given)
+            self.properties = zookeeper_layout(brokers, config=self._drawn_for_zookeeper(given))
         else:
-            given = tuning(self._stream("tuning"), self.faults) | dict(config or {})
-            given = directed_tuning(self._stream("directed tuning"), self.faults) | given
-            self.properties = layout(brokers, controllers, combined=combined, config=given)
+            drawn = tuning(self._stream("tuning"), self.faults)
+            drawn |= directed_tuning(self._stream("directed tuning"), self.faults)
+            self.properties = layout(brokers, controllers, combined=combined, config=drawn | given)
         self.directed = directed_faults(self, self._stream("directed"))
         self.net.observe(self.directed.frame)
-        self.directed.takes_power = self.zookeeper is None or flushed
+        self.directed.takes_power = self._may_lose_power
         self.nodes: dict[int, SimNode] = {}
         for properties in self.properties:
             node = SimNode(self, properties, self._stream(f"node {properties['node.id']}"))
@@ -127,11 +123,24 @@ class Sim:
         self.min_insync_replicas: int = first.config["min.insync.replicas"]
         self._mischief: Mischief | None = None
         self._handler = _ProblemLog(self)
+        self._is_healed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the nodes, each in its own time; what goes wrong begins later."""
         starts = self._stream("starts")
         for node in self.nodes.values():
             self.world.after(starts.randrange(300 * MS), node.restart)
         self.world.after(CALM_MS * MS, self._begin_mischief)
-        self._is_healed = False
+
+    def _drawn_for_zookeeper(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Keep the faults within the promises of this mode; return the drawn properties."""
+        flushed = flushes_everything(self._stream("zookeeper power"), self.faults, given)
+        self.faults = within_zookeepers_promises(self.faults, flushed=flushed)
+        self._may_lose_power = flushed
+        drawn = zookeeper_tuning(self._stream("tuning"), self.faults)
+        drawn |= directed_tuning(self._stream("directed tuning"), self.faults, zookeeper=True)
+        return drawn | dict(given) | (FLUSHED if flushed else {})
 
     def _stream(self, purpose: str) -> Random:
         """Return chance for one purpose, so that another draw here changes nothing there."""

@@ -60,9 +60,9 @@ def test_a_broker_whose_disk_refuses_writes_counts_as_one_that_may_have_lost_som
     mischief = Mischief(sim, Faults(full_disks=1.0), Random(1))
     one, other = sim.nodes[1], sim.nodes[2]
     assert mischief.may_lose_power(other)
-    assert mischief._may_refuse_writes(one)
+    assert mischief.may_refuse_writes(one)
     assert not mischief.may_lose_power(other), "min.insync.replicas is 2: one may lose data"
     assert mischief.may_lose_power(one)
-    mischief._writes_again(one)
+    mischief.writes_again(one)
     assert mischief.may_lose_power(other), "nothing was refused meanwhile"
-    assert mischief._may_refuse_writes(sim.nodes[101]), "controllers flush what they acknowledge"
+    assert mischief.may_refuse_writes(sim.nodes[101]), "controllers flush what they acknowledge"

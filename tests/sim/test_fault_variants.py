@@ -1,0 +1,38 @@
+"""The standard mix finds out rules that are kept but off by one, applied too late, or forgotten.
+
+Method: each variant (see `fault_variants`) replaces one function of the product while the standard
+seeds are played; a checker of promises must find it, not an assertion, nor missing progress. Which
+seed shows it shifts with every change of the product, so that without OTTLA_FAULT_VARIANTS=all only
+those are played that few seeds have shown, and from there on.
+"""
+
+import os
+
+import pytest
+
+from ottla.testing.scenarios.runner import Order, play
+
+from .fault_variants import BY_PROMISE, FAULT_VARIANTS, SEEDS_MAX, FaultVariant
+
+ALL = os.environ.get("OTTLA_FAULT_VARIANTS") == "all"
+FEW = 12
+"""A variant that its first so many seeds show is played in every run."""
+
+PLAYED = [each for each in FAULT_VARIANTS if ALL or (each.first is not None and each.first <= FEW)]
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("variant", PLAYED, ids=lambda each: each.breaks.__name__)
+def test_a_subtle_fault_is_found_out(variant: FaultVariant) -> None:
+    order = Order(zookeeper=variant.zookeeper)
+    for seed in range(1, SEEDS_MAX + 1):
+        with variant.breaks():
+            report = play(seed, order)
+        checkers = [each.checker for each in report.judgement.violations]
+        found = [each for each in checkers if each in BY_PROMISE]
+        if found:
+            whole = play(seed, order)
+            assert whole.is_kept, "\n".join(whole.lines(full=True))
+            print(f"{variant.breaks.__name__}: seed {seed}, by {', '.join(found)}")
+            return
+    raise AssertionError(f"none of {SEEDS_MAX} seeds shows it")

@@ -5,10 +5,12 @@ connection or a former controller had asked for must be gone.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from ottla.base.limits import FORWARD_TIMEOUT_MS
 from ottla.broker.core import Broker
 from ottla.host.controller_channel import ControllerChannels
+from ottla.host.folders import Folders
 from ottla.host.node_core import NodeCore
 from ottla.testing.history_nodes import LeftOver
 from ottla.testing.sim import Sim
@@ -18,7 +20,7 @@ from ottla.testing.sim.node import SimNode
 TIMERS_MAX = 40
 TIMERS_PER_PARTITION = 4
 FILES_BESIDE_LOGS = 8
-"""Files that a node has open besides those of its file cache: of its metadata log."""
+"""Files that a node has open besides those of its file caches."""
 
 WAITING_KEYS = frozenset({1})
 """Fetch: followers and observers of the metadata wait for news all the time."""
@@ -45,8 +47,11 @@ def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
     partitions = 0 if node.broker is None else len(list(node.broker.replicas.hosted()))
     yield "timers", len(core.ports.timers), TIMERS_MAX + TIMERS_PER_PARTITION * partitions
     if node.broker is not None:
-        cached = len(node.broker.log_dirs.ports.files)
-        yield "open files", node.disk.open_files, cached + FILES_BESIDE_LOGS
+        caches = [node.broker.log_dirs.ports.files]
+        if isinstance(core._folders, Folders):
+            metadata: Any = core._folders.quorum.log  # A segmented log with a cache of its own.
+            caches.append(metadata._log.ports.files)
+        yield "open files", node.disk.open_files, sum(map(len, caches)) + FILES_BESIDE_LOGS
     channels = _channels(core)
     if channels is not None:
         yield "requests to brokers", sum(size for _, size in channels.queue_sizes()), 0

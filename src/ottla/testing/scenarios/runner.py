@@ -134,13 +134,14 @@ class Run:
         self._until(lambda: not unsettled(sim), limit_ms)
         left = unsettled(sim)
         self._bury(limit_ms)
+        self._nodes.finish()
+        self._answers.finish()
+        self._bury(limit_ms)  # Where those took time, something may have begun in it.
         if left:
             history.expected += left
         else:
             history.lives.append(Life(REST, story.now_ms))
         history.ended_ms = story.now_ms
-        self._nodes.finish()
-        self._answers.finish()
         history.logs = list(read_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]

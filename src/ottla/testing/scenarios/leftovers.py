@@ -10,7 +10,6 @@ from typing import Any
 from ottla.base.limits import FORWARD_TIMEOUT_MS
 from ottla.broker.core import Broker
 from ottla.host.controller_channel import ControllerChannels
-from ottla.host.folders import Folders
 from ottla.host.node_core import NodeCore
 from ottla.testing.history_nodes import LeftOver
 from ottla.testing.sim import Sim
@@ -48,7 +47,7 @@ def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
     yield "timers", len(core.ports.timers), TIMERS_MAX + TIMERS_PER_PARTITION * partitions
     if node.broker is not None:
         caches = [node.broker.log_dirs.ports.files]
-        if isinstance(core._folders, Folders):
+        if core.zookeeper is None and core._folders is not None:
             metadata: Any = core._folders.quorum.log  # A segmented log with a cache of its own.
             caches.append(metadata._log.ports.files)
         yield "open files", node.disk.open_files, sum(map(len, caches)) + FILES_BESIDE_LOGS

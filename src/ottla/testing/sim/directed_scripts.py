@@ -150,8 +150,8 @@ class AlterPartitionFaults(Part):
                     found |= {member.broker_id for member in each.new_isr_with_epochs} ^ {
                         *state.isr
                     }
-        brokers = {each.id for each in sim.nodes.values() if each.is_broker}
-        return sorted((found & brokers or brokers) - {leader_id})
+        others = {each.id for each in sim.nodes.values() if each.is_broker} - {leader_id}
+        return sorted(found & others or others)
 
     def _isolate(self, leader_id: int, followers: list[int]) -> None:
         """Cut a follower off from its leader, then let the leader die, or not."""

@@ -43,9 +43,9 @@ class ReplayCompared(NamedTuple):
 class MemberSeen(NamedTuple):
     """How far a live member of a partition's ISR, or ELR, was at one moment.
 
-    Fields: `committed`: the highest high watermark that any leader has named so far. `end`: this
-            replica's log end. `epoch`, `leader_epoch`: of the last committed record, here and at
-            the leader; -1 = not known.
+    Fields: `committed`: the highest high watermark that any leader has named so far; over
+            ZooKeeper the end of what was acknowledged. `end`: this replica's log end. `epoch`,
+            `leader_epoch`: of the last committed record, here and at the leader; -1 = not known.
     """
 
     partition: tuple[Uuid, int]

@@ -3,8 +3,8 @@
 Random faults meet the second after a truncation once in a thousand histories. Here each of the
 following draws, with a chance that the seed draws (off, seldom, frequent), that the node which it
 concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, a
-stored vote, an election, a metadata snapshot that gets its name, a broker's registration, a log
-directory that is in use again, a start. The bound is that of `Mischief`: brokers lose power only
+stored vote, an acknowledged produce, an election, a metadata snapshot that gets its name, a
+broker's registration, a log directory that is in use again, a start. The bound is that of `Mischief`: brokers lose power only
 where the promise covers it. All draws are of one stream, `<seed>/directed`.
 
 What is not a crash of one node is in `directed_scripts` and `late_requests`.
@@ -22,6 +22,7 @@ from ottla.raft.election import FILE_NAME as QUORUM_STATE
 from ottla.raft.snapshots import PART_SUFFIX
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import (
+    Acknowledged,
     ImagePublished,
     MetadataCommitted,
     NodeChanged,
@@ -72,6 +73,7 @@ class DirectedRates:
     registration: float = 0.12
     directory: float = 0.1
     start: float = 0.2
+    acknowledged: float = 0.004
     quorum_power: float = 1.5
     short_leaderships: float = 0.8
     alter_partition: float = 0.25
@@ -128,6 +130,7 @@ class DirectedFaults:
             NodeChanged: self._node_changed,
             ImagePublished: self._image_published,
             MetadataCommitted: self._metadata_committed,
+            Acknowledged: self._acknowledged,
         }
         self._wants_quorum_power = False
 
@@ -196,6 +199,17 @@ class DirectedFaults:
         self._leaders[key] = leader
         if before is not None and leader not in (before, NO_LEADER):
             self._after("election", leader, self.rates.election)
+
+    def _acknowledged(self, told: Acknowledged) -> None:
+        """Perhaps let the leader crash that has just answered, or an in-sync follower."""
+        if not self.rates.acknowledged or told.acks == 0:
+            return
+        topic = self.sim.image.topics.by_id(told.topic_id)
+        state = None if topic is None else topic.partitions.get(told.partition)
+        if state is not None and self._may_strike(self.rates.acknowledged):
+            node = self.sim.nodes[self.random.choice((told.node, *state.isr))]
+            life, delay_us = node.life, self.random.choice((0, 0, 200, 2_000, 30_000))
+            self.later(delay_us, lambda: self._strike("acknowledged", node, life))
 
     def _quorum_led(self, told: QuorumLed) -> None:
         self._after("quorum_election", told.node, self.rates.quorum_election)

@@ -22,11 +22,15 @@ from ottla.broker import (
 )
 from ottla.broker.api import k63_broker_heartbeat
 from ottla.broker.appends import Wait
+from ottla.broker.followers import FollowerState
+from ottla.broker.isr_manager import IsrManager
 from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.controller import brokers
 from ottla.controller import isr as isr_module
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.log import maintenance
+from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher
 from ottla.log.removal import _Removal
 from ottla.metadata.image import ClusterImage
@@ -149,6 +153,34 @@ def leaves_configurations_out_of_snapshots() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def takes_an_answer_for_lost() -> Iterator[None]:
+    """A leader whose AlterPartition has failed as a whole does not ask again."""
+
+    def keep(self: IsrManager, taken: Any) -> None:
+        if self._failure is Error.NONE:
+            self._waiting = {**taken, **self._waiting}
+
+    with replaced(IsrManager, "_keep", keep):
+        yield
+
+
+@contextmanager
+def leaves_retired_files_open() -> Iterator[None]:
+    """What a handle lets go of with its last pin stays open."""
+    unpin = Handle.unpin
+
+    def careless(self: Handle) -> None:
+        closing, self._closing = self._closing, False
+        unpin(self)
+        if closing and self._pins == 0:
+            self._file = None
+            self._cache._open_handles.pop(self, None)
+
+    with replaced(Handle, "unpin", careless):
+        yield
+
+
 # -- requests ----------------------------------------------------------------------------------
 
 
@@ -264,7 +296,57 @@ def cuts_to_another_epochs_end() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def counts_one_record_too_many() -> Iterator[None]:
+    """A follower's fetch offset is taken for the last record that it has."""
+    fetched = FollowerState.fetched
+
+    def off_by_one(self: FollowerState, fetch_offset: int, **rest: Any) -> None:
+        fetched(self, fetch_offset, **rest)
+        if fetch_offset < rest["leader_end"]:
+            self.log_end_offset = fetch_offset + 1
+
+    with replaced(FollowerState, "fetched", off_by_one):
+        yield
+
+
+@contextmanager
+def takes_in_followers_that_are_one_short() -> Iterator[None]:
+    """A follower may join one record below the high watermark."""
+    propose = isr_proposals.propose_expansion
+
+    def lax(led: Partition, fetching: Any = None) -> None:
+        short = [each for node, each in led.followers.items() if node not in led.isr]
+        for follower in short:
+            follower.log_end_offset += 1
+        try:
+            propose(led, fetching)
+        finally:
+            for follower in short:
+                follower.log_end_offset -= 1
+
+    with (
+        replaced(partition, "propose_expansion", lax),
+        replaced(replica_manager, "propose_expansion", lax),
+    ):
+        yield
+
+
 # -- the controller ----------------------------------------------------------------------------
+
+
+@contextmanager
+def unfences_who_has_not_asked() -> Iterator[None]:
+    """A broker serves once it has caught up with the metadata, its logs loaded or not."""
+    following_state = brokers._next_state
+
+    def eager(image: Any, broker: Any, report: Any, *rest: Any) -> Any:
+        if broker.fenced and not report.want_shut_down:
+            report = replace(report, want_fence=False)
+        return following_state(image, broker, report, *rest)
+
+    with replaced(brokers, "_next_state", eager):
+        yield
 
 
 @contextmanager
@@ -317,6 +399,11 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=commits_metadata_that_its_leader_has_not_flushed),
     FaultVariant(breaks=leaves_configurations_out_of_snapshots),
     FaultVariant(breaks=forgets_deadlines),
+    FaultVariant(breaks=takes_an_answer_for_lost),
+    FaultVariant(breaks=leaves_retired_files_open),
+    FaultVariant(breaks=counts_one_record_too_many),
+    FaultVariant(breaks=takes_in_followers_that_are_one_short),
+    FaultVariant(breaks=unfences_who_has_not_asked),
     FaultVariant(breaks=trusts_what_followers_said_in_other_epochs),
     FaultVariant(breaks=cuts_to_another_epochs_end),
     FaultVariant(breaks=names_snapshots_without_a_sync),

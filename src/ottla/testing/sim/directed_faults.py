@@ -4,8 +4,9 @@ Random faults meet the second after a truncation once in a thousand histories. H
 following draws, with a chance that the seed draws (off, seldom, frequent), that the node which it
 concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, a
 stored vote, an acknowledged produce, an election, a metadata snapshot that gets its name, a
-broker's registration, a log directory that is in use again, a start. The bound is that of `Mischief`: brokers lose power only
-where the promise covers it. All draws are of one stream, `<seed>/directed`.
+broker's registration, a log directory that is in use again, a start. The bound is that of
+`Mischief`: brokers lose power only where the promise covers it. All draws are of one stream,
+`<seed>/directed`.
 
 What is not a crash of one node is in `directed_scripts` and `late_requests`.
 """

@@ -415,7 +415,7 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=counts_flushes_as_done),
     FaultVariant(breaks=confirms_before_the_rename_is_durable),
     FaultVariant(breaks=acknowledges_before_its_flush, zookeeper=True),
-    FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True),
+    FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True, first=95),
     FaultVariant(breaks=commits_by_the_smaller_set),
     FaultVariant(breaks=takes_in_whoever_reaches_the_high_watermark),
     FaultVariant(breaks=ignores_broker_epochs_of_fetches),

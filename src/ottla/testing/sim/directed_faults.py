@@ -42,7 +42,7 @@ WITHIN_MS = (5, 60, 500, 3_000)
 POWER_SHARE = 0.75
 """How many of the crashes take the machine's power, where the bound allows it."""
 BACK_MS = (100, 800, 4_000)
-QUIET_MS = (1_500, 10_000)
+QUIET_MS = (3_000, 15_000)
 """After a crash none is drawn for a time between these: else it would elect and write nothing."""
 MIDST_SHARE = 0.4
 """How many of the crashes come in the midst of a disk operation."""
@@ -75,8 +75,8 @@ class DirectedRates:
     directory: float = 0.1
     start: float = 0.2
     acknowledged: float = 0.004
-    quorum_power: float = 1.5
-    short_leaderships: float = 0.8
+    quorum_power: float = 1.2
+    short_leaderships: float = 0.5
     alter_partition: float = 0.25
     late: float = 0.25
     sync_errors: float = 0.3

@@ -7,7 +7,6 @@ connection or a former controller had asked for must be gone.
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.base.limits import FORWARD_TIMEOUT_MS
 from ottla.broker.core import Broker
 from ottla.host.controller_channel import ControllerChannels
 from ottla.host.node_core import NodeCore
@@ -24,7 +23,7 @@ FILES_BESIDE_LOGS = 8
 WAITING_KEYS = frozenset({1})
 """Fetch: followers and observers of the metadata wait for news all the time."""
 
-HELD_MS = FORWARD_TIMEOUT_MS + 1_000
+HELD_MS = 31_000
 """How long a request may be on its way to a controller that does not answer."""
 
 

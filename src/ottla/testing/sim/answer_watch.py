@@ -6,7 +6,7 @@ connection stood. A request that waits behind another one of its connection has 
 
 from collections.abc import Callable
 
-from ottla.base.limits import FORWARD_TIMEOUT_MS
+from ottla.host.forwarder import METADATA_WAIT_MS
 from ottla.testing.history_nodes import RequestHeld
 from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.pipes import Pipe
@@ -26,9 +26,11 @@ GROUP_KEYS = frozenset({11, 14})
 GROUP_LIMIT_MS = 5 * 60_000
 
 LOCAL_KEYS = frozenset({0, 1})
-"""Produce and Fetch are answered by the broker that is asked, within their own time. All others may
-be on their way to a controller, which is waited for up to FORWARD_TIMEOUT_MS, also beyond the
-request's own time: see `ottla.host.forwarder`."""
+"""Produce and Fetch are answered by the broker that is asked. All others may be passed on to a
+controller, whose answer is held back for the broker's own metadata: see `ottla.host.forwarder`."""
+
+DEFAULT_LIMIT_MS = 27_000
+"""Of requests that name none: see `ottla.broker.controller_limits`."""
 
 
 class AnswerWatch:
@@ -71,12 +73,10 @@ def limit_of(frame: bytes) -> tuple[str, int]:
     name = APIS[header.api_key].name
     if header.api_key in GROUP_KEYS:
         return name, GROUP_LIMIT_MS
-    if header.api_key not in LOCAL_KEYS:
-        return name, FORWARD_TIMEOUT_MS
     body = memoryview(frame)[4 + body_at :]
     request: object = decode(request_type(header.api_key), body, header.api_version, lenient=True)
-    for field in LIMITS:
-        limit_ms = getattr(request, field, None)
-        if isinstance(limit_ms, int):
-            return name, limit_ms
-    raise AssertionError(f"{name} says nothing of its time")
+    own = [getattr(request, field, None) for field in LIMITS]
+    limit_ms = next((each for each in own if isinstance(each, int)), 0)
+    if header.api_key in LOCAL_KEYS:
+        return name, limit_ms
+    return name, (limit_ms if limit_ms > 0 else DEFAULT_LIMIT_MS) + METADATA_WAIT_MS

@@ -5,7 +5,6 @@ Method: one server of a made-up node that never answers by itself, and a client 
 
 from random import Random
 
-from ottla.base.limits import FORWARD_TIMEOUT_MS
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Chunks, Outcome
@@ -110,4 +109,4 @@ def test_each_request_says_how_long_it_may_take() -> None:
     delete = DeleteTopicsRequest(topics=(), timeout_ms=4_000)
     assert limit_of(encode_request(PRODUCE, 9, 1, "c")) == ("Produce", 1_500)
     assert limit_of(encode_request(fetch, 12, 1, "c")) == ("Fetch", 250)
-    assert limit_of(encode_request(delete, 6, 1, "c")) == ("DeleteTopics", FORWARD_TIMEOUT_MS)
+    assert limit_of(encode_request(delete, 6, 1, "c")) == ("DeleteTopics", 5_000)

@@ -81,20 +81,15 @@ class RecoveryPoint:
         """The slot that a loss of power leaves as it is."""
         self._writing = 1
         self._syncing_slot: int | None = None
-        if self._exists:
-            self._durable = _slots(disk, self._path).index(self.offset)
-            self._writing = self._free_slot()
-            self._open().sync()  # Which slots the process before this one had synced is not known.
         self._synced_ms = clock.monotonic_ms() - SYNC_MS
         self._syncing = False
+        if self._exists:
+            # Which slots are durable is not known: a sync may have failed since they were written,
+            # after which they can be read and a further sync writes nothing.
+            self._replace(self.offset)
 
     def _free_slot(self) -> int:
         return next(each for each in SLOTS if each not in (self._durable, self._syncing_slot))
-
-    def _open(self) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self._path)
-        return self._file
 
     def raised(self, offset: int) -> None:
         """Note that the log is durable up to `offset`. Raises: OSError."""
@@ -103,7 +98,9 @@ class RecoveryPoint:
         if not self._exists:
             self._replace(offset)
             return
-        self._open().write_at(self._writing * SLOT_BYTES, _slot(offset))
+        if self._file is None:
+            self._file = self._disk.open(self._path)
+        self._file.write_at(self._writing * SLOT_BYTES, _slot(offset))
         self.offset = offset
         self._sync_soon()
 

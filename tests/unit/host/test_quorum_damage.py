@@ -4,9 +4,11 @@ Method: real storages, controllers and followers over a disk in memory; bytes ar
 two starts. `refused` also checks that the refusal changes nothing on the disk.
 """
 
+import copy
 import logging
 import re
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from ottla.host.quorum_replay import load_image
 from ottla.host.quorum_storage import MetadataDamaged
 from ottla.raft.batches import read_spans
 from ottla.raft.values import OffsetAndEpoch
+from ottla.testing.sim.disk import SimDisk
 
 from .quorum_world import BROKER_DIR, CONTROLLER_DIR, Broker, Controller, a_topic
 from .test_quorum_elections import Room, write
@@ -177,6 +180,30 @@ def test_a_power_loss_may_tear_every_slot_that_is_not_durable(steps: list[str]) 
             found = torn_point(world, path)
             assert durable <= found <= point.offset
             durable = found
+
+
+def test_slots_that_a_failed_sync_has_dropped_are_not_built_upon() -> None:
+    """They can be read until the power goes, and no further sync writes them."""
+    disk = SimDisk(now_ms=lambda: 0)
+    disk.mkdir("/meta")
+    disk.sync_dir("/")
+    world = World(disk=disk)
+    point = a_point(world)
+    for offset in (3, 6):
+        point.raised(offset)
+    disk.fail("sync", path=FILE_NAME, times=1)
+    with pytest.raises(OSError):
+        point.sync_now()
+    point.close()
+    again = a_point(world)
+    assert again.offset == 6
+    for offset in (7, 8, 9):
+        world.clock.elapsed_ms += SYNC_MS
+        again.raised(offset)
+    for seed in range(50):
+        lost = copy.deepcopy(disk)
+        lost.lose_power(Random(seed))
+        assert read_recovery_point(lost, "/meta") >= 6
 
 
 def torn_point(world: World, path: str) -> int:

@@ -21,7 +21,7 @@ from ottla.coordinator.shard import Shard, Written
 from ottla.log.slices import FileSlice
 from ottla.records.batch import HEADER_SIZE, parse_header
 from ottla.records.builder import encode_batch
-from ottla.records.compression import Codec
+from ottla.records.compression import Buffer, Codec
 from ottla.records.errors import CorruptBatch
 
 logger = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class GroupLoad:
         self._done(error)
 
 
-def whole_batches(data: bytes) -> memoryview:
+def whole_batches(data: Buffer) -> memoryview:
     """Return `data` without a batch cut off at its end; the first must be whole.
 
     Raises: CorruptBatch.

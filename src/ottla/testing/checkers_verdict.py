@@ -12,6 +12,7 @@ from types import MappingProxyType
 from ottla.testing import (
     checkers,
     checkers_deletion,
+    checkers_groups,
     checkers_leftovers,
     checkers_metadata,
     checkers_nodes,
@@ -44,6 +45,14 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "broker unfenced too early": checkers_nodes.unfenced_too_early,
         "disk refused at start": checkers_nodes.disks_refused,
         "left over after calm": checkers_leftovers.left_over_after_calm,
+        "committed offset lost": checkers_groups.committed_offsets_lost,
+        "stale commit taken": checkers_groups.stale_commits_taken,
+        "partition owned twice": checkers_groups.partitions_owned_twice,
+        "generation went back": checkers_groups.generations_that_went_back,
+        "commit beyond the end": checkers_groups.commits_beyond_the_end,
+        "offsets logs differ": checkers_groups.offsets_logs_that_differ,
+        "timestamp lookup wrong": checkers_groups.timestamp_lookups_wrong,
+        "uncommitted follower read": checkers_groups.uncommitted_follower_reads,
         "assertion failed": checkers.assertions_that_failed,
         "no progress": checkers.no_progress,
     }

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
+from ottla.testing.history_groups import GroupHistory
 from ottla.testing.history_nodes import (
     EpochSeen,
     LeftOver,
@@ -57,6 +58,8 @@ class Write(NamedTuple):
     ended_ms: int = 0
     node: int = -1
     tries: int = 1
+    made_ms: int = -1
+    """The timestamp of its records."""
 
 
 class Read(NamedTuple):
@@ -273,6 +276,7 @@ class History:
     left_over: list[LeftOver] = field(default_factory=list)
     unfenced_brokers: list[Unfenced] = field(default_factory=list)
     starts_refused: list[StartRefused] = field(default_factory=list)
+    groups: GroupHistory = field(default_factory=GroupHistory)
     healed_ms: int | None = None
     ended_ms: int = 0
 

@@ -8,7 +8,7 @@ that was seen at the same offset.
 
 from hashlib import sha256
 
-from ottla.base.ids import NO_EPOCH
+from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -16,7 +16,7 @@ from ottla.metadata.records import (
     RemoveTopicRecord,
     decode_record,
 )
-from ottla.metadata.topics import changed_partition, partition_of
+from ottla.metadata.topics import TopicImage, changed_partition, partition_of
 from ottla.raft.batches import LogBatch
 from ottla.testing.history import (
     Acknowledgement,
@@ -54,6 +54,7 @@ class Recorder:
         self._next_offset = 0
         self._partitions: dict[TopicPartition, PartitionImage] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._offsets_topics: dict[int, TopicImage] = {}
 
     def observe(self, told: seen.Observation) -> None:
         """Take one observation."""
@@ -63,6 +64,7 @@ class Recorder:
             case seen.MetadataCommitted():
                 self._committed(told)
             case seen.ImagePublished():
+                self._coordinators(told)
                 if not self._zookeeper:
                     self._image(told)
             case seen.PartitionSet():
@@ -82,6 +84,9 @@ class Recorder:
                 self.history.confirmed.append(
                     ReplicaConfirmed(told.node, key, told.left, told.at_ms)
                 )
+            case seen.HighWatermarkMoved():
+                if told.leads:
+                    self._committed_up_to((told.topic_id, told.partition), told.offset, told.at_ms)
             case seen.FolderSeen():
                 key = (told.topic_id, told.partition)
                 self.history.folders.append(FolderAppeared(told.node, key, told.name, told.at_ms))
@@ -92,6 +97,23 @@ class Recorder:
                 )
             case seen.QuorumLed():
                 self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
+
+    def _coordinators(self, told: seen.ImagePublished) -> None:
+        """Note who leads __consumer_offsets, as far as a node knows."""
+        topic = told.image.topics.by_name(OFFSETS_TOPIC)
+        if topic is None or topic is self._offsets_topics.get(told.node):
+            return
+        self._offsets_topics[told.node] = topic
+        for number, state in topic.in_order():
+            key = (told.node, (topic.id, number))
+            known = self.history.groups.known_leaders.setdefault(key, [])
+            if not known or known[-1][1:] != (state.leader, state.leader_epoch):
+                known.append((told.at_ms, state.leader, state.leader_epoch))
+
+    def _committed_up_to(self, key: TopicPartition, offset: int, at_ms: int) -> None:
+        known = self.history.groups.high_watermarks.setdefault(key, [])
+        if not known or known[-1][1] < offset:
+            known.append((at_ms, offset))
 
     def _topic(self, told: seen.TopicSet | seen.TopicKnown) -> None:
         if isinstance(told, seen.TopicSet):

@@ -44,6 +44,8 @@ class Report:
     seconds: float | None = None
     zookeeper: bool = False
     refusals: tuple[str, ...] = field(default=())
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """How much consumer groups and readers did, by name."""
 
     @property
     def is_kept(self) -> bool:
@@ -86,6 +88,7 @@ class Report:
             f"failed, {self.unknown} unknown; {self.reads} records read",
             f"  leaders   changed {self.leader_changes} times, {self.controller_changes} of these "
             "the quorum's",
+            f"  groups    {_pairs(self.groups) or 'none'}",
             f"  digest    {self.digest}, after {self.steps} steps",
         ]
         lines += [f"  refused   {text}" for text in self.refusals]
@@ -114,6 +117,7 @@ class Report:
             "reads": self.reads,
             "leader_changes": self.leader_changes,
             "controller_changes": self.controller_changes,
+            "groups": dict(self.groups),
             "verdict": self.judgement.verdict.value,
             "doubts": list(self.judgement.doubts),
             "findings": [

@@ -15,8 +15,10 @@ from multiprocessing import get_context
 from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers_verdict import judge
 from ottla.testing.history import History, Life, Outcome
+from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.node_watch import NodeWatch
+from ottla.testing.scenarios.offsets_logs import read_offsets_logs
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.scenario import Scenario, Story
@@ -131,6 +133,9 @@ class Run:
             consumer.stop()
         for asker in story.askers:
             asker.stop()
+        if (groups := story.groups) is not None:
+            groups.stop()
+            self._until(lambda: groups.is_done, limit_ms)
         self._until(lambda: not unsettled(sim), limit_ms)
         left = unsettled(sim)
         self._bury(limit_ms)
@@ -143,6 +148,7 @@ class Run:
             history.lives.append(Life(REST, story.now_ms))
         history.ended_ms = story.now_ms
         history.logs = list(read_logs(sim))
+        history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
 
@@ -205,6 +211,7 @@ class Run:
             digest=_digest(sim.digest, history),
             steps=sim.world.steps,
             wall_seconds=time.perf_counter() - self._began,
+            groups=figures_of(history),
             refusals=tuple(f"{what}: {error.name}" for what, error in self.story.admin.refusals),
         )
 

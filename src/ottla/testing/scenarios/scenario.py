@@ -4,7 +4,7 @@ The story is a dialogue over a `Story`: it creates topics, lets clients write an
 to the nodes what it wants, in virtual time. See docs/simulator.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
@@ -14,7 +14,9 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.testing.checkers_verdict import CHECKERS, Tolerance
 from ottla.testing.history import History
+from ottla.testing.scenarios.groups import Groups
 from ottla.testing.sim import Faults
+from ottla.testing.sim.world import SimDice
 from ottla.testing.sim_clients import (
     Admin,
     Asker,
@@ -50,7 +52,8 @@ class Story:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.askers: list[Asker] = []
-        self.admin = Admin(self._station("admin"))
+        self.groups: Groups | None = None
+        self.admin = Admin(self.station("admin"))
         self._expected: set[str] = set()
 
     @property
@@ -95,7 +98,7 @@ class Story:
         """
         for _each in range(clients):
             producer = Producer(
-                self._station(f"producer-{len(self.producers) + 1}"),
+                self.station(f"producer-{len(self.producers) + 1}"),
                 topic.name,
                 idempotent=idempotent,
                 interval_ms=interval_ms,
@@ -109,7 +112,7 @@ class Story:
     def consume(self, topic: TopicSpec, *, interval_ms: int = 500, steady: bool = True) -> None:
         """Let a consumer read a topic from its start until the end of the run."""
         consumer = Consumer(
-            self._station(f"consumer-{len(self.consumers) + 1}"),
+            self.station(f"consumer-{len(self.consumers) + 1}"),
             topic.name,
             interval_ms=interval_ms,
         )
@@ -121,7 +124,7 @@ class Story:
     def ask(self, *, interval_ms: int = 3_000) -> None:
         """Let a client ask brokers for all kinds of things, and wait for very long."""
         random = Random(f"{self.sim.seed}/asker")
-        asker = Asker(self._station("asker"), random, interval_ms=interval_ms)
+        asker = Asker(self.station("asker"), random, interval_ms=interval_ms)
         self.askers.append(asker)
         asker.begin()
 
@@ -136,10 +139,15 @@ class Story:
         """Return what must show life after healing."""
         return sorted(self._expected)
 
-    def _expect(self, what: str, topic: TopicSpec) -> None:
-        self._expected |= {f"{what} {topic.name}-{each}" for each in range(topic.partitions)}
+    def expect(self, what: Iterable[str]) -> None:
+        """Ask that each of these shows life after healing."""
+        self._expected |= set(what)
 
-    def _station(self, name: str) -> Station:
+    def _expect(self, what: str, topic: TopicSpec) -> None:
+        self.expect(f"{what} {topic.name}-{each}" for each in range(topic.partitions))
+
+    def station(self, name: str, random: Random | None = None) -> Station:
+        """Return what a client of this name stands on; `random`: where its chance comes from."""
         sim = self.sim
         return Station(
             name,
@@ -147,7 +155,7 @@ class Story:
             nodes=self.broker_ids,
             timers=sim.timers,
             clock=sim.clock,
-            dice=sim.dice,
+            dice=sim.dice if random is None else SimDice(random),
             history=self.history,
         )
 

@@ -5,6 +5,7 @@ One seed in twenty has no faults: what fails there is no fault's doing.
 
 from random import Random
 
+from ottla.testing.scenarios.groups import draw_groups
 from ottla.testing.scenarios.scenario import Scenario
 from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults
@@ -23,6 +24,8 @@ def draw_scenario(seed: int) -> Scenario:
     # Not the simulation's own stream: the same faults may be wished for with another story.
     dice = Random(f"scenario {seed}")
     brokers, controllers, combined = dice.choices(SHAPES, WEIGHTS)[0]
+    is_faultless = seed % FAULTLESS_EVERY == 0
+    groups = draw_groups(seed, faultless=is_faultless)
     workload = Workload(
         partitions=dice.randrange(2, 5),
         passing_partitions=dice.randrange(1, 3),
@@ -31,6 +34,7 @@ def draw_scenario(seed: int) -> Scenario:
         in_flight_max=dice.choice((1, 2, 5)),
         interval_ms=dice.choice((80, 100, 120)),
         change_ms=dice.choice((4_000, 8_000, 30_000)),
+        groups=groups,
     )
     return Scenario(
         name="standard",
@@ -38,6 +42,7 @@ def draw_scenario(seed: int) -> Scenario:
         brokers=brokers,
         controllers=controllers,
         combined=combined,
-        faults=Faults.NONE if seed % FAULTLESS_EVERY == 0 else Faults.ROUGH,
+        faults=Faults.NONE if is_faultless else Faults.ROUGH,
+        config=dict(groups.config),
         acknowledged_min=ACKNOWLEDGED_MIN,
     )

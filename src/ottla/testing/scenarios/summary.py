@@ -29,11 +29,16 @@ class Summary:
     broken: list[int] = field(default_factory=list)
     doubtful: list[int] = field(default_factory=list)
     """Seeds that broke no promise and do not count: too little happened in them."""
+    groups: Counter[str] = field(default_factory=Counter)
+    """What consumer groups and readers did in all seeds, by name."""
+    seeds_with_groups: int = 0
     marks: Counter[str] = field(default_factory=Counter)
     seeds_with: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: Report) -> None:
         """Take one report in."""
+        self.groups.update(report.groups)
+        self.seeds_with_groups += bool(report.groups)
         self.marks.update(report.marks)
         self.seeds_with.update({name for name, times in report.marks.items() if times})
         if not report.is_kept:
@@ -66,6 +71,8 @@ class Summary:
             f"{self.median('controller_changes'):g} of the quorum's, "
             f"{self.median('wall_seconds'):.1f} s a seed",
             f"  virtual   {sum(each.virtual_ms for each in self.counted) / 3_600_000:.1f} hours",
+            f"  groups    in {self.seeds_with_groups} seeds: "
+            + (", ".join(f"{times} {name}" for name, times in self.groups.items()) or "none"),
             "  marks     (times, in seeds)",
         ]
         lines += [

@@ -7,6 +7,7 @@ what was acknowledged, and no promise is broken.
 
 from dataclasses import dataclass
 
+from ottla.testing.scenarios.groups import NO_GROUPS, GroupsWorkload
 from ottla.testing.scenarios.scenario import Story
 from ottla.testing.sim_clients import Dialogue, TopicSpec
 
@@ -30,6 +31,7 @@ class Workload:
     interval_ms: int = 120
     read_ms: int = 600
     change_ms: int = 8_000
+    groups: GroupsWorkload = NO_GROUPS
 
     @property
     def steady(self) -> TopicSpec:
@@ -66,6 +68,7 @@ class Workload:
         story.ask()
         yield from story.create(passing)
         story.produce(passing, interval_ms=10 * self.interval_ms, steady=False)
+        story.groups = self.groups.begin(story, steady)
         yield from story.admin.keep_changing(
             steady, passing, brokers=story.broker_ids, interval_ms=self.change_ms
         )

@@ -180,7 +180,21 @@ class Mischief:
 
     def crash(self, victim: "SimNode") -> None:
         """Let a node crash and come back; its machine, too, where the bound allows that."""
-        loses = self._random.random() < self.faults.power and self.may_lose_power(victim)
+        self._kill(victim, loses=self._random.random() < self.faults.power)
+
+    def strike(self, victim: "SimNode", way: str) -> None:
+        """Let a node be met by "crash", "power", "stop" or "pause", and come back."""
+        match way:
+            case "stop":
+                victim.stop(back_after_ms=self._random.randrange(20, 8_000))
+            case "pause":
+                victim.pause()
+                self._later(100, self._random.choice((1_000, 6_000, 12_000)), victim.resume)
+            case _:
+                self._kill(victim, loses=way == "power" and self._sim.zookeeper is None)
+
+    def _kill(self, victim: "SimNode", *, loses: bool) -> None:
+        loses = loses and self.may_lose_power(victim)
         if loses:
             self.note_loss(victim)
 

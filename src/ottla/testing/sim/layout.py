@@ -11,6 +11,14 @@ BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 
 
+SELECTOR = "replica.selector.class"
+
+
+def rack_of(node_id: int) -> str:
+    """Return where a broker stands, in a cluster whose leaders send consumers to followers."""
+    return f"rack-{node_id}"
+
+
 def layout(
     brokers: int, controllers: int, *, combined: bool, config: Mapping[str, str]
 ) -> list[dict[str, str]]:
@@ -52,6 +60,8 @@ def layout(
             listeners.append(f"PLAINTEXT://{host}:{BROKER_PORT}")
             own["inter.broker.listener.name"] = "PLAINTEXT"
             own["advertised.listeners"] = f"PLAINTEXT://{host}:{BROKER_PORT}"
+            if SELECTOR in config:
+                own["broker.rack"] = rack_of(node_id)
         if node_id in controller_ids:
             roles.append("controller")
             listeners.append(f"CONTROLLER://{host}:{CONTROLLER_PORT}")
@@ -86,6 +96,8 @@ def zookeeper_layout(brokers: int, *, config: Mapping[str, str]) -> list[dict[st
             "listeners": address,
             "advertised.listeners": address,
         }
+        if SELECTOR in config:
+            own["broker.rack"] = rack_of(broker_id)
         nodes.append({**common, **own, **config})
     return nodes
 

@@ -257,6 +257,11 @@ class Sim:
         for observer in self._observers:
             observer(observation)
 
+    @property
+    def mischief(self) -> Mischief | None:
+        """What goes wrong; None before anything may, and after healing."""
+        return None if self._is_healed else self._mischief
+
     def _elected(self, node_id: int) -> None:
         if self._mischief is not None:
             self._mischief.elected(node_id)

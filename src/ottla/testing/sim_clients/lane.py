@@ -139,4 +139,5 @@ class Lane:
             ended_ms=now_ms,
             node=node,
             tries=batch.tries,
+            made_ms=batch.made_ms,
         )

@@ -36,6 +36,10 @@ class Port(Protocol):
         """Send a request to a node by its id; answer the response, or why there is none."""
         ...
 
+    def close(self) -> None:
+        """End all connections; what is unanswered fails. The next request opens new ones."""
+        ...
+
 
 class Leader(NamedTuple):
     """Who leads a partition, as far as this client knows."""
@@ -149,6 +153,12 @@ class Station:
             if known is None or partition.leader_epoch >= known.epoch:
                 node = NO_LEADER if partition.error_code else partition.leader_id
                 self.leaders[key] = Leader(node, partition.leader_epoch)
+
+    def heard_of_epoch(self, partition: TopicPartition, epoch: int) -> None:
+        """Take what is known of an older epoch's leader for outdated (KIP-320)."""
+        known = self.leaders.get(partition)
+        if known is not None and known.epoch < epoch:
+            self.leaders[partition] = Leader(NO_LEADER, epoch)
 
     def forget(self, topic: str) -> None:
         """Know nothing of a topic any more: it was deleted, or is another one now."""

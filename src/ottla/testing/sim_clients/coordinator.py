@@ -1,0 +1,66 @@
+"""The way to a group's coordinator: who it is, as far as the client knows, and a connection to it.
+
+Source: Kafka's AbstractCoordinator; KIP-699 (FindCoordinator with several keys).
+"""
+
+from typing import Any
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
+from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.station import Port, Station
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+
+FIND_VERSION = 4
+REQUEST_TIMEOUT_MS = 3_000
+BACKOFF_MS = 150
+
+LOST = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE})
+"""After which a client looks for the coordinator anew."""
+
+
+class Coordinator:
+    """One client's way to the coordinator of one group, over connections of its own.
+
+    Fields: `node`: who it is, -1 = to be looked for.
+    """
+
+    def __init__(self, station: Station, port: Port, group: str) -> None:
+        self.station = station
+        self.group = group
+        self.node = NO_LEADER
+        self._port = port
+
+    def close(self) -> None:
+        """End all connections, as a process does that dies."""
+        self.node = NO_LEADER
+        self._port.close()
+
+    def ask(
+        self, request: object, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Dialogue[Any | ApiError]:
+        """Ask the coordinator, once; look for it first where it is not known."""
+        if self.node == NO_LEADER:
+            error = yield from self._find()
+            if error:
+                return ApiError(error)
+        answer = yield self._port.send(self.node, request, version, timeout_ms)
+        if isinstance(answer, ApiError):
+            self.node = NO_LEADER
+        return answer
+
+    def heard(self, error: Error) -> None:
+        """Take in what the coordinator said of itself."""
+        if error in LOST:
+            self.node = NO_LEADER
+
+    def _find(self) -> Dialogue[Error]:
+        station = self.station
+        request = FindCoordinatorRequest(coordinator_keys=(self.group,))
+        answer = yield station.send(station.any_node(), request, FIND_VERSION, REQUEST_TIMEOUT_MS)
+        if isinstance(answer, ApiError):
+            return answer.error
+        (found,) = answer.coordinators
+        if found.error_code == Error.NONE:
+            self.node = found.node_id
+        return Error(found.error_code)

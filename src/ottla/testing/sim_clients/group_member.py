@@ -1,0 +1,590 @@
+"""A member of a classic consumer group: joins, syncs, heartbeats, reads, commits and leaves.
+
+Its process may leave cleanly, die without a word, or stand still for longer than its session and
+come back as a zombie that first commits what it has read. Once it has a new identity it sometimes
+commits under the former one, which no coordinator may take. Whatever it is told goes into the
+history; each commit has a token of its own in its metadata, by which an offset that is fetched
+names its commit.
+
+Source: Kafka's ConsumerCoordinator and AbstractCoordinator (eager rebalancing); KIP-345, KIP-394.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.testing.history import Life, Outcome, TopicPartition
+from ottla.testing.history_groups import (
+    AssignmentReceived,
+    AssignmentSent,
+    MemberJoined,
+    NamedPartition,
+    OffsetCommit,
+)
+from ottla.testing.sim_clients import assigning
+from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator
+from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.offset_queries import EARLIEST, fetch_offsets, list_offset
+from ottla.testing.sim_clients.reader import Reader
+from ottla.testing.sim_clients.station import Port, Station
+from ottla.wire.messages import heartbeat as heartbeat_wire
+from ottla.wire.messages import join_group as join_wire
+from ottla.wire.messages import leave_group as leave_wire
+from ottla.wire.messages import offset_commit as commit_wire
+from ottla.wire.messages import sync_group as sync_wire
+
+JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
+
+NO_GENERATION = -1
+STALE_ONE_IN = 2
+"""How often a member with a new identity acts under the former one, too."""
+
+REFRESH_ONE_IN = 3
+"""How often the leader looks for new partitions when it commits."""
+
+FAILED = frozenset(
+    {
+        Error.ILLEGAL_GENERATION,
+        Error.UNKNOWN_MEMBER_ID,
+        Error.FENCED_INSTANCE_ID,
+        Error.GROUP_ID_NOT_FOUND,
+        Error.REBALANCE_IN_PROGRESS,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.UNKNOWN_TOPIC_ID,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a coordinator says of a commit that it did not store."""
+
+NEW_IDENTITY = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID})
+
+
+class Identity(NamedTuple):
+    """Who a member is to its coordinator."""
+
+    member: str = ""
+    generation: int = NO_GENERATION
+
+
+class Position(NamedTuple):
+    """How far a member has read: the next offset, and the leader epoch of the one before."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """A consumer's settings.
+
+    Fields: `instance`: group.instance.id, None = a dynamic member; `reset`: where to begin without
+            a committed offset, EARLIEST or LATEST; `poll_ms`: how long it rests after each fetch.
+            `commit_version`: of OffsetCommit and OffsetFetch; from 10 on topics are named by id.
+    """
+
+    topics: tuple[str, ...]
+    instance: str | None = None
+    rack: str = ""
+    reset: int = EARLIEST
+    session_ms: int = 6_000
+    rebalance_ms: int = 8_000
+    heartbeat_ms: int = 1_500
+    poll_ms: int = 900
+    commit_ms: int = 2_500
+    commit_version: int = 10
+
+
+class GroupMember:
+    """One member, through all lives of its process.
+
+    Fields: `on_answer`: called with what was acknowledged ("commit", "assignment") and the node
+            that did. `is_done`: it was stopped, and has left.
+    """
+
+    def __init__(
+        self, station: Station, coordinator_port: Port, group: str, config: MemberConfig
+    ) -> None:
+        self.station = station
+        self.group = group
+        self.config = config
+        self.coordinator = Coordinator(station, coordinator_port, group)
+        self.reader = Reader(station, rack=config.rack)
+        self.on_answer: Callable[[str, int], None] = lambda what, node: None
+        self.is_done = False
+        self._identity = Identity()
+        self._assigned: tuple[NamedPartition, ...] = ()
+        self._committed: dict[TopicPartition, int] = {}
+        self._counts: dict[str, int] = {}
+        """How many partitions this member knew of each topic when it assigned them."""
+        self._held = Identity()
+        """Who it was when it got its assignment."""
+        self._former: tuple[Identity, dict[TopicPartition, Position]] = (Identity(), {})
+        """Who it was last, and what it had read then."""
+        self._tokens = 0
+        self._life = 0
+        self._paused_until_ms = 0
+        self._stopped = False
+        self._leaving = False
+        for topic in config.topics:
+            station.follow(topic)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a process, which knows nothing."""
+        self._life += 1
+        self._forget()
+        self._identity = Identity()
+        self._leaving = False
+        self.station.run(self._live(self._life))
+
+    def die(self) -> None:
+        """End the process without a word: its connections end, its session goes on."""
+        self._life += 1
+        self._forget()
+        self.coordinator.close()
+        self.station.port.close()
+
+    def pause(self, ms: int) -> None:
+        """Stand still so long; what was asked for before is answered before."""
+        self._paused_until_ms = self.station.now_ms + ms
+
+    def leave(self) -> None:
+        """Leave the group after this round; `begin` starts anew."""
+        self._leaving = True
+
+    def commit_now(self) -> None:
+        """Commit beside what this member does; nothing where it is not in a generation."""
+        if self._assigned and self._paused_until_ms <= self.station.now_ms:
+            self.station.run(self._commit())
+
+    def stop(self) -> None:
+        """Commit and leave for good."""
+        self._stopped = True
+
+    @property
+    def name(self) -> str:
+        """What the history calls it."""
+        return self.station.name
+
+    @property
+    def _goes_on(self) -> bool:
+        return not self._stopped and not self._leaving
+
+    def _live(self, life: int) -> Dialogue[None]:
+        # Each step of a process is driven here, so that its death ends it wherever it waits.
+        work = self._work()
+        value: Any = None
+        while True:
+            try:
+                wanted = work.send(value)
+            except StopIteration:
+                break
+            value = yield wanted
+            if self._life != life:
+                work.close()
+                return
+        if self._stopped:
+            self.is_done = True
+
+    def _work(self) -> Dialogue[None]:
+        while self._goes_on:
+            if (yield from self._enter()):
+                yield from self._consume()
+            else:
+                yield BACKOFF_MS
+                yield from self._wake()
+        yield from self._commit()
+        yield from self._leave()
+
+    def _wake(self) -> Dialogue[None]:
+        while (left_ms := self._paused_until_ms - self.station.now_ms) > 0:
+            yield left_ms
+
+    def _ask(
+        self, request: object, version: int, timeout_ms: int = 3_000
+    ) -> Dialogue[Any | ApiError]:
+        yield from self._wake()
+        return (yield from self.coordinator.ask(request, version, timeout_ms))
+
+    def _forget(self) -> None:
+        if self.reader.positions:
+            self._former = (self._held, self._positions())
+        self._assigned = ()
+        self._committed.clear()
+        self.reader.forget()
+
+    # -- into a generation ---------------------------------------------------------------------
+
+    def _enter(self) -> Dialogue[bool]:
+        """Join and sync; tell whether this member has an assignment."""
+        self._forget()
+        joined = yield from self._join()
+        if joined is None:
+            return False
+        assignments: dict[str, tuple[NamedPartition, ...]] = {}
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            assignments = yield from self._assign(joined)
+        if not (yield from self._sync(assignments)):
+            return False
+        yield from self._act_as_before()
+        return True
+
+    def _join(self) -> Dialogue[join_wire.JoinGroupResponse | None]:
+        config = self.config
+        protocol = join_wire.JoinGroupRequestProtocol(
+            name=assigning.PROTOCOL, metadata=assigning.encode_subscription(config.topics)
+        )
+        sent_ms = self.station.now_ms
+        request = join_wire.JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=config.session_ms,
+            rebalance_timeout_ms=config.rebalance_ms,
+            member_id=self._identity.member,
+            group_instance_id=config.instance,
+            protocol_type=assigning.PROTOCOL_TYPE,
+            protocols=(protocol,),
+        )
+        answer: join_wire.JoinGroupResponse | ApiError = yield from self._ask(
+            request, JOIN_VERSION, config.rebalance_ms + 3_000
+        )
+        if isinstance(answer, ApiError):
+            return None
+        error = Error(answer.error_code)
+        if error is Error.MEMBER_ID_REQUIRED:
+            self._identity = Identity(answer.member_id)
+            again: join_wire.JoinGroupResponse | None = yield from self._join()
+            return again
+        if error:
+            self._refused(error)
+            return None
+        self._identity = Identity(answer.member_id, answer.generation_id)
+        self.station.history.groups.joins.append(
+            MemberJoined(
+                client=self.name,
+                group=self.group,
+                member=answer.member_id,
+                generation=answer.generation_id,
+                instance=config.instance,
+                leader=answer.leader,
+                members=tuple((each.member_id, each.group_instance_id) for each in answer.members),
+                node=self.coordinator.node,
+                sent_ms=sent_ms,
+                at_ms=self.station.now_ms,
+            )
+        )
+        return answer
+
+    def _assign(
+        self, joined: join_wire.JoinGroupResponse
+    ) -> Dialogue[dict[str, tuple[NamedPartition, ...]]]:
+        yield self.station.refresh()
+        known = {
+            topic: [number for _, number in self.station.partitions_of(topic)]
+            for topic in self.config.topics
+        }
+        self._counts = {topic: len(numbers) for topic, numbers in known.items()}
+        return assigning.assign_ranges((each.member_id for each in joined.members), known)
+
+    def _sync(self, assignments: dict[str, tuple[NamedPartition, ...]]) -> Dialogue[bool]:
+        identity, station = self._identity, self.station
+        yield from self._wake()
+        if assignments:
+            station.history.groups.sent.append(
+                AssignmentSent(self.name, self.group, *identity, assignments, station.now_ms)
+            )
+        answer = yield from self._send_sync(identity, assignments)
+        if isinstance(answer, Error):
+            self._refused(answer)
+            return False
+        self._assigned, self._held = answer, identity
+        self.on_answer("assignment", self.coordinator.node)
+        return True
+
+    def _send_sync(
+        self, identity: Identity, assignments: dict[str, tuple[NamedPartition, ...]]
+    ) -> Dialogue[tuple[NamedPartition, ...] | Error]:
+        """Ask for an assignment, once, and note it."""
+        request = sync_wire.SyncGroupRequest(
+            group_id=self.group,
+            generation_id=identity.generation,
+            member_id=identity.member,
+            group_instance_id=self.config.instance,
+            protocol_type=assigning.PROTOCOL_TYPE,
+            protocol_name=assigning.PROTOCOL,
+            assignments=tuple(
+                sync_wire.SyncGroupRequestAssignment(
+                    member_id=member, assignment=assigning.encode_assignment(owned)
+                )
+                for member, owned in sorted(assignments.items())
+            ),
+        )
+        sent_ms = self.station.now_ms
+        answer = yield from self._ask(request, SYNC_VERSION, self.config.rebalance_ms + 3_000)
+        if isinstance(answer, ApiError):
+            return answer.error
+        if answer.error_code:
+            return Error(answer.error_code)
+        assigned = assigning.decode_assignment(answer.assignment)
+        self.station.history.groups.received.append(
+            AssignmentReceived(
+                client=self.name,
+                group=self.group,
+                member=identity.member,
+                generation=identity.generation,
+                partitions=assigned,
+                instance=self.config.instance,
+                node=self.coordinator.node,
+                sent_ms=sent_ms,
+                at_ms=self.station.now_ms,
+            )
+        )
+        return assigned
+
+    def _act_as_before(self) -> Dialogue[None]:
+        """Now and then go on under an identity that this member has given up."""
+        former, read = self._former
+        below = self.station.dice.below
+        if not read or former == self._identity or below(STALE_ONE_IN):
+            return
+        yield 1 + below(100)  # Later than what made it stale.
+        if below(3):
+            yield from self._send_commit(read, former, stale=True)
+        else:
+            yield from self._send_sync(Identity(self._identity.member, former.generation), {})
+
+    def _refused(self, error: Error) -> None:
+        """Take in that this member is not what it took itself for."""
+        self.coordinator.heard(error)
+        if error in NEW_IDENTITY:
+            self._identity = Identity()
+        elif error is Error.ILLEGAL_GENERATION:
+            self._identity = Identity(self._identity.member)
+
+    # -- within a generation -------------------------------------------------------------------
+
+    def _consume(self) -> Dialogue[None]:
+        """Read and commit until the group rebalances, or this member goes."""
+        config, station = self.config, self.station
+        beat_ms = commit_ms = station.now_ms
+        while self._goes_on:
+            was_paused = self._paused_until_ms > station.now_ms
+            yield from self._wake()
+            if was_paused and not (yield from self._commit()):
+                return  # A zombie: what it has read is another one's by now.
+            if station.now_ms - beat_ms >= config.heartbeat_ms:
+                beat_ms = station.now_ms
+                if not (yield from self._heartbeat()):
+                    return
+            keys = self._keys()
+            yield from self._position(keys)
+            fine = yield from self.reader.fetch(
+                each for each in keys if each in self.reader.positions
+            )
+            placed = sum(key in self.reader.positions for key in keys)
+            if not fine or placed < len(self._assigned):
+                yield station.refresh()
+            if station.now_ms - commit_ms >= config.commit_ms:
+                commit_ms = station.now_ms
+                if not (yield from self._commit()) or (yield from self._has_grown()):
+                    return
+            yield 1 + station.dice.below(2 * config.poll_ms)
+
+    def _keys(self) -> list[TopicPartition]:
+        """Return the assigned partitions that are known, of the topics as they are now."""
+        ids, known = self.station.ids, self.station.leaders
+        keys = [(ids[topic], number) for topic, number in self._assigned if topic in ids]
+        return [key for key in keys if key in known]
+
+    def _has_grown(self) -> Dialogue[bool]:
+        """Tell whether this member assigned the partitions, and there are others by now."""
+        if not self._counts or self.station.dice.below(REFRESH_ONE_IN):
+            return False
+        yield self.station.refresh()
+        counts = {topic: len(self.station.partitions_of(topic)) for topic in self._counts}
+        if counts == self._counts:
+            return False
+        self._counts = {}
+        return True
+
+    def _position(self, keys: Sequence[TopicPartition]) -> Dialogue[None]:
+        """Begin where the group is."""
+        missing = [key for key in keys if key not in self.reader.positions]
+        if not missing:
+            return
+        yield from self._wake()
+        found = yield from fetch_offsets(self.coordinator, missing, self.config.commit_version)
+        if not isinstance(found, dict):
+            return  # Asked again with the next round.
+        for key, offset in found.items():
+            if offset >= 0:
+                self.reader.seek(key, offset)
+                self._committed[key] = offset
+                continue
+            begin = yield from list_offset(self.station, key, self.config.reset)
+            if begin is not None:
+                self.reader.seek(key, begin.offset)
+
+    def _heartbeat(self) -> Dialogue[bool]:
+        identity = self._identity
+        request = heartbeat_wire.HeartbeatRequest(
+            group_id=self.group,
+            generation_id=identity.generation,
+            member_id=identity.member,
+            group_instance_id=self.config.instance,
+        )
+        answer = yield from self._ask(request, HEARTBEAT_VERSION)
+        if isinstance(answer, ApiError):
+            return True
+        error = Error(answer.error_code)
+        if error is Error.NONE:
+            self._alive(is_served(self.name, self.group))
+            return True
+        if error is Error.REBALANCE_IN_PROGRESS:
+            yield from self._commit()  # What it gives back now, as on revocation.
+            return False
+        self._refused(error)
+        return error not in NEW_IDENTITY and error is not Error.ILLEGAL_GENERATION
+
+    def _alive(self, what: str) -> None:
+        history = self.station.history
+        if history.healed_ms is not None:  # Nobody asks for it before.
+            history.lives.append(Life(what, self.station.now_ms))
+
+    def _leave(self) -> Dialogue[None]:
+        identity = self._identity
+        if identity.member:
+            member = leave_wire.MemberIdentity(
+                member_id=identity.member, group_instance_id=self.config.instance
+            )
+            request = leave_wire.LeaveGroupRequest(group_id=self.group, members=(member,))
+            yield from self._ask(request, LEAVE_VERSION)
+        self._identity = Identity()
+
+    # -- committing ----------------------------------------------------------------------------
+
+    def _commit(self) -> Dialogue[bool]:
+        """Commit what was read; tell whether this member is still one."""
+        read = self._positions()
+        fresh = {
+            key: read[key]
+            for key in self._keys()
+            if key in read and self._committed.get(key) != read[key].offset
+        }
+        if not fresh or self._identity.generation == NO_GENERATION:
+            return True
+        ends = dict(self.reader.ends)
+        errors = yield from self._send_commit(fresh, self._identity)
+        for key, error in errors.items():
+            if error is Error.NONE:
+                offset = self._committed[key] = fresh[key].offset
+                if offset >= ends.get(key, offset + 1):
+                    self._alive(end_committed(self.group, self._name_of(key[0]), key[1]))
+        worst = next((each for each in errors.values() if each is not Error.NONE), Error.NONE)
+        self._refused(worst)
+        return worst not in NEW_IDENTITY and worst is not Error.ILLEGAL_GENERATION
+
+    def _positions(self) -> dict[TopicPartition, Position]:
+        epochs = self.reader.epochs
+        return {
+            key: Position(offset, epochs.get(key, NO_EPOCH))
+            for key, offset in self.reader.positions.items()
+        }
+
+    def _send_commit(
+        self,
+        positions: dict[TopicPartition, Position],
+        identity: Identity,
+        *,
+        stale: bool = False,
+    ) -> Dialogue[dict[TopicPartition, Error]]:
+        """Send one OffsetCommit; return what became of each partition."""
+        station = self.station
+        yield from self._wake()
+        self._tokens += 1
+        token = f"{self.name}:{self._tokens}"
+        request = self._commit_request(positions, identity, token)
+        sent_ms, errors = station.now_ms, dict.fromkeys(positions, Error.NETWORK_EXCEPTION)
+        outcomes = dict.fromkeys(positions, Outcome.UNKNOWN)
+        try:
+            answer = yield from self._ask(request, self.config.commit_version)
+            if isinstance(answer, ApiError):
+                errors = dict.fromkeys(positions, answer.error)
+            else:
+                told = (each.error_code for topic in answer.topics for each in topic.partitions)
+                errors = dict(zip(sorted(positions), map(Error, told), strict=True))
+                outcomes = {key: _outcome(error) for key, error in errors.items()}
+        finally:  # Also where the process dies while it waits.
+            station.history.groups.commits += [
+                OffsetCommit(
+                    client=self.name,
+                    group=self.group,
+                    member=identity.member,
+                    generation=identity.generation,
+                    partition=key,
+                    offset=position.offset,
+                    token=token,
+                    epoch=position.epoch,
+                    outcome=outcomes[key],
+                    error=errors[key].name,
+                    node=self.coordinator.node,
+                    sent_ms=sent_ms,
+                    ended_ms=station.now_ms,
+                    stale=stale,
+                )
+                for key, position in positions.items()
+            ]
+        if Error.NONE in errors.values():
+            self.on_answer("commit", self.coordinator.node)
+        return errors
+
+    def _name_of(self, topic_id: Uuid) -> str:
+        return next((name for name, each in self.station.ids.items() if each == topic_id), "")
+
+    def _commit_request(
+        self, positions: dict[TopicPartition, Position], identity: Identity, token: str
+    ) -> commit_wire.OffsetCommitRequest:
+        by_topic: defaultdict[Any, list[TopicPartition]] = defaultdict(list)
+        for key in sorted(positions):
+            by_topic[key[0]].append(key)
+        return commit_wire.OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member,
+            group_instance_id=self.config.instance,
+            topics=tuple(
+                commit_wire.OffsetCommitRequestTopic(
+                    name=self._name_of(topic_id),
+                    topic_id=topic_id,
+                    partitions=tuple(
+                        commit_wire.OffsetCommitRequestPartition(
+                            partition_index=key[1],
+                            committed_offset=positions[key].offset,
+                            committed_leader_epoch=positions[key].epoch,
+                            committed_metadata=token,
+                        )
+                        for key in keys
+                    ),
+                )
+                for topic_id, keys in by_topic.items()
+            ),
+        )
+
+
+def end_committed(group: str, topic: str, partition: int) -> str:
+    """Return what a group shows that has committed all that there is to read."""
+    return f"commits of {group} to the end of {topic}-{partition}"
+
+
+def is_served(member: str, group: str) -> str:
+    """Return what a member shows that is in a stable generation."""
+    return f"heartbeats of {member} in {group}"
+
+
+def _outcome(error: Error) -> Outcome:
+    if error is Error.NONE:
+        return Outcome.ACKNOWLEDGED
+    return Outcome.FAILED if error in FAILED else Outcome.UNKNOWN

@@ -1,0 +1,171 @@
+"""Reads partitions for one consumer: from leaders, or from the replicas that these name.
+
+A consumer with a rack is sent to an in-sync replica of its rack (KIP-392) and stays there until
+that one fails it, or for a while. What it reads goes into the history; what is read from a
+follower is told apart, as is the place where a fetch found nothing that it had been promised.
+
+Source: Kafka's AbstractFetch and SubscriptionState; KIP-320, KIP-392.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_LEADER
+from ottla.broker.group_journal import whole_batches
+from ottla.records.batch import iter_headers
+from ottla.records.record import iter_records
+from ottla.testing.history import Read, Skipped, TopicPartition
+from ottla.testing.history_groups import FollowerRead
+from ottla.testing.sim_clients.dialogue import Dialogue
+from ottla.testing.sim_clients.station import Leader, Station
+from ottla.wire.codec import records_view
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+FETCH_VERSION = 16
+REQUEST_TIMEOUT_MS = 2_500
+FETCH_BYTES_MAX = 1 << 20
+PREFERRED_MS = 15_000
+"""How long a consumer stays with a follower before it asks the leader again (metadata.max.age)."""
+
+
+class Reader:
+    """What one consumer reads.
+
+    Fields: `positions`: the next offset of each partition that it reads. `ends`: the high
+            watermark that came with the last fetch. `epochs`: the leader epoch of the last record
+            that was read. `first_timestamps`: of the first record of
+            the last fetch that had one.
+    """
+
+    def __init__(
+        self,
+        station: Station,
+        *,
+        rack: str = "",
+        max_wait_ms: int = 250,
+        max_bytes: int = FETCH_BYTES_MAX,
+    ) -> None:
+        self.station = station
+        self.rack = rack
+        self.max_wait_ms = max_wait_ms
+        self.max_bytes = max_bytes
+        self.positions: dict[TopicPartition, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.first_timestamps: dict[TopicPartition, int] = {}
+        self._preferred: dict[TopicPartition, tuple[int, int]] = {}
+        """The follower to read from, and until when."""
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self.positions[partition] = offset
+        self.ends.pop(partition, None)
+        self.epochs.pop(partition, None)
+        self.first_timestamps.pop(partition, None)
+
+    def forget(self) -> None:
+        """Read nothing any more, and go back to the leaders."""
+        self.positions.clear()
+        self.ends.clear()
+        self.epochs.clear()
+        self.first_timestamps.clear()
+        self._preferred.clear()
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> Dialogue[bool]:
+        """Read on in these partitions; tell whether all of them could be asked."""
+        asked: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for partition in partitions:
+            asked[self._node_for(partition)].append(partition)
+        fine = not asked.pop(NO_LEADER, None)
+        for node, of_node in sorted(asked.items()):
+            fine &= yield from self._fetch(node, of_node)
+        return fine
+
+    def _node_for(self, partition: TopicPartition) -> int:
+        node, until_ms = self._preferred.get(partition, (NO_LEADER, 0))
+        if node != NO_LEADER and self.station.now_ms < until_ms:
+            return node
+        self._preferred.pop(partition, None)
+        return self.station.leaders.get(partition, Leader(NO_LEADER, -1)).node
+
+    def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
+        by_topic: defaultdict[object, list[TopicPartition]] = defaultdict(list)
+        for each in asked:
+            by_topic[each[0]].append(each)
+        topics = tuple(
+            FetchTopic(topic_id=keys[0][0], partitions=tuple(map(self._asked_for, keys)))
+            for keys in by_topic.values()
+        )
+        request = FetchRequest(
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=1,
+            max_bytes=self.max_bytes,
+            topics=topics,
+            rack_id=self.rack,
+        )
+        response: FetchResponse | ApiError = yield self.station.send(
+            node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
+        )
+        if isinstance(response, ApiError) or response.error_code:
+            for each in asked:
+                self._preferred.pop(each, None)
+            return False
+        fine = True
+        for topic in response.responses:
+            for data in topic.partitions:
+                fine &= self._take((topic.topic_id, data.partition_index), data, node)
+        return fine
+
+    def _asked_for(self, partition: TopicPartition) -> FetchPartition:
+        return FetchPartition(
+            partition=partition[1],
+            current_leader_epoch=self.station.leaders.get(partition, Leader(-1, -1)).epoch,
+            fetch_offset=self.positions[partition],
+            partition_max_bytes=self.max_bytes,
+        )
+
+    def _take(self, key: TopicPartition, data: PartitionData, node: int) -> bool:
+        station = self.station
+        history, now_ms, name = station.history, station.now_ms, station.name
+        if key not in self.positions:
+            return True  # It was given up while the answer was on its way.
+        position = self.positions[key]
+        at_follower = self._preferred.get(key, (NO_LEADER, 0))[0] == node
+        if data.error_code:
+            if data.error_code == Error.OFFSET_OUT_OF_RANGE and not at_follower:
+                history.skipped.append(Skipped(name, key, position, position, now_ms))
+            # A follower may not have come as far; the leader is asked next.
+            self._preferred.pop(key, None)
+            return at_follower
+        if data.preferred_read_replica >= 0:
+            self._preferred[key] = (data.preferred_read_replica, now_ms + PREFERRED_MS)
+            return True
+        first = position
+        # The last batch may be cut off where the limit was reached.
+        batches = whole_batches(records_view(data.records))
+        for _, header in iter_headers(batches):
+            self.epochs[key] = header.partition_leader_epoch
+        for record in iter_records(batches):
+            if record.offset < position:
+                continue  # A batch is given whole, also to whoever asks for its middle.
+            if record.offset > position:
+                history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
+            if position == first:
+                self.first_timestamps[key] = record.timestamp
+            value = b"" if record.value is None else record.value
+            history.reads.append(Read(name, key, record.offset, value, now_ms, node))
+            position = record.offset + 1
+        self.positions[key] = position
+        self.ends[key] = data.high_watermark
+        if at_follower and position > first:
+            history.groups.follower_reads.append(
+                FollowerRead(name, key, node, first, position, data.high_watermark, now_ms)
+            )
+        return True

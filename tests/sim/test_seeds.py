@@ -36,6 +36,9 @@ ZOOKEEPER_REACHED = (
 
 REACHED = (
     "controller-elected",
+    "coordinator-crash",
+    "coordinator-power",
+    "coordinator-stop",
     "crash-at-office",
     "crashed",
     "cut-both-ways",
@@ -47,12 +50,20 @@ REACHED = (
     "isr-expanded",
     "isr-shrunk",
     "leader-lost",
+    "member-died",
+    "member-left",
+    "member-paused",
     "paused",
     "power-lost",
     "request-twice",
+    "told-fenced-instance-id",
+    "told-illegal-generation",
     "unsynced-lost",
 )
 """Rare paths that two hundred histories must have gone; fewer prove less."""
+
+GROUP_FIGURES = ("generations", "commits", "offset fetches", "timestamp lookups", "follower reads")
+"""What consumer groups and readers must have done more often than there were histories."""
 
 
 def known_bad_seeds(kind: str = "sim") -> list[int]:
@@ -74,6 +85,7 @@ def test_no_history_breaks_a_promise() -> None:
     assert len(summary.counted) >= SEEDS * 8 // 9, summary.doubtful
     assert summary.median("leader_changes") >= 5
     if SEEDS >= 200:
+        assert all(summary.groups[name] > SEEDS for name in GROUP_FIGURES), summary.groups
         assert [name for name in REACHED if not summary.marks[name]] == []
 
 

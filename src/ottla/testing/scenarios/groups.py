@@ -82,7 +82,7 @@ def draw_groups(seed: int, *, faultless: bool = False) -> GroupsWorkload:
         groups=groups,
         seekers=tuple(_rack(random, with_racks) for _ in range(random.choice((0, 1, 1)))),
         change_ms=0 if faultless else random.choice((4_000, 8_000, 20_000)),
-        strike_ms=0 if faultless else random.choice((0, 8_000, 15_000)),
+        strike_ms=0 if faultless else random.choice((0, 12_000, 25_000)),
         config=tuple(_config(random, with_racks)),
     )
 

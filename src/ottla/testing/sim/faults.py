@@ -6,7 +6,7 @@ apart. `Mischief` lets them happen within the promise's bound (DESIGN 7): fewer 
 min.insync.replicas brokers lose unflushed data before the first of them is whole again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
@@ -189,17 +189,20 @@ class Mischief:
                 victim.stop(back_after_ms=self._random.randrange(20, 8_000))
             case "pause":
                 victim.pause()
-                self._later(100, self._random.choice((1_000, 6_000, 12_000)), victim.resume)
+                self._later(100, self._random.choice((1_000, 6_000)), victim.resume)
             case _:
-                self._kill(victim, loses=way == "power" and self._sim.zookeeper is None)
+                loses = way == "power" and self._sim.zookeeper is None
+                self._kill(victim, loses=loses, away_ms=(400, 4_000))
 
-    def _kill(self, victim: "SimNode", *, loses: bool) -> None:
+    def _kill(
+        self, victim: "SimNode", *, loses: bool, away_ms: Sequence[int] = (400, 4_000, 15_000)
+    ) -> None:
         loses = loses and self.may_lose_power(victim)
         if loses:
             self.note_loss(victim)
 
         def back() -> None:
-            self._later(20, self._random.choice((400, 4_000, 15_000)), victim.restart)
+            self._later(20, self._random.choice(away_ms), victim.restart)
 
         if self._random.random() < self.faults.writing:
             operations = self._random.choice((1, 3, 10, 30))

@@ -188,8 +188,6 @@ class MemoryDisk:
         self._root = _Folder()
         self._locked: set[str] = set()
         self._opened = 0
-        self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
-        """What failed syncs were to write of a file, [start, end); see the simulator's disk."""
 
     # --- what tests do to it -------------------------------------------------------------
 

@@ -6,6 +6,7 @@ write lengths before data; what was written over may be new, old or torn; a name
 synced (made, renamed, removed) may be as before or as after, each for itself.
 """
 
+from collections.abc import Callable
 from random import Random
 
 from ottla.base.ids import METADATA_TOPIC, Uuid
@@ -30,6 +31,15 @@ class SimFile(MemoryFile):
             disk.drop_dirty(node)
             raise
         node.synced = disk.written_of(node)
+        disk.shortened.discard(node)
+
+    def truncate(self, size: int) -> None:
+        disk, node = self._disk, self._node
+        assert isinstance(disk, SimDisk)
+        shorter = size < len(node.data)
+        super().truncate(size)
+        if shorter:
+            disk.shortened.add(node)
 
 
 class SimDisk(MemoryDisk):
@@ -41,6 +51,13 @@ class SimDisk(MemoryDisk):
     """
 
     file_type = SimFile
+
+    def __init__(self, *, now_ms: Callable[[], int] = lambda: 0) -> None:
+        super().__init__(now_ms=now_ms)
+        self.shortened: set[_FileNode] = set()
+        """Files that were cut since their last sync: only these may come back shorter."""
+        self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
+        """What failed syncs were to write of a file, [start, end)."""
 
     def drop_dirty(self, node: _FileNode) -> None:
         """Never write what a file lacks on disk now."""
@@ -98,7 +115,9 @@ class SimDisk(MemoryDisk):
         self._forget_dropped()
         self.open_files = 0
         self._locked.clear()
-        return _lose(self._root, random)
+        changed = _lose(self._root, random, self.shortened)
+        self.shortened.clear()
+        return changed
 
 
 def _topic_id(folder: _Folder) -> Uuid | None:
@@ -125,17 +144,21 @@ def _used(folder: _Folder) -> int:
     )
 
 
-def _lose(folder: _Folder, random: Random) -> int:
+def _lose(folder: _Folder, random: Random, shortened: set[_FileNode]) -> int:
     changed = 0
     if folder.entries != folder.durable:
         changed += 1
         folder.entries = _some_names(folder, random)
     for node in folder.entries.values():
         if isinstance(node, _Folder):
-            changed += _lose(node, random)
+            changed += _lose(node, random, shortened)
         elif node.data != node.synced:
             changed += 1
-            node.data = _torn(bytes(node.data), node.synced, random)
+            before = node.synced
+            node.data = _torn(bytes(node.data), before, random)
+            if node not in shortened:
+                # What was only written over is as long as it was, whatever is new in it.
+                node.data += before[len(node.data) :]
             node.synced = bytes(node.data)
     folder.durable = dict(folder.entries)
     return changed

@@ -126,3 +126,39 @@ def test_a_failed_sync_drops_what_it_was_to_write() -> None:
     file.sync()
     place.kill()
     assert place.read_bytes("/d/f") == b"old \0\0\0\0\0new"
+
+
+def test_what_is_only_written_over_is_never_shorter() -> None:
+    """Two notes that take turns in one file: a torn write leaves one of them whole."""
+    found = set()
+    for seed in SEEDS:
+        place = disk()
+        file = place.open("/d/notes", create=True)
+        file.append([b"a" * 30 + b"b" * 30])
+        file.sync()
+        place.sync_dir("/d")
+        file.write_at(0, b"c" * 30)
+        file.write_at(30, b"d" * 30)
+        place.lose_power(Random(seed))
+        data = place.read_bytes("/d/notes")
+        assert len(data) == 60
+        halves = (data[:30], data[30:])
+        assert any(len(set(each)) == 1 for each in halves)
+        found.add(halves)
+    assert len(found) > 3
+
+
+def test_what_was_cut_may_be_shorter() -> None:
+    lengths = set()
+    for seed in SEEDS:
+        place = disk()
+        file = place.open("/d/log", create=True)
+        file.append([b"a" * 100])
+        file.sync()
+        place.sync_dir("/d")
+        file.truncate(40)
+        file.append([b"b" * 30])
+        place.lose_power(Random(seed))
+        lengths.add(len(place.read_bytes("/d/log")))
+    assert {70, 100} < lengths
+    assert min(lengths) >= 40

@@ -50,9 +50,12 @@ def test_nodes_that_crash_lose_nothing(seed: int) -> None:
 def test_killed_brokers_that_count_as_unclean_lose_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka's rule, under which a killed process and a dark machine are the same to the controller.
 
-    Five of the seeds up to 9 found it out when this was written; the first was 2.
+    Which seeds find it out changes with every change of what nodes do: about one of six does.
     """
     monkeypatch.setattr(folders, "decode_running", lambda data, boot_id: -1)
-    report = play_scenario(2, SCENARIO)
-    assert report.marks["elected-last-known"] > 0
-    assert "acknowledged write lost" in {each.checker for each in report.judgement.violations}
+    for seed in range(1, 31):
+        report = play_scenario(seed, SCENARIO)
+        found = {each.checker for each in report.judgement.violations}
+        if "elected-last-known" in report.marks and "acknowledged write lost" in found:
+            return
+    raise AssertionError("no seed has found it out")

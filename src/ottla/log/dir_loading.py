@@ -23,7 +23,7 @@ from ottla.base.ids import METADATA_TOPIC, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
-from ottla.log.checkpoint_limits import limits_number
+from ottla.log.checkpoint_limits import limits_number, lowest
 from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.kept_folders import FolderKept
@@ -357,7 +357,9 @@ class DirLoader:
         key = (folder.topic, folder.partition)
         assert folder.topic_id is not None
         assert key not in self.directory.logs
-        high_watermark = self._survey.entry(names.HIGH_WATERMARKS, key)
+        checkpointed = self._survey.entry(names.HIGH_WATERMARKS, key)
+        # A truncation below it, which only an unclean election brings about, lost nothing here.
+        high_watermark = min(checkpointed, lowest(result.limits.values()).high_watermark)
         if result.log_end_offset < high_watermark:
             self.directory.lacks_committed(folder.name)
         log = self.directory.logs[key] = PartitionLog(

@@ -19,7 +19,13 @@ from dataclasses import dataclass, field
 
 from ottla.base.ports import Disk, File
 from ottla.log import names, offset_index, time_index
-from ottla.log.checkpoint_limits import CheckpointLimits, lowest, read_limits, write_limits
+from ottla.log.checkpoint_limits import (
+    NO_LIMITS,
+    CheckpointLimits,
+    lowest,
+    read_limits,
+    write_limits,
+)
 from ottla.log.checkpoints import MalformedFile
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache
@@ -168,7 +174,11 @@ class _Loader:
         if point < recovery_point:
             # The checkpoint that says more must not be believed by the next start.
             number = max(limits, default=0) + 1
-            limits[number] = CheckpointLimits(point, start, end, end)
+            # Not of the high watermark: that the log ends below it must be found out again, should
+            # this process die before it has told the controller.
+            limits[number] = NO_LIMITS._replace(
+                recovery_point=point, log_start_offset=start, clean_offset=end
+            )
             write_limits(self.disk, self.directory, number, limits[number])
         self._tell(end)
         self.epochs.truncate_from_end(end)

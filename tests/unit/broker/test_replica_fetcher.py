@@ -397,6 +397,50 @@ def test_what_must_be_flushed_is_before_the_leader_hears_of_it() -> None:
     assert asked(open_request(world)) == {0: (1, 0)}
 
 
+def test_nothing_is_asked_before_a_truncation_is_durable() -> None:
+    """What the leader sends next lies behind it, and a loss of power must not part them."""
+    world = Following()
+    log = world.log()
+    lead(log, 0, 2, 3)
+    log.flush()
+    world.change(leader=3, epoch=1)
+    sender = world.peers.to(3)
+    world.workers.inline = False
+    sender.answer(answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=2))))
+    assert (log.log_end_offset, sender.sent) == (5, [])
+    world.workers.run()
+    assert (log.log_end_offset, log.cut_unflushed) == (2, False)
+    ((request, _, _),) = sender.sent
+    assert asked(request) == {0: (2, 0)}
+
+
+def test_a_log_that_leads_meanwhile_is_not_cut() -> None:
+    """What a former leader said of it is no more true."""
+    world = Following()
+    lead(world.log(), 0, 2, 3)
+    world.log().flush()
+    world.change(leader=3, epoch=1)
+    world.workers.inline = False
+    diverging = wire.EpochEndOffset(epoch=0, end_offset=2)
+    world.peers.to(3).answer(answer(data(diverging_epoch=diverging)))
+    world.change(leader=1, epoch=2)
+    world.workers.run()
+    assert world.log().log_end_offset == 5
+
+
+def test_a_disk_that_fails_below_a_truncation_takes_the_log_offline() -> None:
+    world = Following()
+    log = world.log()
+    lead(log, 0, 2, 3)
+    log.flush()
+    world.change(leader=3, epoch=1)
+    world.fail_disk("write_atomic", log.directory)
+    diverging = wire.EpochEndOffset(epoch=0, end_offset=2)
+    world.peers.to(3).answer(answer(data(diverging_epoch=diverging)))
+    assert log.failed
+    assert world.peers.to(3).sent == []
+
+
 def test_nothing_is_asked_after_the_end() -> None:
     world = Following()
     world.broker.shutdown()

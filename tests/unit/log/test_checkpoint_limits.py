@@ -126,3 +126,22 @@ def test_a_clean_shutdown_leaves_none() -> None:
     log.truncate_to(3)
     node.stop(dirs)
     assert files(node) == []
+
+
+def test_a_log_that_was_truncated_below_its_high_watermark_lacks_nothing() -> None:
+    """Only an unclean election brings that about: this broker has lost nothing."""
+    node = Node(QueuedWorkers())
+    dirs, log = filled(node)
+    log.advance_high_watermark(8)
+    dirs.checkpoint()
+    node.run()
+    log.truncate_to(3)
+    node.disk.kill()
+    assert isinstance(node.world.workers, QueuedWorkers)
+    node.world.workers.queue.clear()
+    node.world.timers = Timers()
+    again, _ = node.start()
+    assert again.lacking == []
+    found = again.get("t", 0)
+    assert found is not None
+    assert found.high_watermark <= 3

@@ -481,6 +481,8 @@ def test_a_recovery_below_the_recovery_point_lowers_it_durably() -> None:
     world.disk.corrupt(path(last, names.LOG), 70, b"\xff")
     log = world.open(CONFIG, recovery_point=40)
     assert log.recovery_point == log.log_end_offset == last
+    # That the log ends below its high watermark is to be found by the next start, too.
+    assert [limits.high_watermark for limits in log.limits.values()] == [2**63 - 1]
     world.disk.crash()
     assert world.open(CONFIG, recovery_point=40).recovery_point == last
 

@@ -3,9 +3,8 @@
 Method: the product's own nodes in simulated worlds, a seed each, played in as many processes as
 there are cores; the judgement is that of `ottla.testing.checkers_verdict`. Seeds that once failed
 (`tests/seeds.txt`, lines "sim <seed> <its story>", and "zookeeper <seed> <its story>" for clusters
-over ZooKeeper) are played first. Of 225 seeds more than 200
-count: one in twenty has no faults, and in some too little is written. OTTLA_SIM_SEEDS=2300 plays
-more of them; so does `make soak`.
+over ZooKeeper) are played first. Most seeds count: one in twenty has no faults, and in some too
+little is written. OTTLA_SIM_SEEDS=2300 plays more of them; so does `make soak`.
 """
 
 import os
@@ -16,13 +15,13 @@ import pytest
 from ottla.testing.scenarios.runner import Order, play_all
 from ottla.testing.scenarios.summary import Summary
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "225"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "100"))
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))
-SECONDS_PER_SEED = 8
+SECONDS_PER_SEED = 16
 """Several times what a seed takes, on a machine that has other things to do."""
 
-ZOOKEEPER_SEEDS = SEEDS // 15
+ZOOKEEPER_SEEDS = SEEDS // 5
 ZOOKEEPER_REACHED = (
     "controller-elected",
     "deletion-finished",
@@ -60,7 +59,7 @@ REACHED = (
     "told-illegal-generation",
     "unsynced-lost",
 )
-"""Rare paths that two hundred histories must have gone; fewer prove less."""
+"""Rare paths that a hundred histories must have gone; fewer prove less."""
 
 GROUP_FIGURES = ("generations", "commits", "offset fetches", "timestamp lookups", "follower reads")
 """What consumer groups and readers must have done more often than there were histories."""
@@ -82,9 +81,9 @@ def test_no_history_breaks_a_promise() -> None:
     print("\n".join(summary.lines()))
     assert not failures, "\n".join(failures)
     # Else the histories proved nothing.
-    assert len(summary.counted) >= SEEDS * 8 // 9, summary.doubtful
+    assert len(summary.counted) >= SEEDS * 5 // 6, summary.doubtful
     assert summary.median("leader_changes") >= 5
-    if SEEDS >= 200:
+    if SEEDS >= 100:
         assert all(summary.groups[name] > SEEDS for name in GROUP_FIGURES), summary.groups
         assert [name for name in REACHED if not summary.marks[name]] == []
 

@@ -1,7 +1,7 @@
 """What many seeds came to: how many count, their medians, and which rare paths were reached.
 
 A seed counts if it kept its promises through at least 120 virtual seconds of faults and at least
-500 acknowledged writes. Seeds without faults are counted apart: they show what fails by itself.
+300 acknowledged writes. Seeds without faults are counted apart: they show what fails by itself.
 """
 
 from collections import Counter

@@ -1,0 +1,24 @@
+"""Every mutant still changes the product as it says, and is gone when its time is over.
+
+That the standard mix finds them is no test of each run, for a mutant may take two hundred seeds:
+`python -m tests.sim.mutants` plays them and prints how many seeds each one needs.
+"""
+
+import pytest
+
+from .mutants import MUTANTS, Mutant, edited_code, function_of
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
+def test_a_mutant_changes_its_functions_for_a_while(mutant: Mutant) -> None:
+    before = [function_of(edit.target).__code__ for edit in mutant.edits]
+    with mutant.applied():
+        during = [function_of(edit.target).__code__ for edit in mutant.edits]
+    assert all(now is not then for now, then in zip(during, before, strict=True))
+    assert [function_of(edit.target).__code__ for edit in mutant.edits] == before
+    assert all(edited_code(edit).co_name == edit.target.split(".")[-1].split(":")[-1]
+               for edit in mutant.edits)  # fmt: skip
+
+
+def test_names_are_unique() -> None:
+    assert len({each.name for each in MUTANTS}) == len(MUTANTS)

@@ -8,8 +8,7 @@ point was synced and is trusted; a missing index is rebuilt there too.
 
 A batch of an older leader epoch than the one before it was cut off once, and a loss of power has
 brought it back: it is damage like any other. What recovery takes away is gone from the disk, and
-what it keeps of the last segment is on it, before anybody appends behind; it says in one warning
-what was lost.
+what it has read is on it, before anybody appends behind; it says in one warning what was lost.
 
 Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
@@ -216,9 +215,14 @@ class _Loader:
         return end
 
     def _sync(self) -> None:
-        """Make durable that the log ends here: an old page or segment must not follow new ones."""
-        with _Opened(self.disk, self._path(self.segments[-1].base_offset, names.LOG)) as file:
-            file.sync()
+        """Make durable what was read: an old page or segment must not follow new ones.
+
+        A process that was killed may have left a cut unsynced, and have rolled since.
+        """
+        for segment in self.segments:
+            if segment.scanned:
+                with _Opened(self.disk, self._path(segment.base_offset, names.LOG)) as file:
+                    file.sync()
         self.disk.sync_dir(self.directory)
 
     # --- what was lost -------------------------------------------------------------------

@@ -54,13 +54,10 @@ class FollowerState:
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
-    def led_anew(self, *, leader_end: int, in_sync: bool, now_ms: int) -> None:
-        """Begin another epoch of the same leader: how far the follower is stays known.
-
-        One out of sync must fetch again before it may hold the high watermark back or join.
-        """
+    def led_anew(self, *, leader_end: int, now_ms: int) -> None:
+        """Begin another epoch of the same leader: how far an in-sync follower is stays known."""
         self.leader_end_at_last_fetch = leader_end
-        self.last_fetch_ms = self.last_caught_up_ms = now_ms if in_sync else NEVER_MS
+        self.last_fetch_ms = self.last_caught_up_ms = now_ms
 
     def is_caught_up(self, leader_end: int, *, now_ms: int, lag_time_max_ms: int) -> bool:
         """Tell whether it has all, or had all not longer ago than a follower may lag."""

@@ -215,7 +215,16 @@ class Partition:
             self.followers = {node: known.get(node) or FollowerState() for node in members}
 
     def _begin_epoch(self, led: bool) -> None:
-        """Lead in a new epoch; `led` = this broker led in the one right before."""
+        """Lead in a new epoch; `led` = this broker led in the one right before.
+
+        How far followers are stays known then of those in sync. One out of sync must fetch again
+        before it may hold the high watermark back or join:
+
+        1. A reassignment that adds broker 2 is cancelled, which begins this epoch, and another one
+           adds it again. This broker hears of both in one change of the metadata.
+        2. Broker 2 has deleted its replica in between, and begins anew with an empty log.
+        3. By what it had fetched before it would be taken into the in-sync replicas at once.
+        """
         log = self.log
         end = NO_OFFSET
         if log is not None:
@@ -226,8 +235,8 @@ class Partition:
         now_ms = self.surroundings.monotonic_ms()
         for node, follower in self.followers.items():
             in_sync = node in self.isr
-            if led:
-                follower.led_anew(leader_end=end, in_sync=in_sync, now_ms=now_ms)
+            if led and in_sync:
+                follower.led_anew(leader_end=end, now_ms=now_ms)
             else:
                 caught_up_ms = now_ms if in_sync else NEVER_MS
                 self.followers[node] = FollowerState(last_caught_up_ms=caught_up_ms)

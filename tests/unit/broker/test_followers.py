@@ -82,12 +82,8 @@ class TestCatchingUp:
     def test_another_epoch_of_the_leader_keeps_how_far_it_is(self) -> None:
         follower = FollowerState()
         fetched(follower, 5, 9, 100)
-        follower.led_anew(leader_end=9, in_sync=True, now_ms=500)
+        follower.led_anew(leader_end=9, now_ms=500)
         assert (follower.log_end_offset, follower.last_caught_up_ms) == (5, 500)
-        follower.led_anew(leader_end=9, in_sync=False, now_ms=600)
-        assert (follower.log_end_offset, follower.last_caught_up_ms) == (5, NEVER_MS)
-        fetched(follower, 9, 12, 700)
-        assert follower.last_caught_up_ms == NEVER_MS
 
 
 class TestJoining:

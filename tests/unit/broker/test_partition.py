@@ -250,3 +250,15 @@ def test_a_replica_that_left_the_isr_and_the_replicas_at_once_is_forgotten(
     partition.follow(state(1, 2, 4, epoch=1, changes=1))
     assert sorted(partition.followers) == [2, 4]
     assert high_watermark(partition) == 1
+
+
+def test_a_replica_that_was_removed_and_added_again_at_once_must_fetch_first(
+    partition: Partition,
+) -> None:
+    """It has deleted its log in between; the leader hears of both changes as of one."""
+    partition.follow(state(1, 2, replicas=(1, 2, 3)))
+    append(partition, "a")
+    reach(partition, {2: 1, 3: 1})
+    partition.follow(state(1, 2, replicas=(1, 2, 3), epoch=1, changes=2))
+    assert partition.followers[2].log_end_offset == 1
+    assert partition.followers[3].log_end_offset == NO_OFFSET

@@ -3,6 +3,8 @@
 import os
 import random
 import socket
+import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +14,9 @@ FIRST_PORT = 15_000
 LAST_PORT = 32_000
 """Below the range that Linux gives to outgoing connections, which could take a port away
 between the moment it is found free and the moment a node binds it."""
+
+RESERVED_S = 60
+"""How long a port that was found free is given to nobody else: a server binds it by then."""
 
 COMMAND_LENGTH_MAX = 83
 
@@ -39,16 +44,36 @@ def accepts(port: int, host: str = HOST, timeout: float = 0.3) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nobody listens on."""
+    """Return `count` different ports that nobody listens on, nor was given for a while.
+
+    Two clusters that start at once, as tests do, would else find the same port free.
+    """
     found: list[int] = []
     candidates = list(range(FIRST_PORT, LAST_PORT))
     random.SystemRandom().shuffle(candidates)
     for port in candidates:
         if len(found) == count:
             break
-        if is_free(port):
+        if is_free(port) and _reserve(port):
             found.append(port)
     return sorted(found)
+
+
+def _reserve(port: int) -> bool:
+    """Keep a port from the other processes of this user; tell whether nobody has it."""
+    folder = Path(tempfile.gettempdir()) / f"ottla-ports-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / str(port)
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime >= RESERVED_S:
+                path.unlink()
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True  # Nowhere to note it: as good as without.
+    return True
 
 
 def holder(port: int) -> str | None:

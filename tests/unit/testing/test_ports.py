@@ -3,9 +3,12 @@
 import os
 import socket
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from ottla.testing import ports
 from ottla.testing.ports import (
     COMMAND_LENGTH_MAX,
     FIRST_PORT,
@@ -19,11 +22,24 @@ from ottla.testing.ports import (
 
 
 def test_free_ports_are_free_and_differ() -> None:
-    ports = free_ports(5)
-    assert len(set(ports)) == 5
-    assert all(FIRST_PORT <= port < LAST_PORT for port in ports)
-    assert all(map(is_free, ports))
-    assert not any(map(accepts, ports))
+    found = free_ports(5)
+    assert len(set(found)) == 5
+    assert all(FIRST_PORT <= port < LAST_PORT for port in found)
+    assert all(map(is_free, found))
+    assert not any(map(accepts, found))
+
+
+def test_a_port_that_was_given_is_not_given_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ports, "LAST_PORT", FIRST_PORT + 20)
+    first = free_ports(5)
+    assert set(free_ports(5)).isdisjoint(first)
+    (folder,) = tmp_path.iterdir()
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))  # Long ago.
+    assert len(free_ports(15)) == 15
 
 
 def test_a_port_that_is_listened_on() -> None:

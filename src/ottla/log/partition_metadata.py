@@ -11,6 +11,9 @@ from ottla.log.checkpoints import MalformedFile
 
 VERSION = 0
 
+SHOWN_BYTES = 60
+"""How much of a file that cannot be read is shown."""
+
 
 def encode_partition_metadata(topic_id: Uuid) -> bytes:
     """Return the file's content."""
@@ -37,8 +40,11 @@ def decode_partition_metadata(data: bytes) -> Uuid:
     try:
         fields = dict(line.split(": ", 1) for line in data.decode().splitlines())
         version, topic_id = int(fields["version"]), parse_uuid(fields["topic_id"])
-    except (KeyError, ValueError) as error:
-        raise MalformedFile(f"partition.metadata is malformed: {error}") from None
+    except (KeyError, ValueError):
+        raise MalformedFile(
+            f"expected the lines 'version: {VERSION}' and 'topic_id: <base64 uuid>', "
+            f"found {data[:SHOWN_BYTES]!r}"
+        ) from None
     if version != VERSION:
         raise MalformedFile(f"partition.metadata has version {version}, only {VERSION} is known")
     if topic_id == NO_UUID:

@@ -6,8 +6,11 @@ A change of a broker's value that is the same as before is written all the same,
 it makes the broker read it again.
 
 Two properties are the controller's own business. A change of min.insync.replicas forgets who was
-eligible to lead: where it is lowered, leaders commit without them from then on. A permission for
-unclean elections has its effect at once, for which Kafka's controllers take up to five minutes.
+eligible to lead where leaders commit without them from then on: where as many are in sync as the
+new value asks for. Kafka forgets them in any case; with fewer in sync nobody commits, before and
+after, and whoever is eligible may be the last replica that has all that was acknowledged. A
+permission for unclean elections has its effect at once, for which Kafka's controllers take up to
+five minutes.
 Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Kafka 4.0; KIP-966.
 """
 
@@ -108,19 +111,19 @@ def alter_configs(
 def _step(image: ClusterImage, records: Sequence[ConfigRecord]) -> Step:
     names = {record.name for record in records}
     effects = (ElectUncleanly(),) if UNCLEAN in names else ()
-    forgotten = tuple(forget_eligible(image, _topics_of(MIN_ISR, records)))
+    forgotten = tuple(forget_eligible(image, _new_minimums(records)))
     if forgotten:
         # First who is not eligible any more, then what the leaders may commit alone.
         return Step((*forgotten, *records), effects, atomic=False)
     return Step(tuple(records), effects)
 
 
-def _topics_of(name: str, records: Sequence[ConfigRecord]) -> frozenset[str] | None:
-    """Return the topics for which a value changes; None = any."""
-    found = [record for record in records if record.name == name]
+def _new_minimums(records: Sequence[ConfigRecord]) -> dict[str, int] | None:
+    """Return the new min.insync.replicas by topic, 0 = the cluster's; None = of any topic."""
+    found = [record for record in records if record.name == MIN_ISR]
     if any(record.resource_type != ResourceType.TOPIC for record in found):
         return None
-    return frozenset(record.resource_name for record in found)
+    return {record.resource_name: int(record.value or 0) for record in found}
 
 
 def _check_min_isr(

@@ -7,7 +7,7 @@ Source: ReplicationControlManager.generateLeaderAndIsrUpdates and its callers,
 maybeTriggerUncleanLeaderElectionForLeaderlessPartitions, Kafka 4.0; KIP-966.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.base.ids import NO_LEADER, Uuid
@@ -179,18 +179,22 @@ def elect_uncleanly(
 
 
 def forget_eligible(
-    image: ClusterImage, topics: frozenset[str] | None
+    image: ClusterImage, minimums: Mapping[str, int] | None
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the end of the eligible replicas of some topics' partitions, of all where None.
 
-    For when min.insync.replicas changes. Where nobody is in sync nobody commits, so whoever is
-    eligible there stays it; Kafka forgets those too, after which nobody can lead.
+    For when min.insync.replicas changes; `minimums`: what it becomes, by topic, 0 = unknown.
+    Where nobody is in sync nobody commits, nor where fewer are in sync than the new minimum, and
+    whoever is eligible there stays it. Kafka forgets those too: then one loss of power, of the only
+    replica in sync, takes what was acknowledged although an eligible one has it.
     """
-    named = map(image.topics.by_name, sorted(topics or ()))
+    named = map(image.topics.by_name, sorted(minimums or ()))
     # Most changes of configurations name one topic of thousands, or none.
-    for topic in image.topics if topics is None else filter(None, named):
+    for topic in image.topics if minimums is None else filter(None, named):
+        minimum = 0 if minimums is None else minimums[topic.name]
         for number, partition in topic.in_order():
-            if partition.elr and partition.isr:
+            commits = len(partition.isr) >= min(minimum, len(partition.replicas))
+            if partition.elr and partition.isr and commits:
                 yield PartitionChangeRecord(
                     partition_id=number, topic_id=topic.id, eligible_leader_replicas=()
                 )

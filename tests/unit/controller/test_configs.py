@@ -276,6 +276,34 @@ def test_a_new_minimum_forgets_who_was_eligible_before_it_counts(
     assert decided.step.atomic == (len(kept) == 2)
 
 
+def test_who_is_eligible_stays_it_while_too_few_are_in_sync_to_commit() -> None:
+    """Else one loss of power takes what was acknowledged, although min.insync.replicas is 2.
+
+    1. Replicas 1, 2 and 3 are in sync, min.insync.replicas is 3; then only 1 is left, and leads.
+    2. min.insync.replicas becomes 2: 1 cannot commit alone, before or after.
+    3. The machine of 1 loses power, and what it had not flushed: 2 or 3 must lead, not 1.
+    """
+    wanted = NewTopic(name="w", replication_factor=3, configs=((MIN_ISR, "3"),))
+    made = after(
+        ELIGIBLE, create_topics(ELIGIBLE, [wanted], validate_only=False, context=context())
+    )
+    topic = made.topics.by_name("w")
+    assert topic is not None
+    replicas = topic.partitions[0].replicas
+    for value, in_sync, stays in (("2", 1, True), ("2", 2, False), ("1", 1, False), ("3", 2, True)):
+        left = PartitionChangeRecord(
+            partition_id=0,
+            topic_id=topic.id,
+            isr=replicas[:in_sync],
+            eligible_leader_replicas=replicas[in_sync:],
+        )
+        image = advance(made, [left])
+        changed = after(image, alter(of_topic((MIN_ISR, SET, value), name="w"), image=image))
+        found = changed.topics.by_name("w")
+        assert found is not None
+        assert found.partitions[0].elr == (replicas[in_sync:] if stays else ())
+
+
 def test_a_topic_s_change_looks_at_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else ten thousand changes, each of one of ten thousand topics, take the square of that."""
 

@@ -418,7 +418,5 @@ def test_a_replica_whose_metadata_file_is_damaged_is_told(caplog: pytest.LogCapt
     folders = opened(world, config)
     load(world, folders, EMPTY, config)
     [line] = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert (
-        "/a/kept-0/partition.metadata is damaged (expected the lines" in line.message
-    )
+    assert "/a/kept-0/partition.metadata is damaged (expected the lines" in line.message
     assert "the partition is offline on this broker" in line.message

@@ -79,7 +79,7 @@ class Maintenance:
 
     def retain(self) -> None:
         """Delete the segments that are too old or too many."""
-        self._each_log(self._retain)
+        self._each_log(self._retain, then=self._log_dirs.delete_expired_segments)
 
     def flush(self) -> None:
         """Flush the logs whose flush.ms has passed; workers do it."""
@@ -94,10 +94,9 @@ class Maintenance:
         self._each_log(lambda log: log.expire_producers(self._clock.now_ms()))
 
     def _retain(self, log: "PartitionLog") -> None:
-        deleted = log.apply_retention(self._clock.now_ms())
-        for segment in deleted:
+        for segment in log.expire_segments(self._clock.now_ms()):
             logger.info(
-                "%s: segment %d of %d bytes is deleted: %s",
+                "%s: deleting segment %d of %d bytes: %s",
                 log.name,
                 segment.base_offset,
                 segment.size,
@@ -118,13 +117,20 @@ class Maintenance:
     def _arm(self, name: str, after_ms: int, run: Callable[[], None]) -> None:
         self._armed[name] = self._timers.at(self._clock.monotonic_ms() + after_ms, run)
 
-    def _each_log(self, work: "Callable[[PartitionLog], object]") -> None:
-        self._step(tuple(self._replicas.hosted()), work)
+    def _each_log(
+        self,
+        work: "Callable[[PartitionLog], object]",
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._step(tuple(self._replicas.hosted()), work, then)
 
     def _step(
-        self, partitions: tuple[Partition, ...], work: "Callable[[PartitionLog], object]"
+        self,
+        partitions: tuple[Partition, ...],
+        work: "Callable[[PartitionLog], object]",
+        then: Callable[[], object],
     ) -> None:
-        """Work on some logs, and on the rest a moment later."""
+        """Work on some logs, and on the rest a moment later; at the end do what comes `then`."""
         if self._stopped:
             return
         for partition in partitions[:LOGS_PER_STEP_MAX]:
@@ -142,4 +148,6 @@ class Maintenance:
         left = partitions[LOGS_PER_STEP_MAX:]
         if left:
             due_ms = self._clock.monotonic_ms() + STEP_PAUSE_MS
-            self._timers.at(due_ms, lambda: self._step(left, work))
+            self._timers.at(due_ms, lambda: self._step(left, work, then))
+        else:
+            then()

@@ -4,9 +4,11 @@ Nothing but a snapshot shortens it: retention by time and size is off, as in Kaf
 Source: KafkaMetadataLog.
 """
 
+import contextlib
 import logging
 import posixpath
 from collections.abc import Callable
+from typing import Protocol
 
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.base.pending import Pending
@@ -106,7 +108,8 @@ class SegmentedMetadataLog:
         """Let the log begin at `offset`; whole segments before it go."""
         self._log.advance_high_watermark(offset)
         self._log.delete_records(offset)
-        self._log.apply_retention(self._clock.now_ms())
+        # The snapshot at this offset is durable, and says where the log begins.
+        self._log.delete_expired_segments(offset)
 
     def flush(self) -> Pending[OSError | None]:
         """Make durable, in a worker, what is appended now; None = done."""
@@ -163,7 +166,7 @@ def open_quorum_storage(
         has_checkpoints=False,
     )
 
-    def opened(keep_below: int) -> PartitionLog:
+    def opened(keep_below: int, log_start_offset: int = 0) -> PartitionLog:
         # Never called clean: all of it is read, and is not long.
         return open_log(
             ports,
@@ -172,6 +175,7 @@ def open_quorum_storage(
             partition=0,
             topic_id=METADATA_TOPIC_ID,
             config=config,
+            log_start_offset=log_start_offset,
             keep_below=keep_below,
         )
 
@@ -185,21 +189,36 @@ def open_quorum_storage(
     return QuorumStorage(disk, folder, metadata_log, recovery_point, remedy=remedy)
 
 
-def _recovered(
-    disk: Disk, folder: str, opened: Callable[[int], PartitionLog], durable: int, remedy: str
-) -> PartitionLog:
+class _Opened(Protocol):
+    """Opens the log. Raises: LogDamaged where it is not sound up to `keep_below`."""
+
+    def __call__(self, keep_below: int, log_start_offset: int = 0) -> PartitionLog: ...
+
+
+def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: str) -> PartitionLog:
     """Open a log that must not lack what was durable; warn of what is cut. See its caller."""
     size_bytes = _log_bytes(disk, folder)
-    why = "they were not known to be durable"
     try:
         partition_log = opened(durable)
+        why = "they were not known to be durable"
     except LogDamaged as damage:
-        # A crash may come between a snapshot's adoption and the end of the log before it.
-        if _newest_snapshot(disk, folder, whole=True) < durable:
+        snapshot = _newest_snapshot(disk, folder, whole=True)
+        if damage.offset < snapshot:
+            # Where the segments before it were being deleted, a loss of power brings back any.
+            with contextlib.suppress(LogDamaged):
+                partition_log = opened(durable, snapshot)
+                log.warning(
+                    "%s; removed the segments below offset %d: a snapshot has their records",
+                    damage,
+                    snapshot,
+                )
+                return partition_log
+        if snapshot < durable:
             raise MetadataDamaged(
                 f"{damage.path}: the metadata log ends or is damaged at byte {damage.position}, "
                 f"offset {damage.offset}, and was durable up to offset {durable}; {remedy}"
             ) from None
+        # A crash may come between a snapshot's adoption and the end of the log before it.
         partition_log = opened(0)
         why = "a snapshot has what was durable of them"
     if partition_log.size_bytes < size_bytes:

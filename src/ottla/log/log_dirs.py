@@ -27,6 +27,7 @@ from ottla.log.dir_loading import (
     duplicates,
     look_into,
 )
+from ottla.log.expired_segments import ExpiredSegments
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
 from ottla.log.kept_folders import FolderKept
@@ -124,6 +125,13 @@ class LogDirs:
             timers,
             failed=self._dir_failed,
             is_busy=lambda: self._departures.is_busy,
+        )
+        self._expired = ExpiredSegments(
+            disk,
+            workers,
+            clock,
+            timers,
+            failed=lambda log, error: self._log_failed(log, error),
         )
 
     # --- start ---------------------------------------------------------------------------
@@ -361,6 +369,10 @@ class LogDirs:
         self._rewrites.soon(directory)
         if self.on_retired is not None:
             self.on_retired(log)
+
+    def delete_expired_segments(self) -> None:
+        """Delete the segments below the log starts, once these are durable."""
+        self._expired.delete(self.online_dirs)
 
     # --- checkpoints ---------------------------------------------------------------------
 

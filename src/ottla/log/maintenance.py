@@ -2,6 +2,9 @@
 
 These functions are methods of `PartitionLog` in all but place. They run on the loop.
 
+Retention has two steps: the log start moves, in memory, and readers see nothing below it any more;
+the files are deleted once the log start is durable, in a checkpoint or as a snapshot of metadata.
+
 Source: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset}, LocalLog.
 """
 
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
 
 
-class DeletedSegment(NamedTuple):
-    """A segment that retention took away."""
+class ExpiredSegment(NamedTuple):
+    """A segment that lies below the log start now, and goes."""
 
     base_offset: int
     size: int
@@ -100,8 +103,8 @@ def advance_log_start(log: "PartitionLog", offset: int) -> None:
         log.producers.replicated_to(offset)
 
 
-def apply_retention(log: "PartitionLog", now_ms: int) -> list[DeletedSegment]:
-    """Delete the segments that may go; return them. Raises: OSError."""
+def expire_segments(log: "PartitionLog", now_ms: int) -> list[ExpiredSegment]:
+    """Move the log start behind the segments that may go; return them. Raises: OSError."""
     reasons = expired(
         _facts(log),
         log.config,
@@ -114,17 +117,36 @@ def apply_retention(log: "PartitionLog", now_ms: int) -> list[DeletedSegment]:
         return []
     if count == len(log.segments):
         log.roll(now_ms)
-    # First the log start, then the files: a reader never meets a gap.
     advance_log_start(log, log.segments[count].base_offset)
-    gone = log.segments.take_first(count)
-    deleted = [
-        DeletedSegment(segment.base_offset, segment.size, reason)
-        for segment, reason in zip(gone, reasons, strict=True)
+    return [
+        ExpiredSegment(log.segments[index].base_offset, log.segments[index].size, reason)
+        for index, reason in enumerate(reasons)
     ]
+
+
+def delete_expired_segments(log: "PartitionLog", durable_start: int) -> int:
+    """Delete the segments that lie wholly below a log start that a loss of power leaves.
+
+    The names go one by one, and a loss of power may bring back any of them: only because the start
+    is known then is a gap among them not taken for lost records. Return how many were deleted.
+    Raises: OSError.
+    """
+    count = expired_count(log, min(durable_start, log.log_start_offset))
+    if log.limits or not count:
+        return 0  # Limits lower what the checkpoints say; they are lifted soon.
+    gone = log.segments.take_first(count)
     log.size_bytes -= sum(segment.size for segment in gone)
     delete_segments(log, gone)
     _delete_snapshots(log, below=log.segments.first.base_offset)
-    return deleted
+    return count
+
+
+def expired_count(log: "PartitionLog", start: int) -> int:
+    """Return how many segments lie wholly below an offset; never the active one."""
+    count = 0
+    while count + 1 < len(log.segments) and log.segments[count + 1].base_offset <= start:
+        count += 1
+    return count
 
 
 def _facts(log: "PartitionLog") -> list[SegmentFacts]:

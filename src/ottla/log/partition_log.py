@@ -389,10 +389,26 @@ class PartitionLog:
             if self.limits.pop(number, None) is not None:
                 remove_limits(self.ports.disk, self.directory, number)
 
-    def apply_retention(self, now_ms: int) -> list[maintenance.DeletedSegment]:
-        """Delete the segments that may go; return them. Raises: OSError."""
+    def expire_segments(self, now_ms: int) -> list[maintenance.ExpiredSegment]:
+        """Move the log start behind the segments that may go by retention; return these.
+
+        Their files go with `delete_expired_segments`. Raises: OSError.
+        """
         self.check_usable()
-        return maintenance.apply_retention(self, now_ms)
+        return maintenance.expire_segments(self, now_ms)
+
+    @property
+    def has_expired_segments(self) -> bool:
+        """Whether there are segments wholly below the log start, by retention or DeleteRecords."""
+        return maintenance.expired_count(self, self.log_start_offset) > 0
+
+    def delete_expired_segments(self, durable_start: int) -> int:
+        """Delete the segments wholly below `durable_start`, the start that the next start knows.
+
+        Return how many. Raises: OSError.
+        """
+        self.check_usable()
+        return maintenance.delete_expired_segments(self, durable_start)
 
     # --- flush and end -------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 
 import logging
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ottla.base.ports import Disk, File
 from ottla.log import names, offset_index, time_index
@@ -162,8 +163,13 @@ class _Loader:
         recovery_point = min(recovery_point, lowered.recovery_point)
         log_start_offset = min(log_start_offset, lowered.log_start_offset)
         bases = tidy(self.disk, self.directory)
+        # A loss of power may have brought back segments that were deleted, and not all of them.
+        expired = [base for base, end in pairwise(bases) if end <= log_start_offset]
+        bases = bases[len(expired) :]
         end = self._load_segments(bases, clean, recovery_point) if bases else None
         self._check_kept(bases[-1] if bases else 0, None, end or 0)
+        for base in expired:
+            self._remove(base)
         if end is None or end < log_start_offset:
             end = self._start_anew(log_start_offset, end, recovery_point)
         start = max(log_start_offset, self.segments[0].base_offset)
@@ -447,9 +453,12 @@ class _Loader:
         for base in bases:
             self.dropped_segments += 1
             self._count_lost(base, 0, self.disk.size(self._path(base, names.LOG)))
-            # The log file last: an index without it is an orphan and goes at the next start.
-            for suffix in reversed(names.SEGMENT_SUFFIXES):
-                self.disk.remove(self._path(base, suffix))
+            self._remove(base)
+
+    def _remove(self, base: int) -> None:
+        # The log file last: an index without it is an orphan and goes at the next start.
+        for suffix in reversed(names.SEGMENT_SUFFIXES):
+            self.disk.remove(self._path(base, suffix))
 
     def _start_anew(self, log_start_offset: int, end: int | None, recovery_point: int) -> int:
         """Begin an empty log: there is none, or it ends before it should start."""

@@ -10,6 +10,7 @@ from ottla.base.timers import Timers
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache
 from ottla.log.log_ports import LogPorts
+from ottla.log.maintenance import ExpiredSegment
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
 from ottla.records.builder import encode_batch
@@ -143,6 +144,13 @@ def append(log: PartitionLog, data: bytes | bytearray, *, epoch: int = 0, **opti
     """Append as leader; return the first offset."""
     now_ms = options.pop("now_ms", log.ports.clock.now_ms())
     return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, **options).first_offset
+
+
+def retain(log: PartitionLog, now_ms: int) -> list[ExpiredSegment]:
+    """Apply retention as a broker does whose checkpoints are durable at once."""
+    expired = log.expire_segments(now_ms)
+    log.delete_expired_segments(log.log_start_offset)
+    return expired
 
 
 def content(log: PartitionLog, offset: int | None = None, upper: int | None = None) -> bytes:

@@ -116,6 +116,7 @@ class History:
             (4, self.begin_checkpoint),
             (4, self.end_checkpoint),
             (1, self.delete_records),
+            (2, self.delete_expired_segments),
             (1, self.kill),
             (2, self.lose_power),
             (3, self.lose_power_soon),
@@ -237,6 +238,19 @@ class History:
     def delete_records(self) -> None:
         start = self.log.delete_records(self.random.randint(0, self.log.high_watermark))
         self.now = self.now._replace(start=start)
+
+    def delete_expired_segments(self) -> None:
+        """The log start moves far, and is durable before the segments go."""
+        self.log.delete_records(self.random.randint(self.now.start, self.log.high_watermark))
+        start = self.log.log_start_offset
+        self.now = self.now._replace(start=start)
+        # The checkpoint is of what the log was before a truncation, too.
+        self.older = [each._replace(start=max(each.start, start)) for each in self.older]
+        self.unwritten.clear()
+        self.begin_checkpoint()
+        self.end_checkpoint()
+        self.disk.sync_dir(self.log.directory)
+        self.log.delete_expired_segments(self.checkpoint.log_start_offset)
 
     def kill(self) -> None:
         """The process dies: all that it wrote is there."""

@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from tests.unit.log.support import World, append, batch, produced, values
+from tests.unit.log.support import World, append, batch, produced, retain, values
 
 CONFIG = LogConfig(
     segment_bytes=500, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=10
@@ -56,7 +56,7 @@ class Life:
                 log.advance_high_watermark(self.flushed)
                 yield
             if number % 8 == 7:
-                log.apply_retention(self.world.clock.ms)
+                retain(log, self.world.clock.ms)
                 self.world.pass_ms(10)
                 yield
         job = log.prepare_close()

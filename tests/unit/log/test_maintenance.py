@@ -20,6 +20,7 @@ from tests.unit.log.support import (
     append,
     batch,
     produced,
+    retain,
     values,
 )
 
@@ -58,8 +59,8 @@ def test_old_segments_go_and_their_files_a_little_later() -> None:
     world = World()
     log = filled(world)
     assert bases(log) == [0, 2, 4, 6, 8, 10]
-    assert log.apply_retention(world.clock.ms + 1_100) == []
-    deleted = log.apply_retention(world.clock.ms + 1_101)
+    assert retain(log, world.clock.ms + 1_100) == []
+    deleted = retain(log, world.clock.ms + 1_101)
     assert [(gone.base_offset, gone.reason) for gone in deleted] == [(0, Reason.TIME)]
     assert log.log_start_offset == 2
     assert bases(log) == [2, 4, 6, 8, 10]
@@ -75,7 +76,7 @@ def test_old_segments_go_and_their_files_a_little_later() -> None:
 def test_snapshots_below_the_first_segment_go() -> None:
     world = World()
     log = filled(world)
-    log.apply_retention(world.clock.ms + 1_501)
+    retain(log, world.clock.ms + 1_501)
     snapshots = [name for name in world.names() if name.endswith(".snapshot")]
     assert [int(name[:20]) for name in snapshots] == bases(log) == log.snapshots
 
@@ -83,10 +84,10 @@ def test_snapshots_below_the_first_segment_go() -> None:
 def test_a_log_all_of_which_is_old_rolls_first() -> None:
     world = World()
     log = filled(world)
-    assert len(log.apply_retention(world.clock.ms + 99_999)) == 6
+    assert len(retain(log, world.clock.ms + 99_999)) == 6
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (12, 12, 0)
     assert bases(log) == [12]
-    assert log.apply_retention(world.clock.ms + 999_999) == []
+    assert retain(log, world.clock.ms + 999_999) == []
     assert append(log, batch()) == 12
 
 
@@ -96,7 +97,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
     for _ in range(6):
         append(log, batch(1, size=60))
     log.advance_high_watermark(3)
-    log.apply_retention(world.clock.ms + 99_999)
+    retain(log, world.clock.ms + 99_999)
     assert bases(log) == [2, 4]
 
 
@@ -106,15 +107,15 @@ def test_records_without_timestamps_age_with_their_files() -> None:
     for _ in range(4):
         append(log, batch(1, size=60, timestamp=-1))
     log.advance_high_watermark(4)
-    assert log.apply_retention(world.clock.ms + 1_000) == []
-    assert len(log.apply_retention(world.clock.ms + 1_001)) == 2
+    assert retain(log, world.clock.ms + 1_000) == []
+    assert len(retain(log, world.clock.ms + 1_001)) == 2
 
 
 def test_deleted_records_go_with_their_segments() -> None:
     world = World()
     log = filled(world)
     log.delete_records(5)
-    assert [gone.reason for gone in log.apply_retention(world.clock.ms)] == [Reason.LOG_START] * 2
+    assert [gone.reason for gone in retain(log, world.clock.ms)] == [Reason.LOG_START] * 2
     assert log.log_start_offset == 5
     assert bases(log)[0] == 4
     assert values(log)[0][0] == 5
@@ -124,7 +125,7 @@ def test_a_compacted_log_keeps_old_segments() -> None:
     world = World()
     config = LogConfig(segment_bytes=300, retention_ms=0, deletes=False, compacts=True)
     log = filled(world, config=config)
-    assert log.apply_retention(world.clock.ms + 99_999) == []
+    assert retain(log, world.clock.ms + 99_999) == []
 
 
 def test_a_deleted_file_that_cannot_be_removed_is_reported() -> None:
@@ -132,7 +133,7 @@ def test_a_deleted_file_that_cannot_be_removed_is_reported() -> None:
     world = World(workers=workers)
     log = filled(world)
     workers.run()
-    log.apply_retention(world.clock.ms + 99_999)
+    retain(log, world.clock.ms + 99_999)
     workers.run()
     world.disk.fail("remove")
     world.pass_ms(50)
@@ -144,7 +145,7 @@ def test_files_of_a_deleted_segment_that_are_gone_already() -> None:
     world = World()
     log = filled(world)
     world.disk.remove(f"{DIRECTORY}/{0:020d}.timeindex")
-    log.apply_retention(world.clock.ms + 99_999)
+    retain(log, world.clock.ms + 99_999)
     world.pass_ms(50)
     assert world.failures == []
     assert files(world, 0) == []
@@ -212,7 +213,7 @@ def test_truncation_forgets_epochs_producers_and_transactions() -> None:
 def test_truncation_below_the_first_segment_begins_anew_there() -> None:
     world = World()
     log = filled(world)
-    log.apply_retention(world.clock.ms + 1_501)
+    retain(log, world.clock.ms + 1_501)
     start = log.log_start_offset
     log.truncate_to(start - 2)
     assert (log.log_start_offset, log.log_end_offset) == (start - 2, start - 2)

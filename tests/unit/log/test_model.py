@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.names import SNAPSHOT, parse_segment_name
-from tests.unit.log.support import World, append, batch, values
+from tests.unit.log.support import World, append, batch, retain, values
 
 CONFIG = LogConfig(
     segment_bytes=900,
@@ -140,7 +140,7 @@ class LogModel(RuleBasedStateMachine):
         self.world.pass_ms(ms)
         now_ms = self.world.clock.ms
         before = self.log.log_start_offset
-        deleted = self.log.apply_retention(now_ms)
+        deleted = retain(self.log, now_ms)
         start = self.log.log_start_offset
         assert start >= before
         assert start <= max(self.high_watermark, before)

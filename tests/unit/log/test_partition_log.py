@@ -12,7 +12,7 @@ from ottla.records.batch import iter_headers, parse_header, restamp
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.record import iter_records
-from tests.unit.log.support import World, append, batch, content, produced, values
+from tests.unit.log.support import World, append, batch, content, produced, retain, values
 
 SMALL = LogConfig(segment_bytes=600, timestamp_after_max_ms=2**62)
 
@@ -247,7 +247,7 @@ def test_a_slice_survives_the_deletion_of_its_segment() -> None:
     log.advance_high_watermark(2)
     found = log.read(0, max_bytes=1_000, upper_bound=2)
     world.clock.ms += 11
-    log.apply_retention(world.clock.ms)
+    retain(log, world.clock.ms)
     world.pass_ms(60_000)
     assert log.log_start_offset == 2
     assert parse_header(found.slices[0].read()).base_offset == 0
@@ -339,7 +339,8 @@ def test_a_closed_log_refuses_everything() -> None:
         lambda: log.delete_records(0),
         lambda: log.truncate_to(0),
         lambda: log.truncate_fully_and_start_at(0),
-        lambda: log.apply_retention(0),
+        lambda: log.expire_segments(0),
+        lambda: log.delete_expired_segments(0),
         log.flush_job,
     ):
         with pytest.raises(ApiError) as caught:

@@ -518,8 +518,9 @@ def test_a_log_that_begins_anew_says_so(caplog: pytest.LogCaptureFixture) -> Non
     filled(world).close()
     assert world.open(CONFIG, log_start_offset=50).log_end_offset == 50
     (told,) = warnings(caplog)
-    assert "truncated the log at offset 0: it ends at 40, before its log start offset 50" in told
-    assert "at least 40 offsets" in told
+    # What lies in segments that are wholly below the log start was deleted, and is not lost.
+    assert "truncated the log at offset 32: it ends at 40, before its log start offset 50" in told
+    assert "at least 8 offsets" in told
     assert "the log ends at offset 50" in told
 
 

@@ -1,0 +1,101 @@
+"""Deleting the segments below the log starts, in the order that survives a loss of power.
+
+1. The directory's checkpoint says where each log starts, durably.
+2. The names in the log's own directory are durable: of limits that a truncation left there
+   (`checkpoint_limits`), and that would lower what the checkpoint says, none comes back.
+3. The segments' files are renamed and, later, removed. A loss of power may undo any of the
+   renames; the next start removes what it finds below the log start.
+
+Without the first step a start that finds an older segment, and not the next one, would take the
+gap for lost records, and truncate the log there.
+
+Source: UnifiedLog.deleteOldSegments, whose log start is checkpointed later.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ottla.base.limits import LOGS_PER_STEP_MAX
+from ottla.base.ports import Clock, Disk, Workers
+from ottla.base.timers import Timers
+from ottla.log import names
+from ottla.log.log_dir import LogDir
+from ottla.log.partition_log import PartitionLog
+
+STEP_PAUSE_MS = 1
+
+
+class _Due(NamedTuple):
+    """A log with segments to delete, as it was when its start was checkpointed."""
+
+    log: PartitionLog
+    start: int
+    shortened: int
+    path: str
+
+
+class ExpiredSegments:
+    """See the module. `failed` takes a log offline whose disk fails."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        workers: Workers,
+        clock: Clock,
+        timers: Timers,
+        *,
+        failed: Callable[[PartitionLog, OSError], None],
+    ) -> None:
+        self._disk = disk
+        self._workers = workers
+        self._clock = clock
+        self._timers = timers
+        self._failed = failed
+
+    def delete(self, directories: Iterable[LogDir]) -> None:
+        """Delete the expired segments of all logs in some directories that are online."""
+        for directory in directories:
+            due = tuple(
+                _Due(log, log.log_start_offset, log.shortened, log.directory)
+                for log in directory.logs.values()
+                if not log.failed and not log.limits and log.has_expired_segments
+            )
+            if due:
+                written = directory.checkpoint(names.LOG_STARTS)
+                written.then(partial(self._checkpointed, directory, due))
+
+    def _checkpointed(self, directory: LogDir, due: Sequence[_Due], error: OSError | None) -> None:
+        # A disk that fails has taken the directory offline.
+        if error is None and due:
+            self._workers.submit(
+                lambda: self._sync_names(due[:LOGS_PER_STEP_MAX]),
+                partial(self._synced, directory, due),
+            )
+
+    def _sync_names(self, due: Iterable[_Due]) -> None:
+        for each in due:
+            try:
+                self._disk.sync_dir(each.path)
+            except FileNotFoundError:
+                continue  # It was deleted meanwhile.
+
+    def _synced(self, directory: LogDir, due: Sequence[_Due], result: BaseException | None) -> None:
+        if isinstance(result, OSError):
+            directory.fail(result)
+            return
+        if result is not None:
+            raise result
+        for log, start, shortened, path in due[:LOGS_PER_STEP_MAX]:
+            if log.failed or log.shortened != shortened or log.directory != path:
+                continue
+            if directory.logs.get((log.topic, log.partition)) is not log:
+                continue
+            try:
+                log.delete_expired_segments(start)
+            except OSError as error:
+                self._failed(log, error)
+        left = due[LOGS_PER_STEP_MAX:]
+        if left:
+            due_ms = self._clock.monotonic_ms() + STEP_PAUSE_MS
+            self._timers.at(due_ms, lambda: self._checkpointed(directory, left, None))

@@ -1,0 +1,157 @@
+"""Segments below the log start are deleted so that no loss of power leaves a gap.
+
+Method: a log of ten segments whose checkpointed recovery point is 0, as it is up to a minute after
+a start; names that were not synced come back one by one, in all the ways that 200 seeds draw.
+"""
+
+import errno
+from random import Random
+
+import pytest
+
+from ottla.log import names
+from ottla.log.checkpoints import read_offsets
+from ottla.log.config import LogConfig
+from ottla.log.log_dirs import LogDirs
+from ottla.log.partition_log import PartitionLog
+from ottla.testing.sim.disk import SimDisk
+from tests.unit.log.node import Node, create
+from tests.unit.log.support import (
+    DIRECTORY,
+    QueuedWorkers,
+    World,
+    append,
+    batch,
+    values,
+)
+
+CONFIG = LogConfig(
+    segment_bytes=300, retention_ms=-1, timestamp_after_max_ms=2**62, index_interval_bytes=100
+)
+RECORDS = 20
+
+
+def filled(log: PartitionLog) -> PartitionLog:
+    for number in range(RECORDS):
+        append(log, batch([b"%060d" % number]))
+    log.advance_high_watermark(RECORDS)
+    assert len(log.segments) == RECORDS // 2
+    return log
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_loss_of_power_leaves_no_gap(seed: int) -> None:
+    world = World()
+    world.disk = disk = SimDisk(now_ms=world.clock.now_ms)
+    disk.mkdir("/data")
+    disk.sync_dir("/")
+    log = filled(world.open(CONFIG))
+    log.flush_now()
+    log.delete_records(13)
+    assert log.delete_expired_segments(13) == 6
+    disk.lose_power(Random(seed))
+    log = world.open(CONFIG, recovery_point=0, log_start_offset=13)
+    assert (log.log_start_offset, log.log_end_offset) == (13, RECORDS)
+    assert [segment.base_offset for segment in log.segments] == [12, 14, 16, 18]
+    assert [offset for offset, _ in values(log)] == list(range(13, RECORDS))
+    assert not [name for name in world.names() if name.endswith(names.DELETED)]
+
+
+def test_the_active_segment_stays() -> None:
+    world = World()
+    log = filled(world.open(CONFIG))
+    log.delete_records(RECORDS)
+    assert log.has_expired_segments
+    assert log.delete_expired_segments(RECORDS) == RECORDS // 2 - 1
+    assert not log.has_expired_segments
+    log.flush_now()
+    log = world.open(CONFIG, recovery_point=0, log_start_offset=RECORDS)
+    assert (log.log_start_offset, log.log_end_offset) == (RECORDS, RECORDS)
+    assert world.disk.exists(f"{DIRECTORY}/{RECORDS - 2:020d}.log")
+
+
+# -- all logs of a broker ----------------------------------------------------------------------
+
+
+class Broker:
+    """A log with expired segments, and what its broker does to the disk for them."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.workers = QueuedWorkers()
+        self.node = Node(self.workers)
+        self.dirs: LogDirs = self.node.start()[0]
+        self.logs = [create(self.dirs, partition=each) for each in range(partitions)]
+        for log in self.logs:
+            log.reconfigure(CONFIG)
+            filled(log)
+        self.workers.run()
+        self.acts: list[tuple[str, str]] = []
+        self.node.disk.on_operation = lambda act, path: self.acts.append((act, path))
+
+    def expire(self, start: int = 10) -> None:
+        for log in self.logs:
+            log.delete_records(start)
+        self.dirs.delete_expired_segments()
+
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.logs[0].segments]
+
+
+def test_the_log_start_is_durable_first() -> None:
+    broker = Broker()
+    broker.expire()
+    assert broker.bases()[0] == 0, "nothing of it is deleted yet"
+    broker.workers.run()
+    assert broker.bases()[0] == 10
+    assert read_offsets(broker.node.disk, f"/d1/{names.LOG_STARTS}") == {("t", 0): 10}
+    first = [
+        ("write_atomic", f"/d1/{names.LOG_STARTS}"),
+        ("sync_dir", "/d1/t-0"),
+        ("rename", f"/d1/t-0/{0:020d}.log"),
+    ]
+    places = [broker.acts.index(each) for each in first]
+    assert places == sorted(places)
+
+
+def test_a_log_that_is_truncated_meanwhile_is_left_for_the_next_time() -> None:
+    broker = Broker()
+    broker.expire()
+    broker.logs[0].truncate_to(15)
+    broker.workers.run(1)
+    assert broker.logs[0].limits
+    broker.workers.run()
+    assert broker.bases()[0] == 0
+    broker.node.pass_ms(1)
+    assert not broker.logs[0].limits
+    broker.dirs.delete_expired_segments()
+    broker.workers.run()
+    assert broker.bases()[0] == 10
+
+
+def test_a_log_that_is_deleted_meanwhile_is_left_alone() -> None:
+    broker = Broker()
+    broker.expire()
+    broker.dirs.delete("t", 0)
+    broker.workers.run()
+    anew = create(broker.dirs)
+    broker.workers.run()
+    assert (anew.log_start_offset, anew.log_end_offset) == (0, 0)
+    assert not broker.node.world.failures
+
+
+def test_many_logs_are_done_in_steps() -> None:
+    broker = Broker(partitions=150)
+    broker.expire()
+    for _ in range(10):
+        broker.workers.run()
+        broker.node.pass_ms(1)
+    assert {log.segments.first.base_offset for log in broker.logs} == {10}
+
+
+def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> None:
+    broker = Broker()
+    broker.node.disk.fail("write_atomic", errno.EIO, path=names.LOG_STARTS)
+    broker.expire()
+    broker.workers.run()
+    assert [each.path for each in broker.dirs.offline_dirs] == ["/d1"]
+    assert broker.node.disk.exists(f"/d1/t-0/{0:020d}.log")

@@ -13,6 +13,7 @@ Source: LogCleaner, LogCleanerManager; KIP-71, KIP-354, KIP-534.
 
 import errno
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -27,7 +28,7 @@ from ottla.log.cleaner_job import (
     remove_temporaries,
 )
 from ottla.log.cleaner_plan import Cleanable, group, last_of_producers, look_at
-from ottla.log.cleaner_swap import is_as_planned, take_over
+from ottla.log.cleaner_swap import Swap, is_as_planned
 from ottla.log.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
@@ -66,7 +67,7 @@ class Runner(Protocol):
 class _Cleaning:
     """One cleaning under way."""
 
-    __slots__ = ("cancel", "groups", "job", "log", "over", "shortened")
+    __slots__ = ("cancel", "groups", "job", "log", "over", "results", "shortened", "swap")
 
     def __init__(
         self, log: PartitionLog, job: CleaningJob, groups: list[tuple[Segment, ...]]
@@ -76,6 +77,9 @@ class _Cleaning:
         self.groups = groups
         self.shortened = log.shortened
         self.over = False
+        self.swap: Swap | None = None
+        self.results: deque[Result] = deque()
+        """What has come while a swap is under way."""
         self.cancel: Callable[[], None] | None = None
 
 
@@ -195,7 +199,9 @@ class LogCleaner:
     def _result(self, cleaning: _Cleaning, result: Result) -> None:
         if cleaning.over:
             return
-        if isinstance(result, CleanedSegment):
+        if cleaning.swap is not None:
+            cleaning.results.append(result)
+        elif isinstance(result, CleanedSegment):
             self._take_over(cleaning, result)
         elif isinstance(result, CleaningEnd):
             self._finish(cleaning, result)
@@ -203,9 +209,12 @@ class LogCleaner:
             self._failed(cleaning, result)
 
     def _is_sound(self, cleaning: _Cleaning) -> bool:
-        log, job = cleaning.log, cleaning.job
+        log, job, swap = cleaning.log, cleaning.job, cleaning.swap
+        replaced = swap.group if swap is not None and swap.is_replaced else -1
         return all(
-            is_as_planned(log, job, cleaning.shortened, olds) for olds in cleaning.groups if olds
+            is_as_planned(log, job, cleaning.shortened, olds)
+            for number, olds in enumerate(cleaning.groups)
+            if olds and number != replaced
         )
 
     def _take_over(self, cleaning: _Cleaning, cleaned: CleanedSegment) -> None:
@@ -213,13 +222,29 @@ class LogCleaner:
         if not is_as_planned(log, cleaning.job, cleaning.shortened, olds):
             self._abandon(cleaning)
             return
-        try:
-            take_over(log, cleaning.job, cleaned, olds)
-        except OSError as error:
-            self._abandon(cleaning)
-            self._ports.on_failure(log, error)
+        cleaning.swap = Swap(
+            log,
+            cleaning.job,
+            cleaned,
+            olds,
+            shortened=cleaning.shortened,
+            ended=lambda outcome: self._swapped(cleaning, cleaned, outcome),
+        )
+        cleaning.swap.begin()
+
+    def _swapped(
+        self, cleaning: _Cleaning, cleaned: CleanedSegment, outcome: bool | OSError
+    ) -> None:
+        cleaning.swap = None
+        if outcome is True:
+            cleaning.groups[cleaned.group] = ()
+            while cleaning.results and cleaning.swap is None:
+                self._result(cleaning, cleaning.results.popleft())
             return
-        cleaning.groups[cleaned.group] = ()
+        if not cleaning.over:
+            self._abandon(cleaning)
+        if isinstance(outcome, OSError):
+            self._ports.on_failure(cleaning.log, outcome)
 
     def _finish(self, cleaning: _Cleaning, end: CleaningEnd) -> None:
         log, shortened = cleaning.log, cleaning.shortened
@@ -263,6 +288,11 @@ class LogCleaner:
         self._over(cleaning)
         if cleaning.cancel is not None:
             cleaning.cancel()
+        if cleaning.swap is not None:
+            try:
+                cleaning.swap.cancel()
+            except OSError as error:
+                self._ports.on_failure(cleaning.log, error)
         disk, job = self._ports.disk, cleaning.job
         self._ports.workers.submit(lambda: remove_temporaries(disk, job), lambda result: None)
 

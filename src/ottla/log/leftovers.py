@@ -35,8 +35,13 @@ def tidy(disk: Disk, directory: str) -> list[int]:
     gone = [name for name in gone if ".checkpoint" not in name]
     first_cleaned = min(map(_offset_of, cleaned), default=None)
     valid = [name for name in swaps if first_cleaned is None or _offset_of(name) < first_cleaned]
-    # Half-finished swaps go before the cleaned files that tell them apart.
-    for name in (*gone, *(name for name in swaps if name not in valid), *cleaned):
+    unfinished = [name for name in swaps if name not in valid]
+    for name in (*gone, *unfinished):
+        disk.remove(f"{directory}/{name}")
+    if unfinished:
+        # They go before the cleaned files that tell them apart.
+        disk.sync_dir(directory)
+    for name in cleaned:
         disk.remove(f"{directory}/{name}")
     if valid:
         _take_swaps(disk, directory, valid)
@@ -52,8 +57,18 @@ def _take_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
             parsed = names.parse_segment_name(name)
             if parsed is not None and start <= parsed[0] < end:
                 disk.remove(f"{directory}/{name}")
+        # A loss of power must not bring an old segment back beside the new one.
+        disk.sync_dir(directory)
+        for name in logs:
+            _take_swap(disk, directory, name)
+        disk.sync_dir(directory)
     for name in swaps:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
+        if name not in logs:
+            _take_swap(disk, directory, name)
+
+
+def _take_swap(disk: Disk, directory: str, name: str) -> None:
+    disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
 
 
 def _end_of(disk: Disk, directory: str, name: str) -> int:

@@ -9,6 +9,7 @@ Source: UnifiedLog, LocalLog.
 
 import contextlib
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
@@ -36,6 +37,9 @@ from ottla.log.validation import (
 )
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from ottla.log.cleaner_swap import Swap
 
 __all__ = ["AppendInfo", "LogPorts", "PartitionLog", "ReadResult", "UnexpectedOffset"]
 
@@ -97,6 +101,8 @@ class PartitionLog:
         self._begins_durably = not loaded.is_new
         """Whether a loss of power cannot take the first segment's name."""
         self.unsynced_handles: list[Handle] = []
+        self.swap: Swap | None = None
+        """The swap of cleaned segments that is under way."""
         self._flusher = Flusher(self)
 
     def __repr__(self) -> str:

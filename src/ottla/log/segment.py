@@ -489,6 +489,10 @@ class Segment:
         for extension, handle in self._handles.items():
             handle.moved(self.path(extension) + suffix)
 
+    def file_moved(self, suffix: str, path: str) -> None:
+        """Follow a rename of one file."""
+        self._handles[suffix].moved(path)
+
     def close(self) -> None:
         """Close the files."""
         for handle in self._handles.values():

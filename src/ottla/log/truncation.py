@@ -223,7 +223,9 @@ def _limit(log: "PartitionLog", limits: CheckpointLimits) -> None:
 
 
 def _begin(log: "PartitionLog", limits: CheckpointLimits) -> None:
-    """Let nothing from here on take the log for what it was."""
+    """Let nothing from here on take the log for what it was. Raises: OSError."""
+    while log.swap is not None:  # The end of one lets the next one begin.
+        log.swap.settle()
     log.shortened += 1
     log.recovery_point = limits.recovery_point
     log.cut_unflushed = log.names_changed = True

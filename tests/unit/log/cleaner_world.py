@@ -93,8 +93,14 @@ class InlineRunner:
 class Storage:
     """Started anew as often as a test likes; `log` is the one compacted log."""
 
-    def __init__(self, config: LogConfig = COMPACT, settings: CleanerSettings = SETTINGS) -> None:
-        self.world = World()
+    def __init__(
+        self,
+        config: LogConfig = COMPACT,
+        settings: CleanerSettings = SETTINGS,
+        *,
+        world: World | None = None,
+    ) -> None:
+        self.world = world or World()
         self.disk = self.world.disk
         self.config = config
         self.settings = settings

@@ -280,6 +280,7 @@ class LogModel(RuleBasedStateMachine):
         # The log start's checkpoint may be behind; then deleted records whose segment is still
         # there are back, as in Kafka. The model forgets them as the log does not.
         assert self.log.log_start_offset <= before
+        self.log.advance_high_watermark(before)
         self.log.delete_records(min(before, self.log.high_watermark))
         self.high_watermark = self.log.high_watermark
         self._start_at(self.log.log_start_offset)

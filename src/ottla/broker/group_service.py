@@ -187,7 +187,7 @@ class GroupService:
             )
         # What is above the high watermark may be an acknowledged commit, or be lost with this
         # broker: it counts from now on, but nobody reads it before it is committed.
-        load.shard.wait_for(load.replicated())
+        load.shard.wait_for_loaded(load.replicated())
         self._shards[partition] = load.shard
         groups.start(load.shard)
         if load.deleted_topics:

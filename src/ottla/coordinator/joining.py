@@ -134,11 +134,19 @@ def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnsw
         case State.STABLE if unchanged and group.leader_id != member_id:
             # A follower that lost its answer; the leader may well have a reason to rebalance,
             # as a change of the topics' partitions, which its metadata does not show.
-            return completed(group.join_answer(member_id))
+            return _when_loaded(shard, group.join_answer(member_id))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             return _rejoin(shard, group, request, member)
         case _:
             return _refuse(Error.UNKNOWN_MEMBER_ID, member_id)
+
+
+def _when_loaded(shard: Shard, known: JoinAnswer) -> Pending[JoinAnswer]:
+    """Tell a generation that may come from the log once that is replicated."""
+    member_id = known.member_id
+    return shard.loaded().map(
+        lambda error: JoinAnswer(error=error, member_id=member_id) if error else known
+    )
 
 
 def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinAnswer]:

@@ -3,8 +3,10 @@
 A change becomes true for clients in this order, as in Kafka: the decision is made on the state
 in memory; its records are appended to the partition; what must not be decided twice (offsets,
 deletions) is replayed into the state at once; the answer goes out when the records are
-replicated. Reads of offsets wait for the writes before them, so that no client sees what a
-failover could take back. A write that was refused outright changes nothing.
+replicated. Reads of offsets wait for the writes before them, and members are told a generation
+that was loaded once that is replicated, so that no client sees what a failover could take back
+(Kafka's coordinators tell the generation at once). A write that was refused outright changes
+nothing.
 
 Source: Kafka's CoordinatorRuntime and GroupCoordinatorService.
 """
@@ -77,6 +79,7 @@ class Shard:
         self.outbox = Outbox(clock, timers)
         self._waiting: dict[Pending[Error], None] = {}
         self._last_write: Pending[Error] = completed(Error.NONE)
+        self._loaded: Pending[Error] = completed(Error.NONE)
 
     def new_member_id(self, prefix: str) -> str:
         """Return `<prefix>-<random UUID>`; the prefix is the client's id or the instance's."""
@@ -113,16 +116,18 @@ class Shard:
                 self.offsets.replay(fact, record_offset=written.first_offset + index)
             elif fact.value is None:
                 self.groups.pop(fact.group_id).end(Event.EXPIRE, self.clock.now_ms())
-        self.wait_for(written.committed)
+        # One that was committed with too few replicas in sync is there, whatever its writer
+        # was told.
+        self._last_write = written.committed.map(_for_readers)
         return self._with_deadline(written.committed)
 
-    def wait_for(self, committed: Pending[Error]) -> None:
-        """Let reads wait for a write, or for what was loaded: a client may only see what stays.
+    def wait_for_loaded(self, committed: Pending[Error]) -> None:
+        """Let no client see what was loaded before `committed` is kept."""
+        self._loaded = self._last_write = committed.map(_for_readers)
 
-        A write that was committed while too few replicas were in sync is there, whatever its
-        writer was told.
-        """
-        self._last_write = committed.map(_for_readers)
+    def loaded(self) -> Pending[Error]:
+        """Return the promise that all that was loaded is replicated."""
+        return self._with_deadline(self._loaded)
 
     def settled(self) -> Pending[Error]:
         """Return the promise that all writes made so far are replicated."""

@@ -34,12 +34,17 @@ def sync(shard: Shard, request: Sync) -> Pending[SyncAnswer]:
     if not group.unsynced:
         cancel_sync_timer(group)
     if group.state is State.STABLE:
-        return completed(group.sync_answer(member))
+        return _when_loaded(shard, group.sync_answer(member))
     answer: Pending[SyncAnswer] = Pending()
     group.park_sync(member, answer)
     if group.leader_id == request.member_id:
         _store(shard, group, request)
     return answer
+
+
+def _when_loaded(shard: Shard, known: SyncAnswer) -> Pending[SyncAnswer]:
+    """Tell an assignment that may come from the log once that is replicated."""
+    return shard.loaded().map(lambda error: SyncAnswer(error=error) if error else known)
 
 
 def _check(group: Group, request: Sync) -> Error:

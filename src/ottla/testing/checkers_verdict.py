@@ -14,6 +14,8 @@ from ottla.testing import (
     checkers_deletion,
     checkers_groups,
     checkers_leftovers,
+    checkers_log,
+    checkers_log_files,
     checkers_metadata,
     checkers_nodes,
 )
@@ -29,6 +31,9 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "two leaders in one epoch": checkers.two_leaders_in_one_epoch,
         "idempotent write twice": checkers.idempotent_writes_twice,
         "producer reordered": checkers.producers_reordered,
+        "log is damaged": checkers_log.damaged_logs,
+        "logs differ": checkers_log.logs_that_differ,
+        "index wrong": checkers_log_files.indexes_wrong,
         "metadata lost or reordered": checkers_metadata.metadata_lost_or_reordered,
         "acknowledged topic lost": checkers_metadata.acknowledged_topics_lost,
         "images differ": checkers_metadata.images_that_differ,

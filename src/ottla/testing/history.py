@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ottla.base.ids import Uuid
 from ottla.testing.history_groups import GroupHistory
+from ottla.testing.history_log import LogEvent, ReplicaLog
 from ottla.testing.history_nodes import (
     EpochSeen,
     LeftOver,
@@ -254,6 +255,8 @@ class History:
     images: list[ImageSeen] = field(default_factory=list)
     partitions: list[PartitionSeen] = field(default_factory=list)
     logs: list[LogSeen] = field(default_factory=list)
+    replica_logs: list[ReplicaLog] = field(default_factory=list)
+    log_events: list[LogEvent] = field(default_factory=list)
     topics_acknowledged: list[TopicAcknowledged] = field(default_factory=list)
     topics: set[Uuid] | None = None
     topics_seen: list[TopicSeen] = field(default_factory=list)

@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.coordinator.records import GroupFact, OffsetFact, decode_fact, decode_key
 from ottla.log.partition_log import PartitionLog
-from ottla.records.record import Record, iter_records
 from ottla.testing.history import TopicPartition
 from ottla.testing.history_groups import OffsetsLogSeen
-from ottla.testing.scenarios.settling import brokers_of, log_of
+from ottla.testing.scenarios.settling import brokers_of, log_of, records_of_log
 from ottla.testing.sim import Sim
-
-READ_BYTES_MAX = 1 << 24
 
 
 def read_offsets_logs(sim: Sim) -> Iterator[OffsetsLogSeen]:
@@ -33,7 +30,7 @@ def _seen(node_id: int, number: int, log: PartitionLog) -> OffsetsLogSeen:
     generations: dict[str, int] = {}
     current: dict[tuple[str, str, int], tuple[str, TopicPartition]] = {}
     """Which of several topics that had a name a group's offset is of: the last one's."""
-    for record in _records(log):
+    for record in records_of_log(log):
         assert record.key is not None
         records[record.offset] = (record.key, record.value)
         key = decode_key(record.key)
@@ -59,19 +56,3 @@ def _seen(node_id: int, number: int, log: PartitionLog) -> OffsetsLogSeen:
         offsets=offsets,
         generations=generations,
     )
-
-
-def _records(log: PartitionLog) -> Iterator[Record]:
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end:
-        found = log.read(offset, max_bytes=READ_BYTES_MAX, upper_bound=end, at_least_one=True)
-        data = b"".join(piece.read() for piece in found.slices)
-        for piece in found.slices:
-            piece.release()
-        before = offset
-        for record in iter_records(data):
-            if record.offset >= offset:
-                yield record
-                offset = record.offset + 1
-        if offset == before:
-            break

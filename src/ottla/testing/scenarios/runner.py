@@ -17,6 +17,7 @@ from ottla.testing.checkers_verdict import judge
 from ottla.testing.history import History, Life, Outcome
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
+from ottla.testing.scenarios.log_files import read_replica_logs
 from ottla.testing.scenarios.node_watch import NodeWatch
 from ottla.testing.scenarios.offsets_logs import read_offsets_logs
 from ottla.testing.scenarios.recorder import Recorder
@@ -147,6 +148,7 @@ class Run:
         else:
             history.lives.append(Life(REST, story.now_ms))
         history.ended_ms = story.now_ms
+        history.replica_logs = list(read_replica_logs(sim))
         history.logs = list(read_logs(sim))
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}

@@ -6,10 +6,12 @@ each replica the same log end, all of it committed.
 
 from collections.abc import Iterator
 
+from ottla.base.errors import ApiError
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.broker.core import Broker
 from ottla.log.partition_log import PartitionLog
-from ottla.records.record import iter_records
+from ottla.records.errors import RecordsError
+from ottla.records.record import Record, iter_records
 from ottla.testing.history import LogSeen, TopicPartition
 from ottla.testing.sim import Sim
 
@@ -88,17 +90,27 @@ def read_logs(sim: Sim) -> Iterator[LogSeen]:
 
 
 def _values(log: PartitionLog) -> dict[int, bytes]:
-    values: dict[int, bytes] = {}
+    return {record.offset: record.value or b"" for record in records_of_log(log)}
+
+
+def records_of_log(log: PartitionLog) -> Iterator[Record]:
+    """Yield what readers would get of a log; where they would get an error, it ends.
+
+    A checker finds the damage in the files, see `log_files`.
+    """
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
-        found = log.read(offset, max_bytes=READ_BYTES_MAX, upper_bound=end, at_least_one=True)
-        data = b"".join(piece.read() for piece in found.slices)
-        for piece in found.slices:
-            piece.release()
         before = offset
-        for record in iter_records(data):
-            values[record.offset] = record.value or b""
-            offset = record.offset + 1
+        try:
+            found = log.read(offset, max_bytes=READ_BYTES_MAX, upper_bound=end, at_least_one=True)
+            data = b"".join(piece.read() for piece in found.slices)
+            for piece in found.slices:
+                piece.release()
+            for record in iter_records(data):
+                if record.offset >= before:
+                    yield record
+                    offset = record.offset + 1
+        except (ApiError, OSError, RecordsError):
+            return
         if offset == before:
-            break
-    return values
+            return

@@ -110,6 +110,19 @@ class SimDisk(MemoryDisk):
                 found.append((FoundFolder(name, *folder, _topic_id(node)), node))
         return found
 
+    def files_in(self, path: str) -> dict[str, bytes]:
+        """Return the files of a folder as a process reads them, and count no operation."""
+        folder = self._find(path)
+        entries = folder.entries if isinstance(folder, _Folder) else {}
+        return {
+            name: bytes(node.data) for name, node in entries.items() if isinstance(node, _FileNode)
+        }
+
+    def data_of(self, path: str) -> bytearray:
+        """Return what a file holds, not to be changed, and count no operation."""
+        node = self._find(path)
+        return node.data if isinstance(node, _FileNode) else bytearray()
+
     def lose_power(self, random: Random) -> int:
         """Forget what was not synced, or not; return how many files and folders changed."""
         self._forget_dropped()

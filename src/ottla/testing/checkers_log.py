@@ -71,7 +71,8 @@ def _order_damages(log: ReplicaLog) -> Iterator[str]:
     """The offset that must come next, or has been there."""
     for batch in log.batches():
         if batch.last_offset < batch.base_offset or batch.record_count > _span(batch):
-            yield f"a batch [{batch.base_offset}, {batch.last_offset}] has {batch.record_count} records"
+            place = f"[{batch.base_offset}, {batch.last_offset}]"
+            yield f"a batch {place} has {batch.record_count} records"
         if before is not None:
             if batch.base_offset <= before.last_offset:
                 yield f"offset {batch.base_offset} follows offset {before.last_offset}"

@@ -111,7 +111,7 @@ class BatchTwice(NamedTuple):
 
 
 class LogCut(NamedTuple):
-    """A replica's log ends earlier than before, or begins anew, and not at a start.
+    """A replica's log ends earlier than what it knew to be committed, and not at a start.
 
     Fields: `high_watermark`: the highest that the replica knew in this life. `power_lost`: a broker
             may have been in sync without what its disk had forgotten.

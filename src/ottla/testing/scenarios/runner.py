@@ -28,6 +28,7 @@ from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.answer_watch import AnswerWatch
 from ottla.testing.sim.deletions import deletions_left, folders_left
+from ottla.testing.sim.log_watch import LogWatch
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
@@ -108,6 +109,7 @@ class Run:
         recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
+        LogWatch(self.sim, self.history.log_events.append)
         self._answers = AnswerWatch(self.sim.net, self.history.requests_held.append)
         self.story = Story(self.sim, self.history)
         self.story.run(scenario.story(self.story))

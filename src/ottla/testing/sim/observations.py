@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from ottla.base.ids import Uuid
 from ottla.broker.core import Broker
+from ottla.broker.partition import Partition
 from ottla.host.node_core import NodeCore
 from ottla.host.quorum_replay import read_log
 from ottla.host.quorum_storage import QuorumStorage
+from ottla.log.partition_log import PartitionLog
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -82,6 +84,18 @@ class Acknowledged(NamedTuple):
     offset: int
     crc: int
     acks: int
+
+
+class LogOpened(NamedTuple):
+    """A partition has another log than before: the one that its node writes from now on."""
+
+    at_ms: int
+    node: int
+    life: int
+    topic_id: Uuid
+    partition: int
+    hosted: Partition
+    log: PartitionLog
 
 
 class TopicKnown(NamedTuple):
@@ -181,6 +195,7 @@ Observation = (
     | ImagePublished
     | HighWatermarkMoved
     | Acknowledged
+    | LogOpened
     | NodeChanged
     | DiskRefused
     | UnfencedWrite
@@ -264,6 +279,7 @@ class Watch:
         self._subscribed = False
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._ends: dict[tuple[Uuid, int], int] = {}
+        self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
         self.touched = False
         """Whether requests or answers came that may have moved a high watermark."""
 
@@ -316,6 +332,9 @@ class Watch:
             if log is None:
                 continue
             key = partition.topic_id, partition.index
+            if self._logs.get(key) is not log:
+                self._logs[key] = log
+                self._tell(LogOpened(self._now_ms(), self._node, self._life, *key, partition, log))
             end = log.log_end_offset
             if end < self._ends.get(key, 0):
                 self._mark("log-truncated")

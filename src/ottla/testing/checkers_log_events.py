@@ -1,0 +1,91 @@
+"""What must hold for logs while a history runs: each anomaly is a function to its witnesses.
+
+- log matching broken: two replicas have different batches at one offset of one leader epoch.
+- committed records truncated: a running replica cut off what it knew to be committed. With clean
+  elections no log is cut below its own high watermark (KIP-101, KIP-279): every leader has what is
+  committed.
+- high watermark wrong: it fell within one leader epoch, or passed an in-sync member's log end.
+- log start moved: without retention, DeleteRecords or a leader's log start.
+"""
+
+from ottla.testing.checkers import Witness, name_of
+from ottla.testing.history import History, PartitionSeen, TopicPartition
+from ottla.testing.history_log import BatchTwice, LogCut, MemberPassed, StartMoved, WatermarkFell
+
+
+def batches_that_do_not_match(history: History) -> list[Witness]:
+    """Return the batches that differ although offset and epoch are the same."""
+    return [
+        Witness(
+            f"nodes {each.first_node} and {each.node} have different batches at "
+            f"{name_of(each.partition)}:{each.offset} of epoch {each.epoch}",
+            each.at_ms,
+        )
+        for each in history.log_events
+        if isinstance(each, BatchTwice)
+    ]
+
+
+def committed_records_truncated(history: History) -> list[Witness]:
+    """Return the logs that were cut below their own high watermark."""
+    cuts = [each for each in history.log_events if isinstance(each, LogCut)]
+    unclean = _unclean_elections(history) if cuts else {}
+    return [
+        Witness(
+            f"node {cut.node}, life {cut.life}, cut {name_of(cut.partition)} from {cut.before} "
+            f"to {cut.end}, below its high watermark {cut.high_watermark}",
+            cut.at_ms,
+        )
+        for cut in cuts
+        if cut.end < cut.high_watermark and not cut.power_lost
+        if cut.partition[0] not in history.deleted
+        if unclean.get(cut.partition, cut.at_ms + 1) > cut.at_ms
+    ]
+
+
+def _unclean_elections(history: History) -> dict[TopicPartition, int]:
+    """Return when a replica first led that may have lacked what is committed."""
+    found: dict[TopicPartition, int] = {}
+    last: dict[TopicPartition, PartitionSeen] = {}
+    for state in history.partitions:
+        before = last.get(state.partition)
+        last[state.partition] = state
+        if before is None or state.leader < 0 or state.leader == before.leader:
+            continue
+        if state.leader not in (*before.isr, *before.elr):
+            found.setdefault(state.partition, state.at_ms)
+    return found
+
+
+def high_watermarks_wrong(history: History) -> list[Witness]:
+    """Return where a high watermark fell, or passed a member of the ISR."""
+    found = []
+    for each in history.log_events:
+        if isinstance(each, WatermarkFell):
+            text = (
+                f"node {each.node}, life {each.life}: the high watermark of "
+                f"{name_of(each.partition)} fell from {each.before} to {each.high_watermark} in "
+                f"epoch {each.epoch}"
+            )
+            found.append(Witness(text, each.at_ms))
+        elif isinstance(each, MemberPassed):
+            text = (
+                f"node {each.leader} leads {name_of(each.partition)} in epoch {each.epoch} with "
+                f"high watermark {each.high_watermark}; the log of node {each.node}, in sync, "
+                f"ends at {each.end}"
+            )
+            found.append(Witness(text, each.at_ms))
+    return found
+
+
+def log_starts_moved(history: History) -> list[Witness]:
+    """Return the log starts that moved for no good reason."""
+    return [
+        Witness(
+            f"node {each.node} moved the log start of {name_of(each.partition)} from "
+            f"{each.before} to {each.start}, for {each.reason}",
+            each.at_ms,
+        )
+        for each in history.log_events
+        if isinstance(each, StartMoved)
+    ]

@@ -1,0 +1,242 @@
+"""Watches the logs of all replicas while a history runs: what is appended, cut off and committed.
+
+A log is watched where it is written: nothing of the product knows of it. Every append reads the
+headers of what is new in the segments' files, without an operation of the disk. What a life finds
+on its disk was seen when it was appended, or is another part of a damaged disk's story: only what
+comes later is looked at.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.ids import NO_LEADER, Uuid
+from ottla.broker.partition import Partition
+from ottla.log import names
+from ottla.log.partition_log import PartitionLog
+from ottla.records.batch import BatchHeader, parse_header
+from ottla.testing.history_log import (
+    BatchTwice,
+    LogCut,
+    LogEvent,
+    MemberPassed,
+    StartMoved,
+    WatermarkFell,
+)
+from ottla.testing.sim import observations as seen
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.sim import Sim
+
+Key = tuple[Uuid, int]
+
+
+class LogWatch:
+    """Tells what checkers must know of the logs, from its start on."""
+
+    def __init__(self, sim: "Sim", tell: Callable[[LogEvent], None]) -> None:
+        self.sim = sim
+        self.tell = tell
+        self.batches: dict[Key, dict[tuple[int, int], tuple[int, int, int]]] = {}
+        """By (base offset, epoch): CRC, last offset and the node that had it first."""
+        self.starts: dict[Key, int] = {}
+        """The highest log start of which a leader has given a reason."""
+        self._logs: dict[tuple[int, Key], WatchedLog] = {}
+        sim.observe(self._observe)
+
+    def _observe(self, told: seen.Observation) -> None:
+        match told:
+            case seen.LogOpened():
+                key = (told.topic_id, told.partition)
+                self._logs[told.node, key] = WatchedLog(self, told)
+            case seen.HighWatermarkMoved():
+                key = (told.topic_id, told.partition)
+                watched = self._logs.get((told.node, key))
+                if watched is not None and watched.life == told.life:
+                    watched.high_watermark_moved(told.epoch, told.offset)
+                if told.leads and self.sim.zookeeper is None:
+                    self._members(key, told)
+
+    def _members(self, key: Key, told: seen.HighWatermarkMoved) -> None:
+        """Look whether all members of the ISR have what their leader calls committed.
+
+        Over ZooKeeper a broker that lost its power may be a member for a moment without it.
+        """
+        image = self.sim.image
+        topic = image.topics.by_id(key[0])
+        state = None if topic is None else topic.partitions.get(key[1])
+        if state is None or state.leader != told.node or state.leader_epoch != told.epoch:
+            return
+        for node_id in state.isr:
+            watched = self._logs.get((node_id, key))
+            node = self.sim.nodes[node_id]
+            if watched is None or watched.life != node.life or watched.log.failed:
+                continue
+            end = watched.log.log_end_offset
+            if end >= told.offset or node.broker is None:
+                continue
+            known = image.brokers.get(node_id)
+            # Else its present life is not registered: it has not said yet what it may lack.
+            if known is not None and known.epoch == node.broker.epoch:
+                self.tell(
+                    MemberPassed(key, told.node, node_id, told.epoch, told.offset, end, told.at_ms)
+                )
+
+
+class WatchedLog:
+    """One replica's log in one life of its node."""
+
+    def __init__(self, watch: LogWatch, told: seen.LogOpened) -> None:
+        self._watch = watch
+        self._node = told.node
+        self.life = told.life
+        self._key = (told.topic_id, told.partition)
+        self._partition: Partition = told.hosted
+        self.log: PartitionLog = told.log
+        self._disk = watch.sim.nodes[told.node].disk
+        log = self.log
+        active = log.segments.active
+        self._end = log.log_end_offset
+        self._base, self._position = active.base_offset, active.size
+        self._shortened = log.shortened
+        self._start = log.log_start_offset
+        self._watermark = log.high_watermark
+        self._epoch = -1
+        starts = watch.starts
+        starts[self._key] = max(self._start, starts.get(self._key, 0))
+        self._wrap("append_as_leader", self._appended)
+        self._wrap("append_as_follower", self._appended)
+        self._wrap("delete_records", self._records_deleted)
+        self._wrap("expire_segments", self._retained)
+
+    def _wrap(self, name: str, then: Callable[[], None]) -> None:
+        plain: Callable[..., Any] = getattr(self.log, name)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            self.look()
+            try:
+                return plain(*given, **named)
+            finally:
+                then()
+
+        setattr(self.log, name, watched)
+
+    # -- what was cut off ----------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Follow what has happened since the last time; appends have been seen."""
+        log = self.log
+        if log.shortened != self._shortened:
+            self._cut()
+        elif log.log_start_offset != self._start:
+            self._moved("nothing that was asked for")
+        self._watermark = max(self._watermark, log.high_watermark)
+
+    def _cut(self) -> None:
+        log, before, start = self.log, self._end, self._start
+        self._shortened = log.shortened
+        self._end = end = log.log_end_offset
+        active = log.segments.active
+        self._base, self._position = active.base_offset, active.size
+        if log.log_start_offset > max(start, self._watch.starts.get(self._key, 0)):
+            self._moved("a beginning beyond every leader's log start")
+        self._start = log.log_start_offset
+        # An empty log begins with the whole batch that its leader's log starts in.
+        if end < self._watermark and start < before:
+            sim = self._watch.sim
+            self._watch.tell(
+                LogCut(
+                    self._key,
+                    self._node,
+                    self.life,
+                    before,
+                    end,
+                    self._watermark,
+                    sim.zookeeper is not None and bool(sim.marks["power-lost"]),
+                    sim.now_ms,
+                )
+            )
+        self._watermark = log.high_watermark
+
+    # -- what was appended ---------------------------------------------------------------------
+
+    def _appended(self) -> None:
+        log = self.log
+        end = log.log_end_offset
+        if end <= self._end:
+            return
+        if log.shortened != self._shortened:  # An append that first flushed what was cut.
+            self._cut()
+        segments = log.segments
+        index = segments.floor(self._end)
+        known = self._watch.batches.setdefault(self._key, {})
+        while index < len(segments):
+            segment = segments[index]
+            position = self._position if segment.base_offset == self._base else 0
+            data = self._disk.data_of(segment.path(names.LOG))
+            while position < segment.size:
+                header = parse_header(data, position)
+                position += header.size_in_bytes
+                self._batch(header, known)
+            self._base, self._position = segment.base_offset, position
+            index += 1
+        self._end = end
+
+    def _batch(
+        self, header: BatchHeader, known: dict[tuple[int, int], tuple[int, int, int]]
+    ) -> None:
+        place = header.base_offset, header.partition_leader_epoch
+        if header.has_delete_horizon or header.record_count <= header.last_offset_delta:
+            return  # A cleaning has rewritten it.
+        crc, last, node = known.setdefault(place, (header.crc, header.last_offset, self._node))
+        if crc != header.crc or last != header.last_offset:
+            self._watch.tell(
+                BatchTwice(self._key, *place, node, self._node, self._watch.sim.now_ms)
+            )
+
+    # -- the log start -------------------------------------------------------------------------
+
+    def _records_deleted(self) -> None:
+        start = self.log.log_start_offset
+        if start == self._start:
+            return
+        starts = self._watch.starts
+        if self._partition.leader in (self._node, NO_LEADER):
+            starts[self._key] = max(start, starts.get(self._key, 0))
+        elif start > starts.get(self._key, 0):
+            self._moved("no leader's log start")
+        self._start = start
+
+    def _retained(self) -> None:
+        log = self.log
+        start = log.log_start_offset
+        if start == self._start:
+            return
+        config = log.config
+        if not config.deletes or (config.retention_bytes < 0 and config.retention_ms < 0):
+            self._moved("a policy that keeps all")
+        elif start > log.high_watermark:
+            self._moved("retention of what is not committed")
+        starts = self._watch.starts
+        starts[self._key] = max(start, starts.get(self._key, 0))
+        self._start = start
+
+    def _moved(self, reason: str) -> None:
+        start = self.log.log_start_offset
+        now_ms = self._watch.sim.now_ms
+        self._watch.tell(StartMoved(self._key, self._node, self._start, start, reason, now_ms))
+        self._start = start
+
+    # -- the high watermark --------------------------------------------------------------------
+
+    def high_watermark_moved(self, epoch: int, offset: int) -> None:
+        """Follow the high watermark of a leader or follower."""
+        before = self._watermark
+        if self.log.shortened != self._shortened:
+            self.look()
+        elif epoch == self._epoch and offset < before:
+            self._watch.tell(
+                WatermarkFell(
+                    self._key, self._node, self.life, epoch, before, offset, self._watch.sim.now_ms
+                )
+            )
+        self._epoch, self._watermark = epoch, offset

@@ -310,10 +310,10 @@ class Partition:
         info = log.append_as_leader(
             data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
-        if self.alone:
-            log.advance_high_watermark(log.log_end_offset)
-        else:
+        if not self.alone:
             self.advance_high_watermark()
+        elif not info.flush_due:
+            log.advance_high_watermark(log.log_end_offset)
         return info
 
     def _check_refused(self, data: "Buffer", log: "PartitionLog") -> None:
@@ -344,11 +344,15 @@ class Partition:
 
         Below min.insync.replicas nothing is committed: what too few replicas hold could be lost
         with them after a consumer had read it. A follower that is about to join is waited for,
-        too: it could never reach a high watermark that runs before it.
+        too: it could never reach a high watermark that runs before it. Of its own log the leader
+        counts what is flushed, where `flush.messages` asks for a flush, as followers do, which
+        fetch on after theirs: a loss of power must not take what a consumer has read.
         """
         log = self.log
         assert log is not None
         end = leader_end = log.log_end_offset
+        if log.flush_due:
+            end = log.recovery_point
         if not self.alone:
             if len(self.isr) < self.min_isr:
                 return False

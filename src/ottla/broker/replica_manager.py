@@ -35,6 +35,7 @@ from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
+    from ottla.log.flushing import Flushed
     from ottla.log.log_dir import LogDir
     from ottla.log.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
@@ -232,7 +233,7 @@ class ReplicaManager:
                 metrics.bytes_in += info.size
             flushed = None
             if info.flush_due and partition.log is not None:
-                flushed = partition.log.flush()
+                flushed = self._flush(partition, partition.log)
             lags = acks == ACKS_ALL and partition.lags(info.last_offset)
             if lags or (flushed is not None and acks != 0):
                 waits.append(Wait(len(results), partition, info.last_offset + 1, flushed))
@@ -299,8 +300,21 @@ class ReplicaManager:
         log = partition.log
         if log is None or not partition.is_leader or log.high_watermark == log.log_end_offset:
             return
+        if log.flush_due:
+            self._flush(partition, log)
         if partition.advance_high_watermark():
             self.high_watermark_moved(partition)
+
+    def _flush(self, partition: Partition, log: "PartitionLog") -> "Flushed":
+        """Flush a led partition's log, which has to come before more of it is committed."""
+        flushed = log.flush()
+
+        def commit(_: OSError | None) -> None:
+            if partition.log is log and partition.is_leader and partition.advance_high_watermark():
+                self.high_watermark_moved(partition)
+
+        flushed.then(commit)
+        return flushed
 
     # -- What the metadata says --
 
@@ -343,6 +357,9 @@ class ReplicaManager:
             self._commit(partition)
         for partition in self._answered:
             self.isr_changed(partition)
+        for partition, began in touched:
+            if began and partition.log is not None and partition.log.flush_due:
+                self._commit(partition)  # Nobody may append and flush it, for long.
         self._wake_each([partition for partition, _began in touched])
         return touched
 

@@ -116,6 +116,11 @@ class PartitionLog:
         return high if first is None or first > high else first
 
     @property
+    def flush_due(self) -> bool:
+        """Whether as many records as `flush.messages` allows are unflushed."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    @property
     def latest_epoch(self) -> int:
         """The last leader epoch that the log knows; -1 = none."""
         return self.epochs.latest_epoch

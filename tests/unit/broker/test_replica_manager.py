@@ -307,6 +307,42 @@ def test_an_append_waits_for_its_flush_where_the_topic_wants_it() -> None:
     assert waiting.value.error is Error.NONE
 
 
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_nothing_is_committed_before_the_flush_that_the_topic_wants(acks: int) -> None:
+    """A consumer must not read what a loss of power would take."""
+    world = World()
+    world.workers.inline = False
+    world.add_broker()
+    world.add_topic(flush_messages="2")
+    replicas = world.broker.replicas
+    partition = replicas.partition("t", 0)
+    replicas.append("t", 0, batch("a"), acks=acks)
+    assert partition.high_watermark == 1  # One record may be unflushed.
+    replicas.append("t", 0, batch("b"), acks=acks)
+    assert partition.high_watermark == 1
+    world.workers.run()
+    assert partition.high_watermark == 2
+
+
+def test_a_leader_that_begins_with_unflushed_records_flushes_them() -> None:
+    """Nobody may append, and flush, for long; until then they could not be read."""
+    world = World()
+    world.workers.inline = False
+    world.add_broker()
+    world.add_topic(replicas=(1, 2), isr=(1, 2))
+    replicas = world.broker.replicas
+    replicas.append("t", 0, batch("a"), acks=1)
+    partition = replicas.partition("t", 0)
+    assert partition.high_watermark == 0
+    world.commit(
+        config_record("t", "flush_messages", "1"),
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1, isr=(1,)),
+    )
+    assert partition.high_watermark == 0
+    world.workers.run()
+    assert partition.high_watermark == 1
+
+
 def test_a_failed_flush_fails_the_append() -> None:
     world = World()
     world.workers.inline = False

@@ -418,6 +418,10 @@ def _told_by_update_metadata(
         # Who left the assignment is no longer on its way out of it.
         return tuple(each for each in moved if each in replicas)
 
+    # Who leads a partition that is recovered is told by LeaderAndIsr, in the same epochs; others
+    # would keep a recovery for ever that ended in later ones.
+    epochs = state.leader_epoch, state.zk_version
+    same = old is not None and epochs == (old.leader_epoch, old.partition_epoch)
     return PartitionImage(
         replicas=replicas,
         directories=tuple(
@@ -427,7 +431,7 @@ def _told_by_update_metadata(
         removing_replicas=() if old is None else still(old.removing_replicas),
         adding_replicas=() if old is None else still(old.adding_replicas),
         leader=state.leader,
-        leader_recovery_state=RECOVERED if old is None else old.leader_recovery_state,
+        leader_recovery_state=old.leader_recovery_state if old is not None and same else RECOVERED,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.zk_version,
     )

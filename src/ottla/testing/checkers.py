@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.base.ids import uuid_text
-from ottla.testing.history import History, LogSeen, TopicPartition, Write
+from ottla.testing.history import History, LogSeen, Skipped, TopicPartition, Write
+from ottla.testing.promises import Promises
 
 
 class Witness(NamedTuple):
@@ -28,6 +29,9 @@ class Witness(NamedTuple):
     text: str
     at_ms: int = 0
 
+
+ANSWER_MS = 3_000
+"""How long an answer may be on its way: readers wait no longer."""
 
 Checker = Callable[[History], list[Witness]]
 
@@ -44,7 +48,7 @@ def name_of(partition: TopicPartition | None) -> str:
 
 def acknowledged_writes_lost(history: History) -> list[Witness]:
     """Return the acknowledged values that a replica's log lacks although it reaches so far."""
-    logs = _logs(history)
+    logs, promises = _logs(history), Promises(history)
     return [
         Witness(
             f"{write.client} was told at {write.ended_ms} ms that {value!r} is kept at "
@@ -53,15 +57,15 @@ def acknowledged_writes_lost(history: History) -> list[Witness]:
             write.ended_ms,
         )
         for write in history.acknowledged()
-        if write.partition[0] not in history.deleted
+        if promises.stands(write.partition, write.sent_ms)
         for offset, value in _placed(write)
         for log in logs[write.partition]
-        if offset >= log.start and log.values.get(offset) != value
-    ] + _lost_somewhere(history, logs)
+        if not promises.keeps(log, offset, value)
+    ] + _lost_somewhere(history, logs, promises)
 
 
 def _lost_somewhere(
-    history: History, logs: Mapping[TopicPartition, list[LogSeen]]
+    history: History, logs: Mapping[TopicPartition, list[LogSeen]], promises: Promises
 ) -> list[Witness]:
     """Return the acknowledged values of which no broker said where they are, and no log has."""
     unplaced = [write for write in history.acknowledged() if write.offset < 0]
@@ -71,7 +75,9 @@ def _lost_somewhere(
     return [
         Witness(f"{write.client} was told that {value!r} is kept; a log lacks it", write.ended_ms)
         for write in unplaced
-        if write.partition[0] not in history.deleted
+        if promises.stands(write.partition, write.sent_ms)
+        and not promises.of(write.partition[0]).compacted
+        and not promises.of(write.partition[0]).trimmed
         for value in write.values
         for values in held.get(write.partition, ())
         if value not in values
@@ -80,7 +86,7 @@ def _lost_somewhere(
 
 def reads_lost(history: History) -> list[Witness]:
     """Return the records given to consumers that a log lacks, and the offsets kept from them."""
-    logs = _logs(history)
+    logs, promises = _logs(history), Promises(history)
     found = [
         Witness(
             f"{read.client} read {read.value!r} at {name_of(read.partition)}:{read.offset} from "
@@ -88,9 +94,9 @@ def reads_lost(history: History) -> list[Witness]:
             read.at_ms,
         )
         for read in history.reads
-        if read.partition[0] not in history.deleted
+        if promises.stands(read.partition, read.at_ms - ANSWER_MS)
         for log in logs[read.partition]
-        if read.offset >= log.start and log.values.get(read.offset) != read.value
+        if not promises.keeps(log, read.offset, read.value)
     ]
     found += [
         Witness(
@@ -98,16 +104,30 @@ def reads_lost(history: History) -> list[Witness]:
             gap.at_ms,
         )
         for gap in history.skipped
-        if gap.partition[0] not in history.deleted
+        if gap.partition[0] not in history.deleted and not _may_skip(gap, promises)
     ]
     return found
+
+
+def _may_skip(gap: Skipped, promises: Promises) -> bool:
+    """Tell whether a topic promises no more than what a consumer was shown."""
+    promise = promises.of(gap.partition[0])
+    if not gap.told:
+        return promise.compacted
+    if not promises.stood(gap.partition, gap.at_ms):
+        return True
+    # Each replica expires segments by its own clock: the next leader's log may start earlier.
+    return promise.trimmed and gap.first <= max(gap.next, gap.end)
 
 
 def two_values_at_one_offset(history: History) -> list[Witness]:
     """Return the offsets for which clients and committed parts of logs name different values."""
     said: dict[tuple[TopicPartition, int], tuple[bytes, str]] = {}
     found = []
+    promises = Promises(history)
     for partition, offset, value, who, at_ms in _claims(history):
+        if not promises.stood(partition, history.ended_ms):
+            continue
         first, by = said.setdefault((partition, offset), (value, who))
         if first != value:
             text = f"{name_of(partition)}:{offset} is {first!r} to {by}, {value!r} to {who}"
@@ -149,6 +169,7 @@ def watermarks_that_fell(history: History) -> list[Witness]:
     answer may be about the next one of its name.
     """
     found = []
+    promises = Promises(history)
     last: dict[tuple[object, ...], int] = {}
     gone = {
         each.topic_id: each.at_ms
@@ -158,6 +179,8 @@ def watermarks_that_fell(history: History) -> list[Witness]:
     for seen in history.watermarks:
         is_by_name = seen.asked == "list_offsets"
         if is_by_name and seen.at_ms >= gone.get(seen.partition[0], seen.at_ms + 1):
+            continue
+        if not promises.stood(seen.partition, seen.at_ms):
             continue
         within = () if is_by_name else (seen.node, seen.epoch)
         key = (seen.client, seen.partition, seen.asked, *within)
@@ -208,7 +231,10 @@ def idempotent_writes_twice(history: History) -> list[Witness]:
     """Return the values of idempotent producers that a log holds more than once."""
     owners = {value: write for write in history.writes if write.producer for value in write.values}
     found = []
+    promises = Promises(history)
     for log in history.logs:
+        if not promises.stood(log.partition, history.ended_ms):
+            continue
         places: dict[bytes, int] = {}
         for offset, value in sorted(log.values.items()):
             first = places.setdefault(value, offset)
@@ -231,7 +257,10 @@ def producers_reordered(history: History) -> list[Witness]:
         for index, value in enumerate(write.values)
     }
     found = []
+    promises = Promises(history)
     for log in history.logs:
+        if not promises.stood(log.partition, history.ended_ms):
+            continue
         last: dict[object, tuple[tuple[int, int], bytes]] = {}
         for offset, value in sorted(log.values.items()):
             if value not in orders:

@@ -9,8 +9,9 @@
 """
 
 from ottla.testing.checkers import Witness, name_of
-from ottla.testing.history import History, PartitionSeen, TopicPartition
+from ottla.testing.history import History
 from ottla.testing.history_log import BatchTwice, LogCut, MemberPassed, StartMoved, WatermarkFell
+from ottla.testing.promises import Promises, unclean_elections
 
 
 def batches_that_do_not_match(history: History) -> list[Witness]:
@@ -29,7 +30,8 @@ def batches_that_do_not_match(history: History) -> list[Witness]:
 def committed_records_truncated(history: History) -> list[Witness]:
     """Return the logs that were cut below their own high watermark."""
     cuts = [each for each in history.log_events if isinstance(each, LogCut)]
-    unclean = _unclean_elections(history) if cuts else {}
+    unclean = unclean_elections(history) if cuts else {}
+    promises = Promises(history)
     return [
         Witness(
             f"node {cut.node}, life {cut.life}, cut {name_of(cut.partition)} from {cut.before} "
@@ -40,26 +42,14 @@ def committed_records_truncated(history: History) -> list[Witness]:
         if cut.end < cut.high_watermark and not cut.power_lost
         if cut.partition[0] not in history.deleted
         if unclean.get(cut.partition, cut.at_ms + 1) > cut.at_ms
+        if promises.stood(cut.partition, cut.at_ms)
     ]
-
-
-def _unclean_elections(history: History) -> dict[TopicPartition, int]:
-    """Return when a replica first led that may have lacked what is committed."""
-    found: dict[TopicPartition, int] = {}
-    last: dict[TopicPartition, PartitionSeen] = {}
-    for state in history.partitions:
-        before = last.get(state.partition)
-        last[state.partition] = state
-        if before is None or state.leader < 0 or state.leader == before.leader:
-            continue
-        if state.leader not in (*before.isr, *before.elr):
-            found.setdefault(state.partition, state.at_ms)
-    return found
 
 
 def high_watermarks_wrong(history: History) -> list[Witness]:
     """Return where a high watermark fell, or passed a member of the ISR."""
     found = []
+    promises = Promises(history)
     for each in history.log_events:
         if isinstance(each, WatermarkFell):
             text = (
@@ -68,7 +58,7 @@ def high_watermarks_wrong(history: History) -> list[Witness]:
                 f"epoch {each.epoch}"
             )
             found.append(Witness(text, each.at_ms))
-        elif isinstance(each, MemberPassed):
+        elif isinstance(each, MemberPassed) and promises.stood(each.partition, each.at_ms):
             text = (
                 f"node {each.leader} leads {name_of(each.partition)} in epoch {each.epoch} with "
                 f"high watermark {each.high_watermark}; the log of node {each.node}, in sync, "

@@ -11,6 +11,7 @@
 from ottla.base.ids import uuid_text
 from ottla.testing.checkers import Witness, name_of
 from ottla.testing.history import History, PartitionSeen, TopicPartition
+from ottla.testing.promises import Promises
 
 
 def metadata_lost_or_reordered(history: History) -> list[Witness]:
@@ -73,13 +74,15 @@ def znodes_changed_by_others(history: History) -> list[Witness]:
 def partition_rules_broken(history: History) -> list[Witness]:
     """Return the committed changes of partitions that no decider may make."""
     found = []
+    promises = Promises(history)
     last: dict[TopicPartition, PartitionSeen] = {}
     for seen in history.partitions:
         before = last.get(seen.partition)
         last[seen.partition] = seen
         reasons = _broken_alone(seen)
         if before is not None:
-            reasons += _broken_after(before, seen)
+            unclean = seen.unclean or promises.of(seen.partition[0]).unclean
+            reasons += _broken_after(before, seen, unclean=unclean)
         found += [
             Witness(
                 f"metadata offset {seen.offset} makes {name_of(seen.partition)} {reason}",
@@ -101,7 +104,7 @@ def _broken_alone(seen: PartitionSeen) -> list[str]:
     return reasons
 
 
-def _broken_after(before: PartitionSeen, seen: PartitionSeen) -> list[str]:
+def _broken_after(before: PartitionSeen, seen: PartitionSeen, *, unclean: bool) -> list[str]:
     reasons = []
     if seen.partition_epoch <= before.partition_epoch or seen.leader_epoch < before.leader_epoch:
         reasons.append(
@@ -120,7 +123,7 @@ def _broken_after(before: PartitionSeen, seen: PartitionSeen) -> list[str]:
     # A leader may name the new replica in sync and leave with the same change: one that ends a
     # reassignment, after which it is not a replica any more.
     left = before.leader >= 0 and before.leader not in seen.replicas
-    if seen.leader not in eligible and not left and not seen.unclean:
+    if seen.leader not in eligible and not left and not unclean:
         reasons.append(
             f"led by {seen.leader}, which was not in sync: {before.isr}, eligible {before.elr}"
         )

@@ -12,6 +12,7 @@
 from ottla.testing.checkers import Witness, name_of
 from ottla.testing.history import History, TopicPartition
 from ottla.testing.history_nodes import MemberSeen
+from ottla.testing.promises import Promises
 
 HELD_GRACE_MS = 800
 """How much longer than its limit a request may take: the answer's own way through the node, a slow
@@ -47,8 +48,11 @@ def images_unlike_the_log(history: History) -> list[Witness]:
 def members_that_lack_records(history: History) -> list[Witness]:
     """Return the replicas whose membership promised records that they do not have."""
     found: dict[tuple[TopicPartition, int, int], Witness] = {}
+    promises = Promises(history)
     for seen in history.members:
         reason = _lack(seen)
+        if reason is not None and not promises.stood(seen.partition, seen.at_ms):
+            continue
         key = (seen.partition, seen.node, seen.life)
         if reason is not None and key not in found:
             who = "eligible to lead" if seen.is_eligible else "in sync"

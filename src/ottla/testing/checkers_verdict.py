@@ -19,6 +19,7 @@ from ottla.testing import (
     checkers_log_files,
     checkers_metadata,
     checkers_nodes,
+    checkers_promises,
 )
 from ottla.testing.checkers import Checker, Witness
 from ottla.testing.history import History
@@ -39,6 +40,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "committed records truncated": checkers_log_events.committed_records_truncated,
         "high watermark wrong": checkers_log_events.high_watermarks_wrong,
         "log start moved": checkers_log_events.log_starts_moved,
+        "records trimmed wrongly": checkers_promises.trims_that_are_wrong,
         "metadata lost or reordered": checkers_metadata.metadata_lost_or_reordered,
         "acknowledged topic lost": checkers_metadata.acknowledged_topics_lost,
         "images differ": checkers_metadata.images_that_differ,

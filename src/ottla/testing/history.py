@@ -25,6 +25,9 @@ from ottla.testing.history_nodes import (
     StartRefused,
     Unfenced,
 )
+from ottla.testing.history_topics import Promise, Trim
+
+ACKS_ALL = -1
 
 TopicPartition = tuple[Uuid, int]
 """Topic id and partition number: a name may mean another topic later."""
@@ -61,6 +64,11 @@ class Write(NamedTuple):
     tries: int = 1
     made_ms: int = -1
     """The timestamp of its records."""
+    acks: int = -1
+    keys: tuple[bytes, ...] = ()
+    """Of each record; empty = none has one."""
+    tombstones: tuple[bool, ...] = ()
+    """Whether each record is one: then its value stands in a header. Empty = none is."""
 
 
 class Read(NamedTuple):
@@ -75,13 +83,19 @@ class Read(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Offsets that a consumer was moved over without an explanation: [first, next)."""
+    """Offsets that a consumer was moved over: [first, next).
+
+    Fields: `told`: a leader said that `first` is out of range, and a leader named `next` and `end`
+            as the log's start and end afterwards. `end` -1 = the consumer did not ask.
+    """
 
     client: str
     partition: TopicPartition
     first: int
     next: int
     at_ms: int = 0
+    told: bool = False
+    end: int = -1
 
 
 class Watermark(NamedTuple):
@@ -279,13 +293,24 @@ class History:
     left_over: list[LeftOver] = field(default_factory=list)
     unfenced_brokers: list[Unfenced] = field(default_factory=list)
     starts_refused: list[StartRefused] = field(default_factory=list)
+    promises: dict[Uuid, Promise] = field(default_factory=dict)
+    """Of topics that promise less than to keep all."""
+    losses: list[int] = field(default_factory=list)
+    """When a broker's machine lost its power."""
+    disks_failed: bool = False
+    """A disk refused operations."""
+    trims: list[Trim] = field(default_factory=list)
     groups: GroupHistory = field(default_factory=GroupHistory)
     healed_ms: int | None = None
     ended_ms: int = 0
 
     def acknowledged(self) -> list[Write]:
-        """Return the writes whose clients were told that they are kept."""
-        return [each for each in self.writes if each.outcome is Outcome.ACKNOWLEDGED]
+        """Return the writes of which clients were told that all in-sync replicas keep them."""
+        return [
+            each
+            for each in self.writes
+            if each.outcome is Outcome.ACKNOWLEDGED and each.acks == ACKS_ALL
+        ]
 
     def leader_changes(self) -> int:
         """Return how often another node began to lead the quorum, or a partition."""

@@ -100,7 +100,7 @@ def _stored_epochs(
 
 def _segment(segment: Segment, files: dict[str, bytes], compacted: bool) -> SegmentSeen:
     base = segment.base_offset
-    data = files.get(names.segment_name(base, names.LOG))
+    data = _data_of(segment, names.LOG, files)
     batches: list[BatchSeen] = []
     damage = None if data is not None else "its file is not there"
     if data is not None:
@@ -126,6 +126,11 @@ def _segment(segment: Segment, files: dict[str, bytes], compacted: bool) -> Segm
         is_active=segment.is_active,
         largest=None if largest is None else largest.timestamp,
     )
+
+
+def _data_of(segment: Segment, suffix: str, files: dict[str, bytes]) -> bytes | None:
+    """Return a file by its present name: a cleaned segment gets its own at the end."""
+    return files.get(segment._handles[suffix].path.rpartition("/")[2])
 
 
 def _batch(data: bytes, position: int, header: BatchHeader, compacted: bool) -> BatchSeen:
@@ -160,9 +165,9 @@ def _indexes(segment: Segment, files: dict[str, bytes]) -> Indexes:
             tuple((base + o, p) for o, p in zip(offsets._offsets, offsets._positions, strict=True)),
             tuple((t, base + o) for t, o in zip(times._timestamps, times._offsets, strict=True)),
         )
-    data = files.get(names.segment_name(base, names.OFFSET_INDEX), b"")
+    data = _data_of(segment, names.OFFSET_INDEX, files) or b""
     data = data[: len(data) - len(data) % offset_index.ENTRY_SIZE]
     found = tuple((base + o, p) for o, p in offset_index.ENTRY.iter_unpack(data))
-    data = files.get(names.segment_name(base, names.TIME_INDEX), b"")
+    data = _data_of(segment, names.TIME_INDEX, files) or b""
     data = data[: len(data) - len(data) % time_index.ENTRY_SIZE]
     return found, tuple((t, base + o) for t, o in time_index.ENTRY.iter_unpack(data))

@@ -95,6 +95,8 @@ class Recorder:
                 self.history.set_aside.append(
                     ReplicaSetAside(told.node, key, told.in_sync, told.assigned, told.at_ms)
                 )
+            case seen.NodeChanged(what="lost power"):
+                self.history.losses.append(told.at_ms)
             case seen.QuorumLed():
                 self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
 

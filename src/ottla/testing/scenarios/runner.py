@@ -15,6 +15,7 @@ from multiprocessing import get_context
 from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers_verdict import judge
 from ottla.testing.history import History, Life, Outcome
+from ottla.testing.history_topics import KEEPS_ALL
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.log_files import read_replica_logs
@@ -34,6 +35,7 @@ REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
 BURIAL_MS = 5_000
 """How long after its delay a deleted folder may take to vanish."""
+DISK_MARKS = ("disk-full", "folder-bad", "sync-failed")
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -154,6 +156,11 @@ class Run:
         history.logs = list(read_logs(sim))
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
+        history.disks_failed = any(sim.marks[each] for each in DISK_MARKS)
+        for topic in sim.image.topics:
+            spec = story.topics.get(topic.name)
+            if spec is not None and spec.promise != KEEPS_ALL:
+                history.promises[topic.id] = spec.promise
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
 
     def _bury(self, limit_ms: int) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
+from ottla.records.compression import Codec
 from ottla.testing.checkers_verdict import CHECKERS, Tolerance
-from ottla.testing.history import History
+from ottla.testing.history import ACKS_ALL, History
 from ottla.testing.scenarios.groups import Groups
 from ottla.testing.sim import Faults
 from ottla.testing.sim.world import SimDice
@@ -90,11 +91,15 @@ class Story:
         interval_ms: int = 100,
         idempotent: bool = True,
         in_flight_max: int = 5,
+        acks: int = ACKS_ALL,
+        keys: int = 0,
+        codec: Codec = Codec.NONE,
         steady: bool = True,
     ) -> None:
-        """Let producers with acks=all write to a topic until the end of the run.
+        """Let producers write to a topic until the end of the run.
 
-        Fields: `steady`: the topic stays, so that each partition must take writes after healing.
+        Fields: `acks`, `keys`, `codec`: see `Producer`. `steady`: the topic stays, so that each
+                partition must take writes after healing.
         """
         for _each in range(clients):
             producer = Producer(
@@ -103,23 +108,30 @@ class Story:
                 idempotent=idempotent,
                 interval_ms=interval_ms,
                 in_flight_max=in_flight_max,
+                acks=acks,
+                keys=keys,
+                codec=codec,
             )
             self.producers.append(producer)
             producer.begin()
         if steady:
             self._expect("writes to", topic)
 
-    def consume(self, topic: TopicSpec, *, interval_ms: int = 500, steady: bool = True) -> None:
+    def consume(
+        self, topic: TopicSpec, *, interval_ms: int = 500, resets: bool = False, steady: bool = True
+    ) -> Consumer:
         """Let a consumer read a topic from its start until the end of the run."""
         consumer = Consumer(
             self.station(f"consumer-{len(self.consumers) + 1}"),
             topic.name,
             interval_ms=interval_ms,
+            resets=resets,
         )
         self.consumers.append(consumer)
         consumer.begin()
         if steady:
             self._expect("reads of", topic)
+        return consumer
 
     def ask(self, *, interval_ms: int = 3_000) -> None:
         """Let a client ask brokers for all kinds of things, and wait for very long."""

@@ -7,6 +7,7 @@ from random import Random
 
 from ottla.testing.scenarios.groups import draw_groups
 from ottla.testing.scenarios.scenario import Scenario
+from ottla.testing.scenarios.storage import draw_storage
 from ottla.testing.scenarios.workload import Workload
 from ottla.testing.sim import Faults
 
@@ -27,6 +28,7 @@ def draw_scenario(seed: int) -> Scenario:
     brokers, controllers, combined = dice.choices(SHAPES, WEIGHTS)[0]
     is_faultless = seed % FAULTLESS_EVERY == 0
     groups = draw_groups(seed, faultless=is_faultless)
+    storage = draw_storage(seed)
     workload = Workload(
         partitions=dice.randrange(2, 5),
         passing_partitions=dice.randrange(1, 3),
@@ -36,6 +38,7 @@ def draw_scenario(seed: int) -> Scenario:
         interval_ms=dice.choice((80, 100, 120)),
         change_ms=dice.choice((4_000, 8_000, 30_000)),
         groups=groups,
+        storage=storage,
     )
     return Scenario(
         name="standard",
@@ -44,6 +47,6 @@ def draw_scenario(seed: int) -> Scenario:
         controllers=controllers,
         combined=combined,
         faults=Faults.NONE if is_faultless else Faults.ROUGH,
-        config=dict(groups.config),
+        config=dict(storage.config) | dict(groups.config),
         acknowledged_min=ACKNOWLEDGED_MIN,
     )

@@ -2,13 +2,15 @@
 
 Two topics: one that stays, whose records must all be there in the end, and one that is grown,
 deleted and made anew. Both need two copies of each write: with one, a loss of power may take
-what was acknowledged, and no promise is broken.
+what was acknowledged, and no promise is broken. A seed may add topics that promise less: see
+`storage`.
 """
 
 from dataclasses import dataclass
 
 from ottla.testing.scenarios.groups import NO_GROUPS, GroupsWorkload
 from ottla.testing.scenarios.scenario import Story
+from ottla.testing.scenarios.storage import NO_STORAGE, StorageWorkload
 from ottla.testing.sim_clients import Dialogue, TopicSpec
 
 TWO_COPIES = {"min.insync.replicas": "2"}
@@ -32,6 +34,7 @@ class Workload:
     read_ms: int = 600
     change_ms: int = 8_000
     groups: GroupsWorkload = NO_GROUPS
+    storage: StorageWorkload = NO_STORAGE
 
     @property
     def steady(self) -> TopicSpec:
@@ -69,6 +72,8 @@ class Workload:
         yield from story.create(passing)
         story.produce(passing, interval_ms=10 * self.interval_ms, steady=False)
         story.groups = self.groups.begin(story, steady)
+        if self.storage.topics:
+            story.run(self.storage.story(story))
         yield from story.admin.keep_changing(
             steady, passing, brokers=story.broker_ids, interval_ms=self.change_ms
         )

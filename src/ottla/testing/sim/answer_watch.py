@@ -12,6 +12,7 @@ from ottla.testing.sim.net import MS, Network
 from ottla.testing.sim.pipes import Pipe
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
+from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.registry import APIS, request_type
 
 LOOK_FROM_MS = 1_000
@@ -25,7 +26,8 @@ GROUP_KEYS = frozenset({11, 14})
 
 GROUP_LIMIT_MS = 5 * 60_000
 
-LOCAL_KEYS = frozenset({0, 1})
+PRODUCE = 0
+LOCAL_KEYS = frozenset({PRODUCE, 1})
 """Produce and Fetch are answered by the broker that is asked. All others may be passed on to a
 controller, whose answer is held back for the broker's own metadata: see `ottla.host.forwarder`."""
 
@@ -47,6 +49,8 @@ class AnswerWatch:
         held_ms = (now_us - began_us) // MS
         if pipe.source >= 0 or held_ms < LOOK_FROM_MS or not process.alive or process.paused:
             return
+        if is_one_way(frame):
+            return
         api, limit_ms = limit_of(frame)
         self._tell(
             RequestHeld(
@@ -65,6 +69,15 @@ class AnswerWatch:
         """Tell of what is unanswered in the end."""
         for pipe in self._net.pipes.values():
             pipe.tell_held(answered=False)
+
+
+def is_one_way(frame: bytes) -> bool:
+    """Tell whether a request wants no answer: Produce with acks=0."""
+    if int.from_bytes(frame[4:6], "big") != PRODUCE:
+        return False
+    header, body_at = decode_request_header(memoryview(frame)[4:])
+    body = memoryview(frame)[4 + body_at :]
+    return decode(ProduceRequest, body, header.api_version, lenient=True).acks == 0
 
 
 def limit_of(frame: bytes) -> tuple[str, int]:

@@ -13,7 +13,8 @@ from ottla.base.ids import NO_LEADER, Uuid
 from ottla.broker.partition import Partition
 from ottla.log import names
 from ottla.log.partition_log import PartitionLog
-from ottla.records.batch import BatchHeader, parse_header
+from ottla.log.segment import Segment
+from ottla.records.batch import BatchHeader, iter_headers, parse_header
 from ottla.testing.history_log import (
     BatchTwice,
     LogCut,
@@ -107,12 +108,15 @@ class WatchedLog:
         self._wrap("append_as_follower", self._appended)
         self._wrap("delete_records", self._records_deleted)
         self._wrap("expire_segments", self._retained)
+        self._segments: list[Segment] = []
+        """As they were before the last look for expired ones."""
 
     def _wrap(self, name: str, then: Callable[[], None]) -> None:
         plain: Callable[..., Any] = getattr(self.log, name)
 
         def watched(*given: Any, **named: Any) -> Any:
             self.look()
+            self._segments = list(self.log.segments)
             try:
                 return plain(*given, **named)
             finally:
@@ -216,9 +220,35 @@ class WatchedLog:
             self._moved("a policy that keeps all")
         elif start > log.high_watermark:
             self._moved("retention of what is not committed")
+        elif not self._are_expired(start):
+            self._moved("retention of a segment that is neither too old nor too much")
         starts = self._watch.starts
         starts[self._key] = max(start, starts.get(self._key, 0))
         self._start = start
+
+    def _are_expired(self, start: int) -> bool:
+        """Tell whether all segments below a log start were beyond retention.bytes or -.ms."""
+        config, segments = self.log.config, self._segments
+        now_ms = self._watch.sim.nodes[self._node].clock.now_ms()
+        left = sum(segment.size for segment in segments)
+        for index, segment in enumerate(segments):
+            last = index + 1 == len(segments)
+            end = self.log.log_end_offset if last else segments[index + 1].base_offset
+            if end > start:
+                return True
+            left -= segment.size
+            if end <= self._start or (0 <= config.retention_bytes <= left):
+                continue
+            newest = self._newest_ms(segment)
+            if config.retention_ms < 0 or (newest >= 0 and now_ms - newest <= config.retention_ms):
+                return False
+        return True
+
+    def _newest_ms(self, segment: Segment) -> int:
+        data = self._disk.data_of(segment.log.path)[: segment.size]
+        # What compaction has emptied does not keep a segment.
+        times = (each.max_timestamp for _, each in iter_headers(data) if each.record_count)
+        return max(times, default=-1)
 
     def _moved(self, reason: str) -> None:
         start = self.log.log_start_offset

@@ -1,7 +1,8 @@
 """A consumer without a group that reads a topic from its start and asks how far it goes.
 
 It goes on where it was whoever leads; an offset that it has read up to and that a leader then
-does not know is told as skipped, since nothing removes records in the workloads that it is for.
+does not know is told as skipped. Where records may be removed from the start on, it goes on at the
+log start then, as with `auto.offset.reset=earliest`.
 
 Not done: fetch sessions, groups, reading from followers.
 Source: KafkaConsumer's Fetcher and OffsetsRequest, Kafka 4.0; KIP-207, KIP-320.
@@ -11,8 +12,11 @@ from collections import defaultdict
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
+from ottla.broker.group_journal import whole_batches
+from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
 from ottla.testing.history import Life, Read, Skipped, TopicPartition, Watermark
+from ottla.testing.identity import identity
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.codec import records_view
@@ -32,26 +36,35 @@ from ottla.wire.messages.list_offsets import (
 
 FETCH_VERSION = 16
 LIST_OFFSETS_VERSION = 7
-LATEST = -1
+LATEST, EARLIEST = -1, -2
 CONSUMER = -1
 
 REQUEST_TIMEOUT_MS = 2_500
 MAX_WAIT_MS = 250
 FETCH_BYTES_MAX = 1 << 20
+BEHIND_MS = 40
+"""The rest of a consumer that has more to read."""
 
 
 class Consumer:
     """One consumer of one topic.
 
     Fields: `positions`: the next offset of each partition; `interval_ms`: about how long it
-            rests after each round.
+            rests after each round. `resets`: it goes to the log start where it is out of range.
     """
 
-    def __init__(self, station: Station, topic: str, *, interval_ms: int) -> None:
+    def __init__(
+        self, station: Station, topic: str, *, interval_ms: int, resets: bool = False
+    ) -> None:
         self.station = station
         self.topic = topic
         self.interval_ms = interval_ms
+        self.resets = resets
+        self._lost: set[TopicPartition] = set()
+        """Those whose next offset is out of range."""
         self.positions: dict[TopicPartition, int] = {}
+        self._behind: set[TopicPartition] = set()
+        """Those of which the last fetch did not reach the end: an answer ends with a segment."""
         self._stopped = False
         station.follow(topic)
 
@@ -73,11 +86,13 @@ class Consumer:
             for node, asked in leaders.items():
                 if rounds % 4 == 3:
                     fine &= yield from self._list_offsets(node, asked)
+                if lost := [each for each in asked if each in self._lost]:
+                    fine &= yield from self._reset(node, lost)
                 fine &= yield from self._fetch(node, asked)
             if not fine:
                 yield station.refresh()
             rounds += 1
-            yield 1 + station.dice.below(2 * self.interval_ms)
+            yield 1 + station.dice.below(BEHIND_MS if self._behind else 2 * self.interval_ms)
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -121,7 +136,10 @@ class Consumer:
         history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
         position = self.positions[key]
         if data.error_code == Error.OFFSET_OUT_OF_RANGE:
-            history.skipped.append(Skipped(name, key, position, position, now_ms))
+            if self.resets:
+                self._lost.add(key)
+            else:
+                history.skipped.append(Skipped(name, key, position, position, now_ms))
         if data.error_code:
             return False
         history.watermarks.append(
@@ -136,28 +154,70 @@ class Consumer:
                 at_ms=now_ms,
             )
         )
-        for record in iter_records(records_view(data.records)):
+        # The last batch may be cut off where the limit was reached.
+        batches = whole_batches(records_view(data.records))
+        for record in iter_records(batches):
             if record.offset < position:
                 continue  # A batch is given whole, also to whoever asks for its middle.
             if record.offset > position:
                 history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
-            value = b"" if record.value is None else record.value
-            history.reads.append(Read(name, key, record.offset, value, now_ms, node))
+            read = Read(name, key, record.offset, identity(record), now_ms, node)
+            history.reads.append(read)
             position = record.offset + 1
+        for _, header in iter_headers(batches):  # Of some, compaction has left nothing else.
+            position = max(position, header.last_offset + 1)
+        behind = self.positions[key] < position < data.high_watermark
         self.positions[key] = position
+        (self._behind.add if behind else self._behind.discard)(key)
         if position >= data.high_watermark:
             history.lives.append(Life(f"reads of {self.topic}-{key[1]}", now_ms))
         return True
 
     # -- how far it goes -----------------------------------------------------------------------
 
+    def _reset(self, node: int, lost: list[TopicPartition]) -> Dialogue[bool]:
+        """Go on at the log start that the leader names."""
+        ends = yield from self._ask_offsets(node, lost, LATEST)
+        if not ends:
+            return False
+        starts = yield from self._ask_offsets(node, list(ends), EARLIEST)
+        history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
+        for key, start in starts.items():
+            position = self.positions[key]
+            history.skipped.append(
+                Skipped(name, key, position, start, now_ms, told=True, end=ends[key])
+            )
+            self.positions[key] = start
+            self._lost.discard(key)
+        return len(starts) == len(lost)
+
     def _list_offsets(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
+        epochs = {each: self.station.leaders.get(each, Leader(-1, -1)).epoch for each in asked}
+        ends = yield from self._ask_offsets(node, asked, LATEST)
+        for key, offset in ends.items():
+            self.station.history.watermarks.append(
+                Watermark(
+                    client=self.station.name,
+                    partition=key,
+                    offset=offset,
+                    asked="list_offsets",
+                    node=node,
+                    epoch=epochs[key],
+                    at_ms=self.station.now_ms,
+                )
+            )
+        return len(ends) == len(asked)
+
+    def _ask_offsets(
+        self, node: int, asked: list[TopicPartition], timestamp: int
+    ) -> Dialogue[dict[TopicPartition, int]]:
+        """Return the offsets that a leader names for EARLIEST or LATEST, without refusals."""
         leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
         partitions = tuple(
             ListOffsetsPartition(
                 partition_index=each[1],
                 current_leader_epoch=leaders[each].epoch,
-                timestamp=LATEST,
+                timestamp=timestamp,
             )
             for each in asked
         )
@@ -168,22 +228,10 @@ class Consumer:
             node, request, LIST_OFFSETS_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError):
-            return False
-        fine = True
-        for topic in response.topics:
-            for each in topic.partitions:
-                if each.error_code:
-                    fine = False
-                    continue
-                self.station.history.watermarks.append(
-                    Watermark(
-                        client=self.station.name,
-                        partition=(asked[0][0], each.partition_index),
-                        offset=each.offset,
-                        asked="list_offsets",
-                        node=node,
-                        epoch=leaders[asked[0][0], each.partition_index].epoch,
-                        at_ms=self.station.now_ms,
-                    )
-                )
-        return fine
+            return {}
+        return {
+            (asked[0][0], each.partition_index): each.offset
+            for topic in response.topics
+            for each in topic.partitions
+            if not each.error_code
+        }

@@ -10,7 +10,7 @@ Source: TransactionManager, RecordAccumulator and Sender of Kafka's producer; KI
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.testing.history import Outcome, TopicPartition, Write
+from ottla.testing.history import ACKS_ALL, Outcome, TopicPartition, Write
 
 UNTOUCHED = frozenset(
     {
@@ -53,6 +53,8 @@ class Batch:
     sent_ms: int
     made_ms: int
     """By the clock on the wall: what its records are stamped with."""
+    keys: tuple[bytes, ...] = ()
+    tombstones: tuple[bool, ...] = ()
     tries: int = 0
     in_flight: bool = False
     touched: bool = False
@@ -69,8 +71,10 @@ class Lane:
         producer: tuple[int, int] | None,
         *,
         in_flight_max: int,
+        acks: int = ACKS_ALL,
     ) -> None:
         assert 1 <= in_flight_max <= 5
+        self.acks = acks
         self.client = client
         self.partition = partition
         self.producer = producer
@@ -80,9 +84,16 @@ class Lane:
         self._next_sequence = 0
         self._numbers = 0
 
-    def add(self, values: tuple[bytes, ...], now_ms: int, wall_ms: int) -> None:
+    def add(
+        self,
+        values: tuple[bytes, ...],
+        now_ms: int,
+        wall_ms: int,
+        keys: tuple[bytes, ...] = (),
+        tombstones: tuple[bool, ...] = (),
+    ) -> None:
         """Take a new batch in, behind all others."""
-        batch = Batch(values, self._numbers, self._next_sequence, now_ms, wall_ms)
+        batch = Batch(values, self._numbers, self._next_sequence, now_ms, wall_ms, keys, tombstones)
         self.batches.append(batch)
         self._numbers += 1
         self._next_sequence += len(values)
@@ -140,4 +151,7 @@ class Lane:
             node=node,
             tries=batch.tries,
             made_ms=batch.made_ms,
+            acks=self.acks,
+            keys=batch.keys,
+            tombstones=batch.tombstones,
         )

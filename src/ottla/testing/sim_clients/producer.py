@@ -1,10 +1,13 @@
-"""A producer with acks=all, idempotent or plain, that keeps writing unique values to a topic.
+"""A producer, idempotent or plain, that keeps writing unique values to a topic.
 
 Sequence numbers, retries and epochs are a real client's. Where a batch was given up, or a broker
 says that the sequence cannot go on, an idempotent producer begins a new epoch: what was open is
 told as unknown, and brokers refuse the old epoch once they have seen the new one (KIP-360).
 
-Not done: several partitions in one request; compression; transactions.
+With acks=0 nobody answers: what was sent is given up, and its fate is unknown. Keyed records are
+now and then tombstones, which carry their unique value in a header.
+
+Not done: several partitions in one request; transactions.
 Source: KafkaProducer's Sender and TransactionManager, Kafka 4.0.
 """
 
@@ -12,8 +15,9 @@ from functools import partial
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.records.builder import encode_batch
-from ottla.testing.history import Life, TopicPartition, Write
+from ottla.records.builder import NewRecord, encode_batch
+from ottla.records.compression import Codec
+from ottla.testing.history import ACKS_ALL, Life, TopicPartition, Write
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.lane import RETRIED, Batch, Lane
 from ottla.testing.sim_clients.station import Station
@@ -39,6 +43,12 @@ OPEN_MAX = 5
 """Batches of one partition that are open at a time: a producer's buffer is bounded."""
 
 NEW_EPOCH = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.UNKNOWN_PRODUCER_ID})
+ONE_WAY_TIMEOUT_MS = 200
+"""How long a connection stays after a request that nobody answers."""
+TOMBSTONE_ONE_IN = 6
+IDENTITY = "value"
+"""The header of a tombstone that tells it from others."""
+
 LANDED = frozenset({Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -46,6 +56,8 @@ class Producer:
     """One producer of one topic.
 
     Fields: `interval_ms`: about how often it begins a batch; `in_flight_max`: of one partition;
+            `acks`: -1, 0 or 1; `keys`: how many there are, 0 = records have none; `codec`: of its
+            batches;
             `new_epochs`: how often it had to begin again with its sequence numbers.
     """
 
@@ -57,9 +69,16 @@ class Producer:
         idempotent: bool,
         interval_ms: int,
         in_flight_max: int = 5,
+        acks: int = ACKS_ALL,
+        keys: int = 0,
+        codec: Codec = Codec.NONE,
     ) -> None:
+        assert acks == ACKS_ALL or not idempotent
         self.station = station
         self.topic = topic
+        self.acks = acks
+        self.keys = keys
+        self.codec = codec
         self.idempotent = idempotent
         self.interval_ms = interval_ms
         self.in_flight_max = in_flight_max if idempotent else 1
@@ -121,7 +140,9 @@ class Producer:
         lane = self._lanes.get(chosen)
         if lane is None:
             producer = self._producer if self.idempotent else None
-            lane = Lane(station.name, chosen, producer, in_flight_max=self.in_flight_max)
+            lane = Lane(
+                station.name, chosen, producer, in_flight_max=self.in_flight_max, acks=self.acks
+            )
             self._lanes[chosen] = lane
         if len(lane.batches) >= OPEN_MAX:
             return
@@ -130,7 +151,10 @@ class Producer:
             f"{station.name}:{self._values + each}".encode() for each in range(1, count + 1)
         )
         self._values += count
-        lane.add(values, station.now_ms, station.clock.now_ms())
+        below = station.dice.below
+        keys = tuple(b"key-%d" % below(self.keys) for _ in values) if self.keys else ()
+        tombstones = tuple(below(TOMBSTONE_ONE_IN) == 0 for _ in keys)
+        lane.add(values, station.now_ms, station.clock.now_ms(), keys, tombstones)
         self._pump(lane)
 
     def _leave_old_topics(self, partitions: list[TopicPartition]) -> None:
@@ -157,8 +181,9 @@ class Producer:
                 self._rest(lane)
                 return
             lane.sent(batch)
+            timeout_ms = REQUEST_TIMEOUT_MS if self.acks else ONE_WAY_TIMEOUT_MS
             pending = self.station.send(
-                leader.node, self._request(lane, batch), PRODUCE_VERSION, REQUEST_TIMEOUT_MS
+                leader.node, self._request(lane, batch), PRODUCE_VERSION, timeout_ms
             )
             pending.then(partial(self._answered, lane, batch, leader.node))
 
@@ -166,7 +191,8 @@ class Producer:
         producer_id, epoch = lane.producer or NO_PRODUCER
         # A retry sends the same bytes: the time is that of the batch's making.
         records = encode_batch(
-            [(None, value, (), batch.made_ms) for value in batch.values],
+            _records(batch),
+            codec=self.codec,
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=batch.sequence if lane.producer else -1,
@@ -174,13 +200,18 @@ class Producer:
         topic_id, number = lane.partition
         data = PartitionProduceData(index=number, records=records)
         topic = TopicProduceData(topic_id=topic_id, partition_data=(data,))
-        return ProduceRequest(acks=-1, timeout_ms=BROKER_TIMEOUT_MS, topic_data=(topic,))
+        return ProduceRequest(acks=self.acks, timeout_ms=BROKER_TIMEOUT_MS, topic_data=(topic,))
 
     def _answered(
         self, lane: Lane, batch: Batch, node: int, response: ProduceResponse | ApiError
     ) -> None:
         if batch not in lane.batches:
             return  # Given up meanwhile.
+        if self.acks == 0:
+            lane.refused(batch, Error.REQUEST_TIMED_OUT)
+            self._tell(lane.given_up(batch, self.station.now_ms))
+            self._pump(lane)
+            return
         error, said = _result(response)
         if error in LANDED:
             offset = said.base_offset if said is not None and error is Error.NONE else -1
@@ -253,6 +284,17 @@ class Producer:
             self.acknowledged += 1
             what = f"writes to {self.topic}-{write.partition[1]}"
             history.lives.append(Life(what, write.ended_ms))
+
+
+def _records(batch: Batch) -> list[NewRecord]:
+    if not batch.keys:
+        return [(None, value, (), batch.made_ms) for value in batch.values]
+    return [
+        (key, None, ((IDENTITY, value),), batch.made_ms)
+        if is_tombstone
+        else (key, value, (), batch.made_ms)
+        for key, value, is_tombstone in zip(batch.keys, batch.values, batch.tombstones, strict=True)
+    ]
 
 
 def _result(response: ProduceResponse | ApiError) -> tuple[Error, PartitionProduceResponse | None]:

@@ -17,6 +17,7 @@ from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
 from ottla.testing.history import Read, Skipped, TopicPartition
 from ottla.testing.history_groups import FollowerRead
+from ottla.testing.identity import identity
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.codec import records_view
@@ -159,8 +160,8 @@ class Reader:
                 history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
             if position == first:
                 self.first_timestamps[key] = record.timestamp
-            value = b"" if record.value is None else record.value
-            history.reads.append(Read(name, key, record.offset, value, now_ms, node))
+            read = Read(name, key, record.offset, identity(record), now_ms, node)
+            history.reads.append(read)
             position = record.offset + 1
         self.positions[key] = position
         self.ends[key] = data.high_watermark

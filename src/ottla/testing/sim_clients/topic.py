@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field
 
+from ottla.testing.history_topics import KEEPS_ALL, Promise
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """One topic. `configs`: as CreateTopics takes them."""
+    """One topic. `configs`: as CreateTopics takes them. `promise`: what checkers hold it to."""
 
     name: str
     partitions: int = 1
     replication_factor: int = 3
     configs: dict[str, str] = field(default_factory=dict)
+    promise: Promise = KEEPS_ALL

@@ -28,6 +28,8 @@ TOPIC_ID = Uuid(bytes(15) + b"\x07")
 PARTITION = (TOPIC_ID, 0)
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE, DELETE, INIT = 0, 1, 2, 3, 19, 20, 22
 
+EARLIEST = -2
+
 LOST_BEFORE = "the request is lost"
 LOST_AFTER = "the response is lost"
 
@@ -193,9 +195,13 @@ class FakeCluster:
         topic = fetch_wire.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=(data,))
         return fetch_wire.FetchResponse(responses=(topic,))
 
-    def _list_offsets(self, _: list_offsets.ListOffsetsRequest) -> list_offsets.ListOffsetsResponse:
+    def _list_offsets(
+        self, request: list_offsets.ListOffsetsRequest
+    ) -> list_offsets.ListOffsetsResponse:
+        ((asked,),) = (topic.partitions for topic in request.topics)
+        end = len(self.log) - self.high_watermark_lag
         partition = list_offsets.ListOffsetsPartitionResponse(
-            partition_index=0, error_code=0, offset=len(self.log) - self.high_watermark_lag
+            partition_index=0, error_code=0, offset=0 if asked.timestamp == EARLIEST else end
         )
         topic = list_offsets.ListOffsetsTopicResponse(name=TOPIC, partitions=(partition,))
         return list_offsets.ListOffsetsResponse(topics=(topic,))

@@ -85,3 +85,16 @@ def test_a_stopped_consumer_asks_no_more() -> None:
     asked = len(cluster.asked)
     cluster.steps.run(1_000)
     assert len(cluster.asked) == asked
+
+
+def test_a_consumer_that_resets_goes_to_the_log_start_and_tells_where_it_was() -> None:
+    cluster = FakeCluster()
+    cluster.log = [b"a", b"b"]
+    consumer = Consumer(cluster.station("c"), TOPIC, interval_ms=50, resets=True)
+    consumer.begin()
+    cluster.steps.run(1_000)
+    cluster.script[FETCH] = [Error.OFFSET_OUT_OF_RANGE]
+    cluster.steps.run(1_000)
+    (gap,) = cluster.history.skipped
+    assert (gap.first, gap.next, gap.end, gap.told) == (2, 0, 2, True)
+    assert [read.offset for read in cluster.history.reads] == [0, 1, 0, 1]

@@ -5,8 +5,11 @@ Method: a fake broker that loses requests and responses as its script says, in v
 
 from ottla.base.errors import Error
 from ottla.records.batch import iter_headers
+from ottla.records.compression import Codec
+from ottla.records.record import iter_records
 from ottla.testing.checkers import idempotent_writes_twice
 from ottla.testing.history import History, LogSeen, Outcome
+from ottla.testing.identity import identity
 from ottla.testing.sim_clients.producer import DELIVERY_TIMEOUT_MS, Producer
 from ottla.wire.messages.produce import ProduceRequest
 
@@ -144,3 +147,38 @@ def test_a_fenced_producer_asks_for_another_id() -> None:
     run(cluster, in_flight_max=1)
     assert sorted({producer_id for producer_id, _e, _s in sequences(cluster)}) == [101, 102]
     assert cluster.history.writes[-1].outcome is Outcome.ACKNOWLEDGED
+
+
+def test_what_nobody_answers_is_given_up_at_once() -> None:
+    cluster = FakeCluster()
+    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50, acks=0)
+    producer.begin()
+    cluster.steps.run(2_000)
+    producer.stop()
+    cluster.steps.run(1_000)
+    assert producer.is_done
+    writes = cluster.history.writes
+    assert len(writes) > 5
+    assert {(each.outcome, each.tries, each.acks) for each in writes} == {(Outcome.UNKNOWN, 1, 0)}
+
+
+def test_keyed_records_name_their_keys_and_tombstones_carry_their_value_in_a_header() -> None:
+    cluster = FakeCluster()
+    producer = Producer(
+        cluster.station("p"), TOPIC, idempotent=True, interval_ms=20, keys=3, codec=Codec.GZIP
+    )
+    producer.begin()
+    cluster.steps.run(4_000)
+    told = {
+        value: (key, is_tombstone)
+        for write in cluster.history.writes
+        for value, key, is_tombstone in zip(write.values, write.keys, write.tombstones, strict=True)
+    }
+    records = [record for batch in sent(cluster) for record in iter_records(batch)]
+    assert {identity(each): (each.key, each.value is None) for each in records} == told
+    assert {is_tombstone for _, is_tombstone in told.values()} == {True, False}
+    assert {key for key, _ in told.values()} == {b"key-0", b"key-1", b"key-2"}
+    assert all(
+        header.compression is Codec.GZIP
+        for _, header in map(next, map(iter_headers, sent(cluster)))
+    )

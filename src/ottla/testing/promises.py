@@ -1,0 +1,106 @@
+"""What may be asked of a history's topics, for each promises something else (see `Promise`).
+
+Acknowledged records may go where a topic allows unclean elections and one was held, or where one
+copy is enough and a broker's disk forgot something; and single records by compaction, where their
+key has a newer one.
+"""
+
+from collections import defaultdict
+from itertools import chain
+
+from ottla.base.ids import Uuid
+from ottla.testing.history import History, LogSeen, Outcome, PartitionSeen, TopicPartition
+from ottla.testing.history_topics import KEEPS_ALL, Promise
+
+NEVER_MS = 1 << 62
+
+
+class Promises:
+    """What a history's topics promise. Built once for each checker, from the whole history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._unclean = unclean_elections(history)
+        self._keys: dict[bytes, bytes] | None = None
+        self._tombstones: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._newest: dict[tuple[int, TopicPartition], dict[bytes, int]] = {}
+
+    def of(self, topic_id: Uuid) -> Promise:
+        """Return what a topic promises."""
+        return self._history.promises.get(topic_id, KEEPS_ALL)
+
+    def stands(self, partition: TopicPartition, since_ms: int) -> bool:
+        """Tell whether a record that was appended, or still there, then must be there in the end.
+
+        A loss of power may come between an acknowledgement, or an answer, and its arrival.
+        """
+        history, promise = self._history, self.of(partition[0])
+        if promise.unclean and partition in self._unclean:
+            return False
+        if promise.weak and (history.disks_failed or max(history.losses, default=-1) >= since_ms):
+            return False
+        return partition[0] not in history.deleted
+
+    def stood(self, partition: TopicPartition, at_ms: int) -> bool:
+        """Tell whether nothing that was acknowledged could have gone until then."""
+        history, promise = self._history, self.of(partition[0])
+        if promise.unclean and self._unclean.get(partition, NEVER_MS) <= at_ms:
+            return False
+        lost = history.disks_failed or min(history.losses, default=NEVER_MS) <= at_ms
+        return not (promise.weak and lost)
+
+    def keeps(self, log: LogSeen, offset: int, value: bytes) -> bool:
+        """Tell whether a log has a record, or may do without it."""
+        held = log.values.get(offset)
+        if held == value or offset < log.start:
+            return True
+        promise = self.of(log.partition[0])
+        return held is None and promise.compacted and self._is_replaced(log, offset, value, promise)
+
+    # -- compaction ----------------------------------------------------------------------------
+
+    def _is_replaced(self, log: LogSeen, offset: int, value: bytes, promise: Promise) -> bool:
+        keys = self._known_keys()
+        key = keys.get(value)
+        if key is None:
+            return False
+        place = log.node, log.partition
+        newest = self._newest.get(place)
+        if newest is None:
+            newest = self._newest[place] = {
+                keys[held]: where for where, held in sorted(log.values.items()) if held in keys
+            }
+        if newest.get(key, -1) > offset:
+            return True
+        if promise.keeps_tombstones:
+            return False
+        # A tombstone goes in the end, and before that what it replaced.
+        return any(where < 0 or where >= offset for where in self._tombstones.get(key, ()))
+
+    def _known_keys(self) -> dict[bytes, bytes]:
+        """Return the key of each value; note where tombstones are, -1 = nobody knows."""
+        if self._keys is None:
+            self._keys = {}
+            for write in self._history.writes:
+                if not write.keys or write.outcome is Outcome.FAILED:
+                    continue
+                for index, (value, key) in enumerate(zip(write.values, write.keys, strict=True)):
+                    self._keys[value] = key
+                    if write.tombstones[index]:
+                        where = -1 if write.offset < 0 else write.offset + index
+                        self._tombstones[key].append(where)
+        return self._keys
+
+
+def unclean_elections(history: History) -> dict[TopicPartition, int]:
+    """Return when a replica first led that may have lacked what is committed."""
+    found: dict[TopicPartition, int] = {}
+    last: dict[TopicPartition, PartitionSeen] = {}
+    for state in history.partitions:
+        before = last.get(state.partition)
+        last[state.partition] = state
+        if before is None or state.leader < 0 or state.leader == before.leader:
+            continue
+        if state.leader not in chain(before.isr, before.elr):
+            found.setdefault(state.partition, state.at_ms)
+    return found

@@ -31,13 +31,14 @@ class FlushJob:
 
     Fields: `offset`: up to where the log is durable once `run` has returned, if it was not
             shortened since: `shortened` says how often it was before; `with_active`: the active
-            segment is in it, too.
+            segment is in it, too; `active_base`: the base offset of the active segment then.
     """
 
     disk: Disk
     offset: int
     shortened: int
     with_active: bool
+    active_base: int
     segments: list[Segment] = field(default_factory=list)
     handles: list[Handle] = field(default_factory=list)
     files: list[File] = field(default_factory=list)

@@ -405,7 +405,7 @@ class LogDir:
 
 
 _CHECKPOINTED: dict[str, Callable[[PartitionLog], int]] = {
-    names.RECOVERY_POINTS: lambda log: log.recovery_point,
+    names.RECOVERY_POINTS: lambda log: log.checkpointed_recovery_point,
     names.LOG_STARTS: lambda log: log.log_start_offset,
     names.HIGH_WATERMARKS: lambda log: log.high_watermark,
     names.CLEANER_OFFSETS: lambda log: log.clean_offset,

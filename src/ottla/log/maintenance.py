@@ -44,6 +44,7 @@ def prepare_flush(
         offset=log.log_end_offset if include_active else active.base_offset,
         shortened=log.shortened,
         with_active=include_active,
+        active_base=active.base_offset,
     )
     if under_way is not None:
         log.names_changed = log.names_changed or bool(under_way.directories)

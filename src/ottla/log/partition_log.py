@@ -121,6 +121,17 @@ class PartitionLog:
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     @property
+    def checkpointed_recovery_point(self) -> int:
+        """What the checkpoint may say: where a segment ends, only once it is sealed and durable.
+
+        A start takes the segments that end there as they are. The active one may be sealed at any
+        time, which completes its indexes, and a loss of power may come before the next flush.
+        """
+        point = self.recovery_point
+        is_open_end = self.segments.active.base_offset < point == self.log_end_offset
+        return point - 1 if is_open_end else point
+
+    @property
     def latest_epoch(self) -> int:
         """The last leader epoch that the log knows; -1 = none."""
         return self.epochs.latest_epoch
@@ -195,6 +206,8 @@ class PartitionLog:
         segment.jitter_ms = self.ports.jitter_ms(self.config.segment_jitter_ms)
         self.segments.add(segment)
         self.names_changed = True
+        # What was sealed is not durable: its indexes have just been completed.
+        self.recovery_point = min(self.recovery_point, base - 1)
         self.flush(include_active=False)
 
     def take_snapshot(self, offset: int) -> None:
@@ -452,7 +465,10 @@ class PartitionLog:
             self._begins_durably = True
         if job.shortened != self.shortened:
             return  # What was there then is gone, and what was appended since was not synced.
-        self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
+        point = min(job.offset, self.log_end_offset)
+        if job.active_base < point <= self.segments.active.base_offset:
+            point -= 1  # The segment that may end there was sealed only after the job had begun.
+        self.recovery_point = max(self.recovery_point, point)
         if job.with_active:
             self.cut_unflushed = False
 

@@ -113,7 +113,7 @@ def test_logs_are_flushed_where_an_interval_is_set(interval: str | None, flushed
     [
         ("replication-offset-checkpoint", 5_000, 3),
         ("log-start-offset-checkpoint", MINUTE_MS, 1),
-        ("recovery-point-offset-checkpoint", MINUTE_MS, 3),
+        ("recovery-point-offset-checkpoint", MINUTE_MS, 2),
     ],
 )
 def test_checkpoints_are_written(name: str, after_ms: int, offset: int) -> None:

@@ -80,12 +80,12 @@ def recovery_point(node: Node) -> bytes:
 def test_the_next_checkpoints_make_them_superfluous() -> None:
     node = Node(QueuedWorkers())
     _, log = filled(node)
-    assert b"t 0 10\n" in recovery_point(node)
+    assert b"t 0 9\n" in recovery_point(node)
     log.truncate_to(3)
     assert len(files(node)) == 1
     node.pass_ms(0)
     assert files(node) == []
-    assert b"t 0 3\n" in recovery_point(node)
+    assert b"t 0 2\n" in recovery_point(node)
     node.disk.crash()
     assert files(node) == [], "that it is gone is durable, too"
 
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_was_begun_before_leaves_them() -> None:
     log.truncate_to(3)
     node.run()
     assert written.done
-    assert b"t 0 10\n" in recovery_point(node)
+    assert b"t 0 9\n" in recovery_point(node)
     assert len(files(node)) == 1
 
 

@@ -418,10 +418,10 @@ def test_a_log_that_is_shortened_writes_its_checkpoints(node: Node) -> None:
     node.run()
     dirs.checkpoint_recovery_points()
     node.run()
-    assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n1\nt 0 6\n"
+    assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n1\nt 0 5\n"
     log.truncate_to(3)
     node.pass_ms(1)
-    assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n1\nt 0 3\n"
+    assert node.disk.read_bytes("/d1/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
 
 
 def test_each_checkpoint_by_itself(node: Node) -> None:
@@ -459,7 +459,7 @@ def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) 
     assert len(found.logs) == 3
     log = dirs.get("t", 0)
     assert log is not None
-    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (1, 1, 1)
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (1, 1, 0)
     was_clean = {each.path: each.was_clean for each in dirs.dirs}
     assert was_clean == {"/d1": False, "/d2": True}  # It was not flushed at the end.
 

@@ -113,8 +113,7 @@ class BatchTwice(NamedTuple):
 class LogCut(NamedTuple):
     """A replica's log ends earlier than what it knew to be committed, and not at a start.
 
-    Fields: `high_watermark`: the highest that the replica knew in this life. `power_lost`: a broker
-            may have been in sync without what its disk had forgotten.
+    Fields: `high_watermark`: the highest that the replica knew in this life.
     """
 
     partition: tuple[Uuid, int]
@@ -123,7 +122,6 @@ class LogCut(NamedTuple):
     before: int
     end: int
     high_watermark: int
-    power_lost: bool = False
     at_ms: int = 0
 
 

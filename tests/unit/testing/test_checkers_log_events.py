@@ -47,8 +47,7 @@ def test_an_unclean_election_takes_what_was_committed() -> None:
     assert truncated(CUT, LED, unclean._replace(at_ms=60)) == 1
 
 
-def test_a_loss_of_power_or_a_deletion_takes_what_was_committed() -> None:
-    assert truncated(CUT._replace(power_lost=True)) == 0
+def test_a_deletion_takes_what_was_committed() -> None:
     history = History(log_events=[CUT], deleted={PARTITION[0]})
     assert checkers.committed_records_truncated(history) == []
 

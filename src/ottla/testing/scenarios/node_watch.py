@@ -39,7 +39,6 @@ IMAGES_KEPT = 256
 LOOK_MS = 250
 LEFT_LOOKS, LEFT_PAUSE_MS = 5, 1_000
 HEARTBEAT = 63
-ACKS_ALL = -1
 
 
 class MetadataReplay:
@@ -99,14 +98,8 @@ class NodeWatch:
         match told:
             case seen.HighWatermarkMoved():
                 key = (told.topic_id, told.partition)
-                if told.leads and self._sim.zookeeper is None:
+                if told.leads:
                     self._committed[key] = max(told.offset, self._committed.get(key, 0))
-            case seen.Acknowledged():
-                # Over ZooKeeper a leader that lost its power may be in sync for a moment without
-                # what it had not flushed, and had not acknowledged: the high watermark is ahead.
-                key = (told.topic_id, told.partition)
-                if told.acks == ACKS_ALL and self._sim.zookeeper is not None:
-                    self._committed[key] = max(told.offset + 1, self._committed.get(key, 0))
             case seen.ImagePublished():
                 if self._sim.zookeeper is None:
                     self._look_at_brokers(told.image)

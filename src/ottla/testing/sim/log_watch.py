@@ -54,14 +54,11 @@ class LogWatch:
                 watched = self._logs.get((told.node, key))
                 if watched is not None and watched.life == told.life:
                     watched.high_watermark_moved(told.epoch, told.offset)
-                if told.leads and self.sim.zookeeper is None:
+                if told.leads:
                     self._members(key, told)
 
     def _members(self, key: Key, told: seen.HighWatermarkMoved) -> None:
-        """Look whether all members of the ISR have what their leader calls committed.
-
-        Over ZooKeeper a broker that lost its power may be a member for a moment without it.
-        """
+        """Look whether all members of the ISR have what their leader calls committed."""
         image = self.sim.image
         topic = image.topics.by_id(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
@@ -155,7 +152,6 @@ class WatchedLog:
                     before,
                     end,
                     self._watermark,
-                    sim.zookeeper is not None and bool(sim.marks["power-lost"]),
                     sim.now_ms,
                 )
             )

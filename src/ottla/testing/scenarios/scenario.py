@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from ottla.testing.sim import Sim
 
 SECONDS = 120
-SETTLE_SECONDS = 60
-"""How long after healing a cluster may take until all works and all replicas agree."""
+SETTLE_SECONDS = 90
+"""How long after healing a cluster may take until all works and all replicas agree.
+
+A request on a connection that had gone silent is given up after replica.socket.timeout.ms, 30 s;
+where it was a follower's, what waits for that follower begins only then.
+"""
 
 
 class ScenarioFailed(Exception):

@@ -137,11 +137,14 @@ def _trim(
 
 
 def _members(story: "Story", key: TopicPartition) -> dict[tuple[int, int], int]:
-    """Return the log starts of a partition's in-sync replicas, by node and life."""
+    """Return the log starts of a partition's in-sync replicas, by node and life.
+
+    Over ZooKeeper a leader may take a member for dead that has just got a new session.
+    """
     sim = story.sim
     topic = sim.image.topics.by_id(key[0])
     state = None if topic is None else topic.partitions.get(key[1])
-    if state is None:
+    if state is None or sim.zookeeper is not None:
         return {}
     logs = {node_id: log_of(broker, key) for node_id, broker in brokers_of(sim)}
     return {

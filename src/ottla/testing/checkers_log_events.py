@@ -39,7 +39,7 @@ def committed_records_truncated(history: History) -> list[Witness]:
             cut.at_ms,
         )
         for cut in cuts
-        if cut.end < cut.high_watermark
+        if cut.end < cut.high_watermark and not cut.may_be
         if cut.partition[0] not in history.deleted
         if unclean.get(cut.partition, cut.at_ms + 1) > cut.at_ms
         if promises.stood(cut.partition, cut.at_ms)

@@ -113,7 +113,9 @@ class BatchTwice(NamedTuple):
 class LogCut(NamedTuple):
     """A replica's log ends earlier than what it knew to be committed, and not at a start.
 
-    Fields: `high_watermark`: the highest that the replica knew in this life.
+    Fields: `high_watermark`: the highest that the replica knew in this life. `may_be`: it is out of
+            sync, and its log is compacted: where the leader's has no batch of an epoch any more,
+            a start forgets that epoch, and what the replica has of it is cut off, and fetched anew.
     """
 
     partition: tuple[Uuid, int]
@@ -122,6 +124,7 @@ class LogCut(NamedTuple):
     before: int
     end: int
     high_watermark: int
+    may_be: bool = False
     at_ms: int = 0
 
 

@@ -47,6 +47,10 @@ def test_an_unclean_election_takes_what_was_committed() -> None:
     assert truncated(CUT, LED, unclean._replace(at_ms=60)) == 1
 
 
+def test_a_compacted_replica_that_is_out_of_sync_may_cut_what_it_fetches_anew() -> None:
+    assert truncated(CUT._replace(may_be=True)) == 0
+
+
 def test_a_deletion_takes_what_was_committed() -> None:
     history = History(log_events=[CUT], deleted={PARTITION[0]})
     assert checkers.committed_records_truncated(history) == []

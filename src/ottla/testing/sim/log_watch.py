@@ -152,10 +152,16 @@ class WatchedLog:
                     before,
                     end,
                     self._watermark,
+                    log.config.compacts and not self._is_member(),
                     sim.now_ms,
                 )
             )
         self._watermark = log.high_watermark
+
+    def _is_member(self) -> bool:
+        topic = self._watch.sim.image.topics.by_id(self._key[0])
+        state = None if topic is None else topic.partitions.get(self._key[1])
+        return state is not None and self._node in (*state.isr, *state.elr)
 
     # -- what was appended ---------------------------------------------------------------------
 

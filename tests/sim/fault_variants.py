@@ -13,7 +13,6 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
 from ottla.broker import (
-    appends,
     following,
     isr_proposals,
     partition,
@@ -21,15 +20,14 @@ from ottla.broker import (
     replica_manager,
 )
 from ottla.broker.api import k63_broker_heartbeat
-from ottla.broker.appends import Wait
 from ottla.broker.followers import FollowerState
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.parked import ParkingLot
-from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.partition import Partition
 from ottla.controller import brokers
 from ottla.controller import isr as isr_module
 from ottla.host.quorum_storage import QuorumStorage
-from ottla.log import maintenance
+from ottla.log import truncation
 from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher
 from ottla.log.removal import _Removal
@@ -84,9 +82,9 @@ def names_snapshots_without_a_sync() -> Iterator[None]:
 
 
 @contextmanager
-def keeps_its_recovery_point() -> Iterator[None]:
-    """A log that was cut counts as durable up to where it was before."""
-    with replaced(maintenance, "_lower_recovery_point", lambda log, end: None):
+def lowers_its_recovery_point_late() -> Iterator[None]:
+    """The checkpoint follows a truncation at some time, and not before the next append."""
+    with replaced(truncation, "_is_limited", lambda log, limits: True):
         yield
 
 
@@ -112,17 +110,6 @@ def confirms_before_the_rename_is_durable() -> Iterator[None]:
         self._ended(directory, result if isinstance(result, OSError) else None)
 
     with replaced(_Removal, "_looked", looked):
-        yield
-
-
-@contextmanager
-def acknowledges_before_its_flush() -> Iterator[None]:
-    """With log.flush.interval.messages=1 a leader answers what it has not flushed."""
-
-    def outcome(self: Wait, acks: int) -> Error | None:
-        return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
-
-    with replaced(appends.Wait, "outcome", outcome):
         yield
 
 
@@ -411,10 +398,9 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=trusts_what_followers_said_in_other_epochs),
     FaultVariant(breaks=cuts_to_another_epochs_end),
     FaultVariant(breaks=names_snapshots_without_a_sync),
-    FaultVariant(breaks=keeps_its_recovery_point),
+    FaultVariant(breaks=lowers_its_recovery_point_late),
     FaultVariant(breaks=counts_flushes_as_done),
     FaultVariant(breaks=confirms_before_the_rename_is_durable),
-    FaultVariant(breaks=acknowledges_before_its_flush, zookeeper=True),
     FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True, first=95),
     FaultVariant(breaks=commits_by_the_smaller_set),
     FaultVariant(breaks=takes_in_whoever_reaches_the_high_watermark),

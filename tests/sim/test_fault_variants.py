@@ -12,12 +12,26 @@ from ottla.testing.scenarios.runner import Order, play
 
 from .drawn import ALL, drawn
 from .fault_variants import BY_PROMISE, FAULT_VARIANTS, SEEDS_MAX, FaultVariant
+from .group_variants import GROUP_VARIANTS, GroupVariant
+from .log_variants import LOG_VARIANTS, LogVariant
 
 FEW = 12
 """A variant that its first so many seeds show may be played in any run."""
 
 SHOWN = [each for each in FAULT_VARIANTS if each.first is not None and each.first <= FEW]
 PLAYED = drawn(FAULT_VARIANTS if ALL else SHOWN, 4)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [*FAULT_VARIANTS, *LOG_VARIANTS, *GROUP_VARIANTS],
+    ids=lambda each: each.breaks.__name__,
+)
+def test_there_still_is_what_a_variant_breaks(
+    variant: FaultVariant | LogVariant | GroupVariant,
+) -> None:
+    with variant.breaks():
+        pass
 
 
 @pytest.mark.timeout(3_600)

@@ -4,6 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.testing.sim.directed_faults import NO_RATES, DirectedFaults, DirectedRates
+from ottla.testing.sim.directed_quorum import QuorumCommits, SplitVotes
 from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.late_requests import LateRequests
@@ -47,6 +48,10 @@ def directed_faults(sim: "Sim", random: Random) -> DirectedFaults:
         faults.parts.append(SyncErrors(faults))
     if rates.alter_partition:
         faults.parts.append(AlterPartitionFaults(faults))
+    if sim.zookeeper is None and rates.split_votes:
+        faults.parts.append(SplitVotes(faults))
+    if sim.zookeeper is None and rates.quorum_commits:
+        faults.parts.append(QuorumCommits(faults))
     if rates.late:
         faults.parts.append(LateRequests(faults))
     return faults

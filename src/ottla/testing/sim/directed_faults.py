@@ -8,7 +8,7 @@ broker's registration, a log directory that is in use again, a start. The bound 
 `Mischief`: brokers lose power only where the promise covers it. All draws are of one stream,
 `<seed>/directed`.
 
-What is not a crash of one node is in `directed_scripts` and `late_requests`.
+What is not a crash of one node is in `directed_scripts`, `directed_quorum` and `late_requests`.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,8 @@ class DirectedRates:
             to an AlterPartition is held back, or given and asked for again, while a follower is
             cut off and the leader dies. `late`: that a request of a controller or of a broker's
             registration arrives once more, much later. `split`: that a worker's job is
-            interrupted between its disk operations.
+            interrupted between its disk operations. `split_votes`, `quorum_commits`: see
+            `directed_quorum`: times a minute.
     """
 
     truncation: float = 0.5
@@ -81,6 +82,8 @@ class DirectedRates:
     late: float = 0.25
     sync_errors: float = 0.3
     split: float = 0.3
+    split_votes: float = 1.2
+    quorum_commits: float = 1.2
 
     def mix(self, random: Random) -> "DirectedRates":
         """Return the rates of one history."""
@@ -106,6 +109,9 @@ class Part:
     def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Hear of a frame that arrives, before anybody reads it; see `Network.tell`."""
 
+    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+        """Hear of a disk operation that a node is about to do."""
+
 
 class DirectedFaults:
     """Watches one history and strikes, from `begin` until `stop`.
@@ -121,7 +127,7 @@ class DirectedFaults:
         self.parts: list[Part] = []
         self.mischief: Mischief | None = None
         self._quiet_until_us = 0
-        self._askers: dict[int, int] = {}
+        self.askers: dict[int, int] = {}
         """Who asked each voter for its vote last."""
         self._leaders: dict[tuple[Uuid, int], int] = {}
         self._brokers: dict[int, BrokerImage] = {}
@@ -231,6 +237,8 @@ class DirectedFaults:
         rates = self.rates
         if self.is_over:
             return
+        for part in self.parts:
+            part.disk_used(node, operation, path)
         if operation == "truncate":
             if path.endswith(".log"):
                 self._after("truncation", node.id, rates.truncation)
@@ -252,7 +260,7 @@ class DirectedFaults:
         Whom it voted for, or who has just told it that he leads, is cut off from the other voters
         meanwhile, so that one of them stands for election in the same epoch.
         """
-        asker = self._askers.get(node.id)
+        asker = self.askers.get(node.id)
         controllers = [each.id for each in self.sim.nodes.values() if each.is_controller]
         if asker not in controllers or not self._may_strike(self.rates.vote):
             self._after("vote", node.id, self.rates.vote)
@@ -274,7 +282,7 @@ class DirectedFaults:
         if self.is_over:
             return
         if frame[4:6] == VOTE and what == "request":
-            self._askers[target] = source
+            self.askers[target] = source
         for part in self.parts:
             part.frame(what, source, target, frame)
 

@@ -12,6 +12,7 @@ from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import Run
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.directed_faults import NO_RATES, DirectedFaults, DirectedRates, Part
+from ottla.testing.sim.directed_quorum import QuorumCommits, SplitVotes
 from ottla.testing.sim.directed_scripts import AlterPartitionFaults, ShortLeaderships, SyncErrors
 from ottla.testing.sim.late_requests import LateRequests
 from ottla.testing.sim.zookeeper_mode import FLUSHED
@@ -103,6 +104,23 @@ def test_all_controllers_lose_their_power_at_once() -> None:
 def test_controllers_that_are_brokers_do_not() -> None:
     run = played(replace(NO_RATES, quorum_power=20.0), combined=True)
     assert run.sim.marks["directed-quorum-power"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "marks"),
+    [
+        ("split_votes", SplitVotes, ("split-vote", "split-vote-lost")),
+        ("quorum_commits", QuorumCommits, ("quorum-commit-struck", "power-lost")),
+    ],
+)
+def test_voters_meet_trouble(
+    kind: str, part: Callable[[DirectedFaults], Part], marks: tuple[str, ...]
+) -> None:
+    run = played(replace(NO_RATES, **{kind: 12.0}), part)
+    for mark in marks:
+        assert run.sim.marks[mark] > 0
+    assert run.sim.marks["controller-elected"] > 1
+    assert run.report().is_kept, "\n".join(run.report().lines(full=True))
 
 
 def test_leaders_fall_one_after_the_other() -> None:

@@ -1,0 +1,139 @@
+"""Directed faults of the metadata quorum: small stories around one vote, or one commit.
+
+- A split vote: the leader dies, and of the two others neither hears the other. The first to ask
+  the restarted one for its vote may have it; as that one stores it, it dies once more, and is asked
+  by the other in the same epoch. Who answers before the vote is stored lets two lead in one epoch.
+- A commit: its leader loses its power, and the voter that may have it beside the leader is cut
+  off. The two that are left elect one of them. A leader that had counted what it had not flushed
+  has lost it by then.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.raft.election import FILE_NAME as QUORUM_STATE
+from ottla.testing.sim.directed_faults import DirectedFaults, Part
+from ottla.testing.sim.net import MS
+from ottla.testing.sim.observations import MetadataCommitted, Observation
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.node import SimNode
+
+VOTERS = 3
+STORY_MS = 6_000
+"""How long a split vote may take: two election timeouts."""
+ANSWERED_MS = 30
+"""By when an answer that was sent before a crash has arrived."""
+BACK_MS = 60
+APART_MS = (2_000, 6_000)
+COMMIT_DELAYS_US = (0, 300, 2_000)
+
+
+class _QuorumPart(Part):
+    """What both stories need: the voters, and who leads them."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        self._faults = faults
+
+    def _voters(self) -> "list[SimNode]":
+        return [each for each in self._faults.sim.nodes.values() if each.is_controller]
+
+    def _well_voters(self) -> "list[SimNode]":
+        """Return the voters, the active controller first; none where a story cannot be told."""
+        voters = self._voters()
+        if len(voters) != VOTERS or any(not each.alive or each.paused for each in voters):
+            return []
+        active = [each for each in voters if each.runtime is not None and each.runtime.active]
+        return [active[0], *(each for each in voters if each is not active[0])] if active else []
+
+    def _cut(self, one: int, other: int, until_us: int) -> None:
+        """Let nothing pass between two nodes for so long."""
+        net = self._faults.sim.net
+        links = {(one, other), (other, one)} - net.cut
+        net.cut |= links
+
+        def heal() -> None:
+            net.cut -= links
+
+        self._faults.later(until_us, heal)
+
+
+class SplitVotes(_QuorumPart):
+    """See the module."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        super().__init__(faults)
+        self._voter = -1
+        self._until_us = 0
+
+    def begin(self) -> None:
+        """Begin a story every so often."""
+        self._faults.every_so_often(self._faults.rates.split_votes, self._story)
+
+    def _story(self) -> None:
+        faults, voters = self._faults, self._well_voters()
+        if not voters:
+            return
+        faults.sim.mark("split-vote")
+        voter, one, other = voters
+        self._cut(one.id, other.id, STORY_MS * MS)
+        self._voter, self._until_us = voter.id, faults.sim.world.now_us + STORY_MS * MS
+        voter.crash(lose_unflushed=False)
+        faults.later(faults.random.randrange(5, 300) * MS, voter.restart)
+
+    def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
+        """Let the voter die as it stores its vote."""
+        faults = self._faults
+        if node.id != self._voter or operation != "write_atomic":
+            return
+        if not path.endswith(QUORUM_STATE):
+            return
+        candidate = faults.askers.get(node.id)
+        if faults.sim.world.now_us > self._until_us:
+            self._voter = -1
+        elif candidate is not None and candidate in {each.id for each in self._voters()}:
+            self._voter = -1
+            faults.sim.mark("split-vote-lost")
+            left_us = self._until_us - faults.sim.world.now_us
+            faults.later(ANSWERED_MS * MS, lambda: self._cut(candidate, node.id, left_us))
+            faults.crash(node, midst=1, back_ms=BACK_MS)
+
+
+class QuorumCommits(_QuorumPart):
+    """See the module."""
+
+    def __init__(self, faults: DirectedFaults) -> None:
+        super().__init__(faults)
+        self._is_due = False
+
+    def begin(self) -> None:
+        """Strike at a commit every so often."""
+        self._faults.every_so_often(self._faults.rates.quorum_commits, self._wish)
+
+    def _wish(self) -> None:
+        self._is_due = True
+
+    def observe(self, told: Observation) -> None:
+        """Strike at the leader's own next commit."""
+        if not self._is_due or not isinstance(told, MetadataCommitted) or told.batch.control:
+            return
+        faults, voters = self._faults, self._well_voters()
+        if not voters or voters[0].id != told.node or not faults.may_lose_power(voters[0]):
+            return
+        self._is_due, leader = False, voters[0]
+        life, delay_us = leader.life, faults.random.choice(COMMIT_DELAYS_US)
+        faults.later(delay_us, lambda: self._strike(leader, life))
+
+    def _strike(self, leader: "SimNode", life: int) -> None:
+        faults = self._faults
+        mischief, random, voters = faults.mischief, faults.random, self._well_voters()
+        if mischief is None or not voters or voters[0] is not leader or leader.life != life:
+            return
+        faults.sim.mark("quorum-commit-struck")
+        apart = random.choice(voters[1:])
+        until_us = random.randrange(*APART_MS) * MS
+        for each in voters:
+            if each is not apart:
+                self._cut(apart.id, each.id, until_us)
+        mischief.note_loss(leader)
+        leader.crash(lose_unflushed=True)
+        faults.later(random.randrange(5, 400) * MS, leader.restart)

@@ -3,10 +3,10 @@
 Random faults meet the second after a truncation once in a thousand histories. Here each of the
 following draws, with a chance that the seed draws (off, seldom, frequent), that the node which it
 concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, a
-stored vote, an acknowledged produce, an election, a metadata snapshot that gets its name, a
-broker's registration, a log directory that is in use again, a start. The bound is that of
-`Mischief`: brokers lose power only where the promise covers it. All draws are of one stream,
-`<seed>/directed`.
+stored vote, an acknowledged produce, a high watermark that moved, an election, a metadata snapshot
+that gets its name, a broker's registration, a log directory that is in use again, a start. The
+bound is that of `Mischief`: brokers lose power only where the promise covers it. All draws are of
+one stream, `<seed>/directed`.
 
 What is not a crash of one node is in `directed_scripts`, `directed_quorum` and `late_requests`.
 """
@@ -24,6 +24,7 @@ from ottla.raft.snapshots import PART_SUFFIX
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import (
     Acknowledged,
+    HighWatermarkMoved,
     ImagePublished,
     MetadataCommitted,
     NodeChanged,
@@ -84,6 +85,7 @@ class DirectedRates:
     split: float = 0.3
     split_votes: float = 1.2
     quorum_commits: float = 1.2
+    committed: float = 0.004
 
     def mix(self, random: Random) -> "DirectedRates":
         """Return the rates of one history."""
@@ -138,6 +140,7 @@ class DirectedFaults:
             ImagePublished: self._image_published,
             MetadataCommitted: self._metadata_committed,
             Acknowledged: self._acknowledged,
+            HighWatermarkMoved: self._high_watermark_moved,
         }
         self._wants_quorum_power = False
 
@@ -209,14 +212,23 @@ class DirectedFaults:
 
     def _acknowledged(self, told: Acknowledged) -> None:
         """Perhaps let the leader crash that has just answered, or an in-sync follower."""
-        if not self.rates.acknowledged or told.acks == 0:
+        if told.acks != 0:
+            self._member("acknowledged", told, self.rates.acknowledged)
+
+    def _high_watermark_moved(self, told: HighWatermarkMoved) -> None:
+        """The same where a leader has just let consumers read more."""
+        if told.leads:
+            self._member("committed", told, self.rates.committed)
+
+    def _member(self, kind: str, told: Acknowledged | HighWatermarkMoved, chance: float) -> None:
+        if not chance:
             return
         topic = self.sim.image.topics.by_id(told.topic_id)
         state = None if topic is None else topic.partitions.get(told.partition)
-        if state is not None and self._may_strike(self.rates.acknowledged):
+        if state is not None and self._may_strike(chance):
             node = self.sim.nodes[self.random.choice((told.node, *state.isr))]
             life, delay_us = node.life, self.random.choice((0, 0, 200, 2_000, 30_000))
-            self.later(delay_us, lambda: self._strike("acknowledged", node, life))
+            self.later(delay_us, lambda: self._strike(kind, node, life))
 
     def _quorum_led(self, told: QuorumLed) -> None:
         self._after("quorum_election", told.node, self.rates.quorum_election)

@@ -76,6 +76,7 @@ KINDS = (
     "start",
     "election",
     "acknowledged",
+    "committed",
 )
 
 

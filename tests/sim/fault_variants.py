@@ -33,9 +33,9 @@ from ottla.log.flushing import Flusher
 from ottla.log.removal import _Removal
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
-from ottla.raft.effects import StoreElection
+from ottla.raft.election import FILE_NAME as QUORUM_STATE
+from ottla.raft.election import ElectionState, encode_election
 from ottla.raft.flushing import Flushing
-from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import PART_SUFFIX, StoredSnapshot, inspect_snapshot
 from ottla.raft.values import OffsetAndEpoch
 from ottla.testing.checkers_verdict import CHECKERS
@@ -46,16 +46,18 @@ from .replaced import replaced
 
 
 @contextmanager
-def answers_before_its_vote_is_stored() -> Iterator[None]:
-    """A voter's answer is on its way before quorum-state is written."""
-    step = RaftNode.step
+def stores_its_vote_without_a_sync() -> Iterator[None]:
+    """A voter answers when quorum-state has its new content, durable or not."""
 
-    def late(self: RaftNode, event: Any) -> Any:
-        ready = step(self, event)
-        effects = sorted(ready.effects, key=lambda each: isinstance(each, StoreElection))
-        return replace(ready, effects=tuple(effects))
+    def store(self: QuorumStorage, state: ElectionState) -> None:
+        path = f"{self._folder}/{QUORUM_STATE}"
+        file = self._disk.open(f"{path}.tmp", create=True)
+        file.truncate(0)
+        file.append([encode_election(state)])
+        file.close()
+        self._disk.rename(f"{path}.tmp", path)
 
-    with replaced(RaftNode, "step", late):
+    with replaced(QuorumStorage, "store_election", store):
         yield
 
 
@@ -385,7 +387,7 @@ class FaultVariant:
 SEEDS_MAX = 200
 
 FAULT_VARIANTS = (
-    FaultVariant(breaks=answers_before_its_vote_is_stored),
+    FaultVariant(breaks=stores_its_vote_without_a_sync),
     FaultVariant(breaks=fetches_metadata_before_it_is_flushed, first=2),
     FaultVariant(breaks=commits_metadata_that_its_leader_has_not_flushed),
     FaultVariant(breaks=leaves_configurations_out_of_snapshots, first=1),

@@ -1,8 +1,9 @@
 """Directed faults of the metadata quorum: small stories around one vote, or one commit.
 
 - A split vote: the leader dies, and of the two others neither hears the other. The first to ask
-  the restarted one for its vote may have it; as that one stores it, it dies once more, and is asked
-  by the other in the same epoch. Who answers before the vote is stored lets two lead in one epoch.
+  the restarted one for its vote may have it; as that one stores it, or a moment later, it loses its
+  power, and is asked by the other in the same epoch. Whose vote is not durable by the time of its
+  answer lets two lead in one epoch.
 - A commit: its leader loses its power, and the voter that may have it beside the leader is cut
   off. The two that are left elect one of them. A leader that had counted what it had not flushed
   has lost it by then.
@@ -24,6 +25,8 @@ STORY_MS = 6_000
 ANSWERED_MS = 30
 """By when an answer that was sent before a crash has arrived."""
 BACK_MS = 60
+VOTE_DELAYS_US = (0, 1_000, 3_000, 10_000)
+STORED = frozenset({"write_atomic", "rename"})
 APART_MS = (2_000, 6_000)
 COMMIT_DELAYS_US = (0, 300, 2_000)
 
@@ -81,11 +84,9 @@ class SplitVotes(_QuorumPart):
         faults.later(faults.random.randrange(5, 300) * MS, voter.restart)
 
     def disk_used(self, node: "SimNode", operation: str, path: str) -> None:
-        """Let the voter die as it stores its vote."""
+        """Let the voter die as it stores its vote, or once it has answered."""
         faults = self._faults
-        if node.id != self._voter or operation != "write_atomic":
-            return
-        if not path.endswith(QUORUM_STATE):
+        if node.id != self._voter or operation not in STORED or QUORUM_STATE not in path:
             return
         candidate = faults.askers.get(node.id)
         if faults.sim.world.now_us > self._until_us:
@@ -95,7 +96,16 @@ class SplitVotes(_QuorumPart):
             faults.sim.mark("split-vote-lost")
             left_us = self._until_us - faults.sim.world.now_us
             faults.later(ANSWERED_MS * MS, lambda: self._cut(candidate, node.id, left_us))
-            faults.crash(node, midst=1, back_ms=BACK_MS)
+            delay_us, life = faults.random.choice(VOTE_DELAYS_US), node.life
+            if not delay_us:
+                faults.crash(node, midst=1, back_ms=BACK_MS)
+                return
+
+            def die() -> None:
+                if node.alive and node.life == life:
+                    faults.crash(node, back_ms=BACK_MS)
+
+            faults.later(delay_us, die)
 
 
 class QuorumCommits(_QuorumPart):

@@ -3,7 +3,8 @@
 - Short leaderships (KIP-279): a leader is cut off from its followers, appends a little alone and
   dies; the next one does, too, in another epoch; then the first is back.
 - AlterPartition: the answer is held back, or lost and the question asked again, while a follower
-  is cut off from its leader and the leader dies.
+  is cut off from its leader, perhaps the leader from the controllers, and the leader dies, alone or
+  with all other brokers.
 - A sync that fails: what it was to write is dropped, as Linux does with dirty pages.
 """
 
@@ -31,6 +32,9 @@ BACK_MS = (100, 3_000, 12_000)
 """When a fallen leader is back: at once, fenced by its own registration, or after the next ones."""
 LOOK_MS = 50
 HOLD_MS = (200, 3_000)
+ALL_DIE_SHARE = 0.5
+UNTOLD_SHARE = 0.5
+ALL_DEAD_MS = (1_000, 8_000)
 SYNC_MENDED_MS = (500, 4_000)
 
 
@@ -158,7 +162,12 @@ class AlterPartitionFaults(Part):
         faults = self._faults
         random, sim = faults.random, faults.sim
         follower = random.choice(followers)
-        links = {(leader_id, follower), (follower, leader_id)} - sim.net.cut
+        apart = [follower]
+        if random.random() < UNTOLD_SHARE:
+            # Then the metadata do not tell the leader either what became of its request.
+            apart += [each.id for each in sim.nodes.values() if each.is_controller]
+        links = {(leader_id, each) for each in apart} | {(each, leader_id) for each in apart}
+        links -= sim.net.cut
         sim.net.cut |= links
 
         def heal() -> None:
@@ -168,12 +177,25 @@ class AlterPartitionFaults(Part):
         leader = sim.nodes[leader_id]
         life = leader.life
 
+        # With all others, so that the newcomer leads next, or with none of them.
+        others = [each.id for each in sim.nodes.values() if each.is_broker and each.id != follower]
+        dying = others if random.random() < ALL_DIE_SHARE else [leader_id]
+
         def die() -> None:
             if leader.alive and not leader.paused and leader.life == life:
                 faults.crash(leader)
+                for each in dying:
+                    self._pass_out(sim.nodes[each])
 
         if random.random() < 0.6:
             faults.later(faults.moment_us(), die)
+
+    def _pass_out(self, node: "SimNode") -> None:
+        """Let a process end, for long enough that another one leads."""
+        faults = self._faults
+        if node.alive and not node.is_controller:
+            node.crash(lose_unflushed=False)
+            faults.later(faults.random.randrange(*ALL_DEAD_MS) * MS, node.restart)
 
 
 class SyncErrors(Part):

@@ -2,11 +2,11 @@
 
 Random faults meet the second after a truncation once in a thousand histories. Here each of the
 following draws, with a chance that the seed draws (off, seldom, frequent), that the node which it
-concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, a
-stored vote, an acknowledged produce, a high watermark that moved, an election, a metadata snapshot
-that gets its name, a broker's registration, a log directory that is in use again, a start. The
-bound is that of `Mischief`: brokers lose power only where the promise covers it. All draws are of
-one stream, `<seed>/directed`.
+concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, one
+that is deleted or takes the place of others, a stored vote, an acknowledged produce, a high
+watermark that moved, an election, a metadata snapshot that gets its name, a broker's registration,
+a log directory that is in use again, a start. The bound is that of `Mischief`: brokers lose power
+only where the promise covers it. All draws are of one stream, `<seed>/directed`.
 
 What is not a crash of one node is in `directed_scripts`, `directed_quorum` and `late_requests`.
 """
@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.log.names import RUNNING
+from ottla.log.names import CLEANED, RUNNING, SWAP
 from ottla.metadata.brokers import BrokerImage
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 from ottla.raft.snapshots import PART_SUFFIX
@@ -48,6 +48,7 @@ QUIET_MS = (3_000, 15_000)
 MIDST_SHARE = 0.4
 """How many of the crashes come in the midst of a disk operation."""
 MINUTE_US = 60_000 * MS
+SWAPPED = (CLEANED, SWAP)
 VOTE = (52).to_bytes(2, "big")
 """The key of the Vote API, as requests begin with it."""
 
@@ -86,6 +87,8 @@ class DirectedRates:
     split_votes: float = 1.2
     quorum_commits: float = 1.2
     committed: float = 0.004
+    removal: float = 0.1
+    swap: float = 0.12
 
     def mix(self, random: Random) -> "DirectedRates":
         """Return the rates of one history."""
@@ -260,6 +263,10 @@ class DirectedFaults:
         elif operation == "rename":
             if path.endswith(PART_SUFFIX):
                 self._after("snapshot", node.id, rates.snapshot)
+            elif path.endswith(".log"):
+                self._after("removal", node.id, rates.removal)
+            elif path.endswith(SWAPPED):
+                self._after("swap", node.id, rates.swap)
         elif operation == "write_atomic":
             if path.endswith(QUORUM_STATE):
                 self._vote(node)

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from ottla.testing.history_topics import Promise
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import Run
 from ottla.testing.sim import Faults, Sim
@@ -24,6 +25,19 @@ ORDERS = TopicSpec(
     configs={"min.insync.replicas": "2", "segment.ms": "3000"},
 )
 
+CLEANED = TopicSpec(
+    name="cleaned",
+    replication_factor=3,
+    configs={
+        "min.insync.replicas": "2",
+        "segment.ms": "1000",
+        "cleanup.policy": "compact,delete",
+        "min.cleanable.dirty.ratio": "0.01",
+        "retention.bytes": "3000",
+    },
+    promise=Promise(compacted=True, trimmed=True),
+)
+
 HASTY = {
     "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.fetch.timeout.ms": "700",
@@ -34,9 +48,17 @@ HASTY = {
 }
 
 
+OFTEN = {"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "500"}
+
+
 def orders_are_written(story: Story) -> Dialogue[None]:
     yield from story.create(ORDERS)
     story.produce(ORDERS, clients=2, interval_ms=80)
+
+
+def keys_are_written(story: Story) -> Dialogue[None]:
+    yield from story.create(CLEANED)
+    story.produce(CLEANED, clients=2, interval_ms=80, keys=5)
 
 
 def played(
@@ -46,14 +68,15 @@ def played(
     faults: Faults = Faults.NONE,
     combined: bool = False,
     zookeeper: bool = False,
+    cleaned: bool = False,
 ) -> Run:
     """Play fifteen seconds of a cluster with these directed faults."""
     scenario = Scenario(
         name="directed",
-        story=orders_are_written,
+        story=keys_are_written if cleaned else orders_are_written,
         combined=combined,
         faults=faults,
-        config={"zookeeper.session.timeout.ms": "3000"} if zookeeper else HASTY,
+        config={"zookeeper.session.timeout.ms": "3000"} if zookeeper else HASTY | OFTEN,
         seconds=15,
         zookeeper=zookeeper,
     )
@@ -77,15 +100,20 @@ KINDS = (
     "election",
     "acknowledged",
     "committed",
+    "removal",
+    "swap",
 )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_follows_its_event(kind: str) -> None:
-    crashes = Faults.NONE if kind in ("roll", "snapshot") else Faults(crashes=20.0)
+    cleaned = kind in ("removal", "swap")
+    without = cleaned or kind in ("roll", "snapshot")
+    crashes = Faults.NONE if without else Faults(crashes=20.0)
     wanted = {f"directed-{kind}", f"directed-{kind}-apart"}
     for seed in SEEDS:  # What a crash is to follow may itself have died before.
-        run = played(replace(NO_RATES, **{kind: 1.0}), seed=seed, faults=crashes)
+        rates = replace(NO_RATES, **{kind: 1.0})
+        run = played(rates, seed=seed, faults=crashes, cleaned=cleaned)
         assert run.report().is_kept, "\n".join(run.report().lines(full=True))
         marks = {name for name, times in run.sim.marks.items() if times}
         if wanted & marks:

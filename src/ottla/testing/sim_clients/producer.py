@@ -46,6 +46,8 @@ NEW_EPOCH = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.UNKNOWN_PRODUCER_ID})
 ONE_WAY_TIMEOUT_MS = 200
 """How long a connection stays after a request that nobody answers."""
 TOMBSTONE_ONE_IN = 6
+RARE_ONE_IN, RARE_KEYS = 4, 60
+"""What is newest of a rare key stays so for long enough to be cleaned more than once."""
 IDENTITY = "value"
 """The header of a tombstone that tells it from others."""
 
@@ -56,9 +58,9 @@ class Producer:
     """One producer of one topic.
 
     Fields: `interval_ms`: about how often it begins a batch; `in_flight_max`: of one partition;
-            `acks`: -1, 0 or 1; `keys`: how many there are, 0 = records have none; `codec`: of its
-            batches;
-            `new_epochs`: how often it had to begin again with its sequence numbers.
+            `acks`: -1, 0 or 1; `keys`: how many there are beside rare ones, 0 = records have
+            none; `codec`: of its batches; `new_epochs`: how often it had to begin again with
+            its sequence numbers.
     """
 
     def __init__(
@@ -152,10 +154,17 @@ class Producer:
         )
         self._values += count
         below = station.dice.below
-        keys = tuple(b"key-%d" % below(self.keys) for _ in values) if self.keys else ()
+        keys = tuple(self._key() for _ in values) if self.keys else ()
         tombstones = tuple(below(TOMBSTONE_ONE_IN) == 0 for _ in keys)
         lane.add(values, station.now_ms, station.clock.now_ms(), keys, tombstones)
         self._pump(lane)
+
+    def _key(self) -> bytes:
+        """Return a key: mostly one that is written all the time, now and then a rare one."""
+        below = self.station.dice.below
+        if below(RARE_ONE_IN) == 0:
+            return b"rare-%d" % below(RARE_KEYS)
+        return b"key-%d" % below(self.keys)
 
     def _leave_old_topics(self, partitions: list[TopicPartition]) -> None:
         """Give up what was meant for a topic whose name means another one now.

@@ -141,8 +141,8 @@ class NodeWatch:
     # -- registrations ---------------------------------------------------------------------------
 
     def _frame(self, what: str, _source: int, _target: int, frame: bytes) -> None:
-        """Note who asks to serve, with which epoch; not what arrives a second time."""
-        if what != "request" or int.from_bytes(frame[4:6], "big") != HEARTBEAT:
+        """Note who asks to serve, with which epoch. What is sent twice may arrive so first."""
+        if what not in ("request", "again") or int.from_bytes(frame[4:6], "big") != HEARTBEAT:
             return
         header, body_at = decode_request_header(memoryview(frame)[4:])
         body = memoryview(frame)[4 + body_at :]

@@ -12,6 +12,7 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
+from ottla.base.zookeeper import ANY_VERSION, Check, SetData
 from ottla.broker import (
     following,
     isr_proposals,
@@ -24,15 +25,20 @@ from ottla.broker.followers import FollowerState
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import Partition
+from ottla.broker.told import ToldMetadata
 from ottla.controller import brokers
 from ottla.controller import isr as isr_module
 from ottla.host.quorum_storage import QuorumStorage
+from ottla.host.zookeeper import store_writing
+from ottla.host.zookeeper.store_writing import Done, Writer
 from ottla.log import truncation
 from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher
 from ottla.log.removal import _Removal
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
+from ottla.metadata.znodes import multis, write_topics
+from ottla.metadata.znodes.paths import CONTROLLER_EPOCH
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 from ottla.raft.election import ElectionState, encode_election
 from ottla.raft.flushing import Flushing
@@ -367,6 +373,55 @@ def hears_heartbeats_of_the_dead() -> Iterator[None]:
         yield
 
 
+# -- ZooKeeper ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def writes_whoever_was_elected_since() -> Iterator[None]:
+    """A controller's writes are not bound to the epoch that it was elected in."""
+
+    def any_version(path: str, version: int) -> Check:
+        return Check(path, ANY_VERSION if path == CONTROLLER_EPOCH else version)
+
+    with replaced(multis, "Check", any_version), replaced(store_writing, "Check", any_version):
+        yield
+
+
+@contextmanager
+def writes_states_over_newer_ones() -> Iterator[None]:
+    """A partition's state is set whatever its version is."""
+
+    def anyhow(path: str, data: bytes, version: int) -> SetData:
+        return SetData(path, data, ANY_VERSION if path.endswith("/state") else version)
+
+    with replaced(write_topics, "SetData", anyhow):
+        yield
+
+
+@contextmanager
+def takes_lost_answers_for_done() -> Iterator[None]:
+    """A write whose answer was lost is not looked up."""
+
+    def done(self: Writer, operations: Any) -> Any:
+        return Done((None,) * len(operations))
+        yield  # As the other one is: a generator.
+
+    with replaced(Writer, "_look_up", done):
+        yield
+
+
+@contextmanager
+def hears_former_controllers() -> Iterator[None]:
+    """A broker does what a controller of an older epoch tells it."""
+    check = ToldMetadata.check_sender
+
+    def lax(self: ToldMetadata, *, controller_epoch: int, **rest: int) -> Error:
+        return check(self, controller_epoch=max(controller_epoch, self.controller_epoch), **rest)
+
+    with replaced(ToldMetadata, "check_sender", lax):
+        yield
+
+
 BY_PROMISE = frozenset(CHECKERS) - {"assertion failed", "no progress"}
 """The checkers that count: those of promises."""
 
@@ -410,4 +465,8 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=completes_produces_in_a_later_epoch),
     FaultVariant(breaks=takes_old_partition_epochs),
     FaultVariant(breaks=hears_heartbeats_of_the_dead, first=2),
+    FaultVariant(breaks=writes_whoever_was_elected_since, zookeeper=True),
+    FaultVariant(breaks=writes_states_over_newer_ones, zookeeper=True),
+    FaultVariant(breaks=takes_lost_answers_for_done, zookeeper=True),
+    FaultVariant(breaks=hears_former_controllers, zookeeper=True),
 )

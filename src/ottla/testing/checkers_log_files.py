@@ -111,8 +111,7 @@ def _producers(log: ReplicaLog) -> Iterator[str]:
                 yield f"producer {producer_id} is forgotten, its last batch {batches[-1]}"
         elif not entry.in_transactions:
             yield from _producer(log, entry, epoch, batches)
-    if log.compacted:
-        return
+    # A cleaning leaves each producer's last batch, if only without records.
     for producer_id, entry in known.items():
         if producer_id not in replayed and entry.batches and entry.batches[-1][1] >= log.start:
             yield f"producer {producer_id} is said to have written {entry.batches[-1]}"

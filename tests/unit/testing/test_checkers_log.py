@@ -168,6 +168,7 @@ def wrong(log: ReplicaLog) -> list[str]:
             epochs_stored=None,
             compacted=True,
             segments=(ACTIVE,),
+            producers=LOG.producers[1:],
         ),
         LOG._replace(producers=LOG.producers[1:], forgets=True),
         LOG._replace(producers=(ProducerSeen(900, 0, ((2, 6),)), LOG.producers[1])),
@@ -178,6 +179,11 @@ def wrong(log: ReplicaLog) -> list[str]:
 )
 def test_what_the_batches_say_is_well(log: ReplicaLog) -> None:
     assert wrong(log) == []
+
+
+def test_a_cleaning_that_leaves_nothing_of_a_producer_is_found() -> None:
+    log = LOG._replace(compacted=True, segments=(ACTIVE,), epochs=((2, 4), (3, 6)))
+    assert any("producer 900 is said to have written" in text for text in wrong(log))
 
 
 @pytest.mark.parametrize(

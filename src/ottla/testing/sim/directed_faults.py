@@ -45,6 +45,8 @@ POWER_SHARE = 0.75
 BACK_MS = (100, 800, 4_000)
 QUIET_MS = (3_000, 15_000)
 """After a crash none is drawn for a time between these: else it would elect and write nothing."""
+TRUNCATED_MS = 20_000
+"""How long a roll counts as one behind a truncation."""
 MIDST_SHARE = 0.4
 """How many of the crashes come in the midst of a disk operation."""
 MINUTE_US = 60_000 * MS
@@ -135,6 +137,8 @@ class DirectedFaults:
         self.askers: dict[int, int] = {}
         """Who asked each voter for its vote last."""
         self._leaders: dict[tuple[Uuid, int], int] = {}
+        self._truncated: dict[tuple[int, str], int] = {}
+        """When a log of a node was truncated last."""
         self._brokers: dict[int, BrokerImage] = {}
         self._handlers: dict[type, Callable[..., None]] = {
             PartitionSet: self._partition_set,
@@ -256,10 +260,11 @@ class DirectedFaults:
             part.disk_used(node, operation, path)
         if operation == "truncate":
             if path.endswith(".log"):
+                self._truncated[node.id, _folder(path)] = self.sim.world.now_us
                 self._after("truncation", node.id, rates.truncation)
         elif operation == "open":
             if path.endswith(".log") and not node.disk.exists(path):
-                self._after("roll", node.id, rates.roll)
+                self._rolled(node, _folder(path))
         elif operation == "rename":
             if path.endswith(PART_SUFFIX):
                 self._after("snapshot", node.id, rates.snapshot)
@@ -272,6 +277,14 @@ class DirectedFaults:
                 self._vote(node)
             elif path.endswith(RUNNING):
                 self._after("directory", node.id, rates.directory)
+
+    def _rolled(self, node: "SimNode", folder: str) -> None:
+        """A segment that begins soon after a truncation may be trusted by an old checkpoint."""
+        truncated_us = self._truncated.get((node.id, folder), -TRUNCATED_MS * MS)
+        if self.sim.world.now_us - truncated_us < TRUNCATED_MS * MS:
+            self._after("truncated-roll", node.id, self.rates.truncation)
+        else:
+            self._after("roll", node.id, self.rates.roll)
 
     def _vote(self, node: "SimNode") -> None:
         """Perhaps let a voter die as it stores its vote, and be back while a third one stands.
@@ -380,3 +393,7 @@ class DirectedFaults:
         for node in controllers:
             node.crash(lose_unflushed=True)
             self.later(random.randrange(20, random.choice(BACK_MS)) * MS, node.restart)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]

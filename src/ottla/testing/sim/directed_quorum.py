@@ -48,7 +48,7 @@ class _QuorumPart(Part):
         active = [each for each in voters if each.runtime is not None and each.runtime.active]
         return [active[0], *(each for each in voters if each is not active[0])] if active else []
 
-    def _cut(self, one: int, other: int, until_us: int) -> None:
+    def _cut(self, one: int, other: int, duration_us: int) -> None:
         """Let nothing pass between two nodes for so long."""
         net = self._faults.sim.net
         links = {(one, other), (other, one)} - net.cut
@@ -57,7 +57,7 @@ class _QuorumPart(Part):
         def heal() -> None:
             net.cut -= links
 
-        self._faults.later(until_us, heal)
+        self._faults.later(duration_us, heal)
 
 
 class SplitVotes(_QuorumPart):
@@ -140,10 +140,10 @@ class QuorumCommits(_QuorumPart):
             return
         faults.sim.mark("quorum-commit-struck")
         apart = random.choice(voters[1:])
-        until_us = random.randrange(*APART_MS) * MS
+        apart_us = random.randrange(*APART_MS) * MS
         for each in voters:
             if each is not apart:
-                self._cut(apart.id, each.id, until_us)
+                self._cut(apart.id, each.id, apart_us)
         mischief.note_loss(leader)
         leader.crash(lose_unflushed=True)
         faults.later(random.randrange(5, 400) * MS, leader.restart)

@@ -16,6 +16,7 @@ from itertools import combinations
 from ottla.testing.checkers import Witness, name_of
 from ottla.testing.history import History, TopicPartition
 from ottla.testing.history_log import BatchSeen, RecordSeen, ReplicaLog, SegmentSeen
+from ottla.testing.promises import Promises
 
 
 def log_name(log: ReplicaLog) -> str:
@@ -104,6 +105,7 @@ def logs_that_differ(history: History) -> list[Witness]:
 
     The first difference of each pair is told.
     """
+    promises = Promises(history)
     replicas: defaultdict[TopicPartition, list[ReplicaLog]] = defaultdict(list)
     for log in history.replica_logs:
         replicas[log.partition].append(log)
@@ -111,7 +113,10 @@ def logs_that_differ(history: History) -> list[Witness]:
     for logs in replicas.values():
         compacted = any(log.compacted for log in logs)
         for one, other in combinations(logs, 2):
-            text = (_values_differ if compacted else _batches_differ)(one, other)
+            if compacted:
+                text = _values_differ(one, other, promises)
+            else:
+                text = _batches_differ(one, other)
             if text is not None:
                 place = f"{name_of(one.partition)} on nodes {one.node} and {other.node}"
                 found.append(Witness(f"{place}: {text}", max(one.at_ms, other.at_ms)))
@@ -144,7 +149,7 @@ def _common(one: ReplicaLog, other: ReplicaLog) -> tuple[int, int]:
     return max(one.start, other.start), end
 
 
-def _values_differ(one: ReplicaLog, other: ReplicaLog) -> str | None:
+def _values_differ(one: ReplicaLog, other: ReplicaLog, promises: Promises) -> str | None:
     start, end = _common(one, other)
     ours, theirs = _records(one, start, end), _records(other, start, end)
     for offset in sorted(ours.keys() & theirs.keys()):
@@ -158,6 +163,8 @@ def _values_differ(one: ReplicaLog, other: ReplicaLog) -> str | None:
             latest[record.key] = offset, record.value
     for key, (offset, value) in latest.items():
         if value is not None and not (offset in ours and offset in theirs):
+            if promises.is_deleted(one.partition[0], key, offset):
+                continue
             holder = one if offset in ours else other
             return f"only node {holder.node} has offset {offset}, the newest of key {key!r}"
     return None

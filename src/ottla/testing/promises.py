@@ -55,11 +55,11 @@ class Promises:
         if held == value or offset < log.start:
             return True
         promise = self.of(log.partition[0])
-        return held is None and promise.compacted and self._is_replaced(log, offset, value, promise)
+        return held is None and promise.compacted and self._is_replaced(log, offset, value)
 
     # -- compaction ----------------------------------------------------------------------------
 
-    def _is_replaced(self, log: LogSeen, offset: int, value: bytes, promise: Promise) -> bool:
+    def _is_replaced(self, log: LogSeen, offset: int, value: bytes) -> bool:
         keys = self._known_keys()
         key = keys.get(value)
         if key is None:
@@ -70,11 +70,15 @@ class Promises:
             newest = self._newest[place] = {
                 keys[held]: where for where, held in sorted(log.values.items()) if held in keys
             }
-        if newest.get(key, -1) > offset:
-            return True
-        if promise.keeps_tombstones:
+        return newest.get(key, -1) > offset or self.is_deleted(log.partition[0], key, offset)
+
+    def is_deleted(self, topic_id: Uuid, key: bytes, offset: int) -> bool:
+        """Tell whether a key has a tombstone from an offset on that may be gone, and with it what
+        it deleted. A replica that hears of neither keeps that (`delete.retention.ms`).
+        """
+        if self.of(topic_id).keeps_tombstones:
             return False
-        # A tombstone goes in the end, and before that what it replaced.
+        self._known_keys()
         return any(where < 0 or where >= offset for where in self._tombstones.get(key, ()))
 
     def _known_keys(self) -> dict[bytes, bytes]:

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.testing import checkers_log, checkers_log_files
-from ottla.testing.history import History
+from ottla.testing.history import History, Outcome, Write
 from ottla.testing.history_log import (
     BatchSeen,
     ProducerSeen,
@@ -15,7 +15,9 @@ from ottla.testing.history_log import (
     ReplicaLog,
     SegmentSeen,
 )
+from ottla.testing.history_topics import KEEPS_ALL, Promise
 
+FORGETFUL = Promise(compacted=True, keeps_tombstones=False)
 PARTITION = (Uuid(bytes(15) + b"\x07"), 0)
 FIRST = BatchSeen(4, 5, 1, 41, 2, 900, 0, 1, 1_000, position=0, size=80)
 SECOND = BatchSeen(6, 6, 1, 42, 1, 900, 0, 2, 1_005, position=80, size=70)
@@ -139,6 +141,17 @@ TOMBSTONE = RecordSeen(9, b"k", None, 9)
 def test_one_replica_may_be_cleaned_further() -> None:
     assert differences(compacted(OLD, NEW), compacted(NEW)) == 0
     assert differences(compacted(OLD, TOMBSTONE), compacted(OLD)) == 0
+
+
+def test_a_replica_that_missed_a_tombstone_may_keep_what_it_deleted() -> None:
+    tombstone = Write(
+        "p", LOG.partition, (b"t",), 0, Outcome.ACKNOWLEDGED, 9, keys=(b"k",), tombstones=(True,)
+    )
+    logs = [compacted(NEW), compacted()]
+    for promise, found in ((FORGETFUL, 0), (KEEPS_ALL, 1)):
+        history = History(replica_logs=logs, writes=[tombstone])
+        history.promises[LOG.partition[0]] = promise
+        assert len(checkers_log.logs_that_differ(history)) == found
 
 
 @pytest.mark.parametrize(

@@ -209,10 +209,14 @@ def _is_limited(log: "PartitionLog", limits: CheckpointLimits) -> bool:
     """Tell whether no checkpoint, as old as it may be, says more than that."""
     if not log.ports.has_checkpoints:
         return True
-    there = lowest(log.limits.values())
-    point = min(log.recovery_point, there.recovery_point)
-    start = min(log.log_start_offset, there.log_start_offset)
-    return point <= limits.recovery_point and start <= limits.log_start_offset
+    said = CheckpointLimits(
+        recovery_point=log.recovery_point,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        clean_offset=log.clean_offset,
+    )
+    there = lowest((said, *log.limits.values()))
+    return all(now <= most for now, most in zip(there, limits, strict=True))
 
 
 def _limit(log: "PartitionLog", limits: CheckpointLimits) -> None:

@@ -228,6 +228,17 @@ def test_a_truncation_that_lowers_no_checkpoint_writes_none() -> None:
     assert log.cut_unflushed
 
 
+@pytest.mark.parametrize("checkpoint", ["high_watermark", "clean_offset"])
+def test_every_checkpoint_is_limited_to_what_the_cut_leaves(checkpoint: str) -> None:
+    """Also where the recovery point is below the cut already, as after an unclean start."""
+    world, log = filled()
+    log.recovery_point = log.high_watermark = log.clean_offset = 0
+    setattr(log, checkpoint, 8)
+    log.truncate_to(3)
+    assert len(limit_files(world)) == 1
+    assert getattr(lowest(log.limits.values()), checkpoint) <= 3
+
+
 def test_limits_go_with_the_checkpoints_that_were_written_since() -> None:
     world, log = filled()
     log.truncate_to(3)

@@ -444,7 +444,7 @@ SEEDS_MAX = 200
 FAULT_VARIANTS = (
     FaultVariant(breaks=stores_its_vote_without_a_sync, first=1),
     FaultVariant(breaks=fetches_metadata_before_it_is_flushed, first=2),
-    FaultVariant(breaks=commits_metadata_that_its_leader_has_not_flushed, first=29),
+    FaultVariant(breaks=commits_metadata_that_its_leader_has_not_flushed),
     FaultVariant(breaks=leaves_configurations_out_of_snapshots, first=1),
     FaultVariant(breaks=forgets_deadlines, first=1),
     FaultVariant(breaks=takes_an_answer_for_lost),
@@ -461,7 +461,7 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True, first=95),
     FaultVariant(breaks=commits_by_the_smaller_set, first=19),
     FaultVariant(breaks=takes_in_whoever_reaches_the_high_watermark, first=8),
-    FaultVariant(breaks=ignores_broker_epochs_of_fetches, first=52),
+    FaultVariant(breaks=ignores_broker_epochs_of_fetches),
     FaultVariant(breaks=completes_produces_in_a_later_epoch, first=12),
     FaultVariant(breaks=takes_old_partition_epochs),
     FaultVariant(breaks=hears_heartbeats_of_the_dead, first=2),

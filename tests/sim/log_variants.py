@@ -399,7 +399,7 @@ LOG_VARIANTS = (
     LogVariant(breaks=trusts_what_was_sealed_after_its_flush, first=34),
     LogVariant(breaks=expires_a_segment_too_many_by_size, first=5),
     LogVariant(breaks=expires_segments_by_their_first_record, first=5),
-    LogVariant(breaks=deletes_segments_before_the_log_start_is_durable, first=63),
+    LogVariant(breaks=deletes_segments_before_the_log_start_is_durable),
     LogVariant(breaks=answers_deletions_before_the_followers, first=5),
     LogVariant(breaks=cleans_what_is_not_committed, first=30),
     LogVariant(breaks=cleans_what_is_not_durable),

@@ -14,6 +14,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from posixpath import dirname
 
 from ottla.base.ports import Buffer
@@ -414,9 +415,10 @@ class MemoryDisk:
         return self._folder(dirname(path)), _names(path)[-1]
 
 
-def _names(path: str) -> list[str]:
+@lru_cache(maxsize=65_536)
+def _names(path: str) -> tuple[str, ...]:
     assert path.startswith("/"), path
-    return [name for name in path.split("/") if name]
+    return tuple(name for name in path.split("/") if name)
 
 
 def _used(folder: _Folder) -> int:

@@ -51,6 +51,8 @@ MIDST_SHARE = 0.4
 """How many of the crashes come in the midst of a disk operation."""
 MINUTE_US = 60_000 * MS
 SWAPPED = (CLEANED, SWAP)
+FOLLOWED = frozenset({"truncate", "open", "rename", "write_atomic"})
+"""The disk operations that directed faults follow; `disk_used` need not hear of others."""
 VOTE = (52).to_bytes(2, "big")
 """The key of the Vote API, as requests begin with it."""
 

@@ -25,6 +25,7 @@ from ottla.host.storage import format_storage
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
 from ottla.testing.sim.deletions import KnownMetadata, folder_watch
+from ottla.testing.sim.directed_faults import FOLLOWED
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.marks import ErrorMarks
 from ottla.testing.sim.net import MS, Door
@@ -375,15 +376,17 @@ class SimNode:
 
     def _disk_used(self, operation: str, path: str) -> None:
         """A disk call of the loop itself holds up all that the process does."""
-        if self._split is not None and operation in WRITES:
-            self._split.pause()
-        self.folders.used(operation, path)
-        if self.disk_written is not None and operation in WRITES and self._process is not None:
-            self.disk_written(self, operation, path)
-        pace, process, directed = self.pace, self._process, self._sim.directed
-        if process is not None and process.alive:
-            directed.disk_used(self, operation, path)
-        if self._doom is not None and process is not None and operation in WRITES:
+        writes = operation in WRITES
+        if writes:
+            if self._split is not None:
+                self._split.pause()
+            self.folders.used(operation, path)
+            if self.disk_written is not None and self._process is not None:
+                self.disk_written(self, operation, path)
+        pace, process = self.pace, self._process
+        if operation in FOLLOWED and process is not None and process.alive:
+            self._sim.directed.disk_used(self, operation, path)
+        if writes and self._doom is not None and process is not None:
             self._doom.operations -= 1
             if self._doom.operations <= 0:
                 if process.alive:

@@ -96,27 +96,27 @@ def fetch(
 ) -> Pending[tuple[Error, list[FetchedOffset]]]:
     """Return the offsets of these partitions, or of all that have any (None).
 
-    The answer waits for the writes before it; should these get stuck, it is NOT_COORDINATOR,
-    the one error on which every client looks for the coordinator again.
+    They are read at once and answered when the writes before are replicated: one that is made
+    meanwhile may be lost yet. Should the writes get stuck, the answer is NOT_COORDINATOR, the one
+    error on which every client looks for the coordinator again.
     """
+    stored = shard.offsets
+    keys = wanted
+    if keys is None:
+        keys = [key for key in stored.stable_keys(group_id) if _committed(shard, group_id, key)]
+    found = [
+        _fetched(
+            key,
+            _committed(shard, group_id, key),
+            require_stable and stored.is_pending(group_id, *key),
+        )
+        for key in keys
+    ]
 
-    def read(error: Error) -> tuple[Error, list[FetchedOffset]]:
-        if error:
-            return Error.NOT_COORDINATOR, []
-        stored = shard.offsets
-        keys = wanted
-        if keys is None:
-            keys = [key for key in stored.stable_keys(group_id) if _committed(shard, group_id, key)]
-        return Error.NONE, [
-            _fetched(
-                key,
-                _committed(shard, group_id, key),
-                require_stable and stored.is_pending(group_id, *key),
-            )
-            for key in keys
-        ]
+    def answer(error: Error) -> tuple[Error, list[FetchedOffset]]:
+        return (Error.NOT_COORDINATOR, []) if error else (Error.NONE, found)
 
-    return shard.settled().map(read)
+    return shard.settled().map(answer)
 
 
 def _committed(shard: Shard, group_id: str, key: PartitionKey) -> CommittedOffset | None:

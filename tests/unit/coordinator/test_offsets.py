@@ -190,6 +190,22 @@ def test_a_fetch_waits_for_the_commits_before_it() -> None:
     assert [each.offset for each in fetched.value[1]] == [42]
 
 
+def test_a_fetch_does_not_name_a_commit_that_came_while_it_waited() -> None:
+    """The later one may be lost yet: a coordinator that was deposed and does not know it answers
+    as soon as what was there before is replicated."""
+    world = World()
+    world.journal.hold = True
+    for offset in (SIMPLE, OffsetToCommit("t", 0, 50)):
+        request = Commit(
+            group_id=GROUP, member_id="", instance_id=None, generation=-1, offsets=(offset,)
+        )
+        commit(world.shard, request)
+        if offset is SIMPLE:
+            fetched = fetch(world.shard, GROUP, None, require_stable=False)
+    world.journal.held.pop(0).complete(Error.NONE)
+    assert [each.offset for each in fetched.value[1]] == [42]
+
+
 def test_a_fetch_behind_a_stuck_commit_looks_for_the_coordinator_again() -> None:
     world = World()
     world.journal.hold = True

@@ -6,7 +6,7 @@
   answer lets two lead in one epoch.
 - A commit: its leader loses its power, and the voter that may have it beside the leader is cut
   off. The two that are left elect one of them. A leader that had counted what it had not flushed
-  has lost it by then.
+  has lost it by then; half of the leaders have a slow disk for that.
 """
 
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ VOTE_DELAYS_US = (0, 1_000, 3_000, 10_000)
 STORED = frozenset({"write_atomic", "rename"})
 APART_MS = (2_000, 6_000)
 COMMIT_DELAYS_US = (0, 300, 2_000)
+SLOW_SHARE = 0.5
+SLOW_US, SLOW_FOR_US = 80 * MS, 5_000 * MS
 
 
 class _QuorumPart(Part):
@@ -120,7 +122,16 @@ class QuorumCommits(_QuorumPart):
         self._faults.every_so_often(self._faults.rates.quorum_commits, self._wish)
 
     def _wish(self) -> None:
+        faults, voters = self._faults, self._well_voters()
         self._is_due = True
+        if voters and faults.random.random() < SLOW_SHARE:
+            pace = voters[0].pace
+            pace.slowest_us = max(pace.slowest_us, SLOW_US)
+
+            def mend() -> None:
+                pace.slowest_us = 4 * MS
+
+            faults.later(SLOW_FOR_US, mend)
 
     def observe(self, told: Observation) -> None:
         """Strike at the leader's own next commit."""

@@ -350,6 +350,15 @@ class ZooKeeperModel:
         self._observed(session.client, session.id, tuple(operations), results)
         return results
 
+    def remove(self, path: str) -> None:
+        """Delete a znode, if it is there, as an operator's tool does, whoever owns it."""
+        self.zxid += 1
+        done = self.tree.apply((Delete(path),), Author(0, self.zxid, self._now_ms))
+        if not isinstance(done, ZkError):
+            self.mark("zookeeper-znode-removed")
+            self._note(f"an operator removed {path}")
+            self._fire(done[1])
+
     def _observed(
         self,
         client: object,

@@ -39,6 +39,8 @@ class ZooKeeperRates:
 
     Fields: `slow`, `broken`: of a message, of a request's connection. `cuts`: a node is cut off
             from ZooKeeper alone; `expiries`: a session ends; `outages`: nobody is answered.
+            `removals`: an operator deletes `/controller`, so that another one is elected while the
+            session of the former one goes on.
     """
 
     slow: float = 0.01
@@ -46,6 +48,7 @@ class ZooKeeperRates:
     cuts: float = 3.0
     expiries: float = 1.5
     outages: float = 0.8
+    removals: float = 1.5
 
     def mix(self, random: Random) -> "ZooKeeperRates":
         """Return the rates of one history: each none, few or all of it."""
@@ -56,7 +59,7 @@ class ZooKeeperRates:
         return replace(self, **drawn)
 
 
-NO_RATES = ZooKeeperRates(0.0, 0.0, 0.0, 0.0, 0.0)
+NO_RATES = ZooKeeperRates(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class ZooKeeperSide:
@@ -85,6 +88,7 @@ class ZooKeeperSide:
             (rates.cuts, self._cut),
             (rates.expiries, self._expire),
             (rates.outages, self._down),
+            (rates.removals, self._remove_controller),
         )
         for rate, act in kinds:
             if rate:
@@ -129,6 +133,14 @@ class ZooKeeperSide:
     def _down(self) -> None:
         self.model.down(silently=self._random.random() < 0.4)
         self._later(self._random.choice((500, 3_000, 12_000)), self.model.up)
+
+    def _remove_controller(self) -> None:
+        """Let an operator force an election; the former controller mostly hears of it late."""
+        ruler, model = self.ruler, self.model
+        if ruler >= 0 and self._random.random() < 0.7:
+            model.hold_answers(ruler)
+            self._later(self._random.choice((300, 2_000, 5_000)), lambda: model.heal(ruler))
+        model.remove(paths.CONTROLLER)
 
     # -- what is seen --------------------------------------------------------------------------
 

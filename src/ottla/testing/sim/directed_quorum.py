@@ -6,9 +6,10 @@
   answer lets two lead in one epoch.
 - A commit: its leader loses its power, and the voter that may have it beside the leader is cut
   off. The two that are left elect one of them. A leader that had counted what it had not flushed
-  has lost it by then; half of the leaders have a slow disk for that.
+  has lost it by then: mostly its disk is slow, and the voter that is left was cut off from it.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
@@ -29,8 +30,8 @@ VOTE_DELAYS_US = (0, 1_000, 3_000, 10_000)
 STORED = frozenset({"write_atomic", "rename"})
 APART_MS = (2_000, 6_000)
 COMMIT_DELAYS_US = (0, 300, 2_000)
-SLOW_SHARE = 0.5
-SLOW_US, SLOW_FOR_US = 80 * MS, 5_000 * MS
+BEHIND_SHARE = 0.7
+BEHIND_US, SLOW_US = 1_500 * MS, 80 * MS
 
 
 class _QuorumPart(Part):
@@ -50,8 +51,8 @@ class _QuorumPart(Part):
         active = [each for each in voters if each.runtime is not None and each.runtime.active]
         return [active[0], *(each for each in voters if each is not active[0])] if active else []
 
-    def _cut(self, one: int, other: int, duration_us: int) -> None:
-        """Let nothing pass between two nodes for so long."""
+    def _cut(self, one: int, other: int, duration_us: int) -> Callable[[], None]:
+        """Let nothing pass between two nodes for so long; return what heals them before."""
         net = self._faults.sim.net
         links = {(one, other), (other, one)} - net.cut
         net.cut |= links
@@ -60,6 +61,7 @@ class _QuorumPart(Part):
             net.cut -= links
 
         self._faults.later(duration_us, heal)
+        return heal
 
 
 class SplitVotes(_QuorumPart):
@@ -97,7 +99,11 @@ class SplitVotes(_QuorumPart):
             self._voter = -1
             faults.sim.mark("split-vote-lost")
             left_us = self._until_us - faults.sim.world.now_us
-            faults.later(ANSWERED_MS * MS, lambda: self._cut(candidate, node.id, left_us))
+
+            def part() -> None:
+                self._cut(candidate, node.id, left_us)
+
+            faults.later(ANSWERED_MS * MS, part)
             delay_us, life = faults.random.choice(VOTE_DELAYS_US), node.life
             if not delay_us:
                 faults.crash(node, midst=1, back_ms=BACK_MS)
@@ -116,6 +122,9 @@ class QuorumCommits(_QuorumPart):
     def __init__(self, faults: DirectedFaults) -> None:
         super().__init__(faults)
         self._is_due = False
+        self._behind: SimNode | None = None
+        """The voter that has not heard of the last records."""
+        self._reach_behind: Callable[[], None] = lambda: None
 
     def begin(self) -> None:
         """Strike at a commit every so often."""
@@ -123,15 +132,19 @@ class QuorumCommits(_QuorumPart):
 
     def _wish(self) -> None:
         faults, voters = self._faults, self._well_voters()
-        self._is_due = True
-        if voters and faults.random.random() < SLOW_SHARE:
-            pace = voters[0].pace
-            pace.slowest_us = max(pace.slowest_us, SLOW_US)
+        self._is_due, self._behind = True, None
+        if not voters or faults.random.random() >= BEHIND_SHARE:
+            return
+        leader, *others = voters
+        self._behind = faults.random.choice(others)
+        self._reach_behind = self._cut(leader.id, self._behind.id, BEHIND_US)
+        pace = leader.pace
+        pace.slowest_us = max(pace.slowest_us, SLOW_US)
 
-            def mend() -> None:
-                pace.slowest_us = 4 * MS
+        def mend() -> None:
+            pace.slowest_us = 4 * MS
 
-            faults.later(SLOW_FOR_US, mend)
+        faults.later(BEHIND_US, mend)
 
     def observe(self, told: Observation) -> None:
         """Strike at the leader's own next commit."""
@@ -150,7 +163,8 @@ class QuorumCommits(_QuorumPart):
         if mischief is None or not voters or voters[0] is not leader or leader.life != life:
             return
         faults.sim.mark("quorum-commit-struck")
-        apart = random.choice(voters[1:])
+        apart = random.choice([each for each in voters[1:] if each is not self._behind])
+        self._reach_behind()
         apart_us = random.randrange(*APART_MS) * MS
         for each in voters:
             if each is not apart:

@@ -120,7 +120,6 @@ def test_controllers_are_asked_without_a_broker(cluster: Cluster) -> None:
         asked = ("features", "--bootstrap-controller", address)
         assert f"Feature: {LEDGER}\t" in ottla(*asked, "describe").out
         ran = ottla(*asked, "upgrade", "--feature", f"{ELR}={LATER}")
-        is_active = controller.id == cluster.controller
-        reason = f"Level {LATER} of {ELR} is not supported" if is_active else "NOT_CONTROLLER"
         assert ran.code == 1
-        assert reason in ran.out
+        # The active one answers, whichever was named.
+        assert f"Level {LATER} of {ELR} is not supported" in ran.out

@@ -63,3 +63,29 @@ def test_the_wrong_kind_of_listener_says_so(cluster: Cluster) -> None:
     ran = ottla("metadata-quorum", "--bootstrap-controller", broker, "describe", "--status")
     assert ran.code == 1
     assert "(MISMATCHED_ENDPOINT_TYPE)" in ran.err
+
+
+def test_any_of_several_controllers_leads_to_the_active_one() -> None:
+    """And tells where the others are, and its own properties."""
+    with Cluster(brokers=1, controllers=3) as cluster:
+        ports = {node.id: node.port for node in cluster.nodes if "controller" in node.roles}
+        leaders = set()
+        for port in ports.values():
+            where = ("--bootstrap-controller", f"127.0.0.1:{port}")
+            ran = ottla("metadata-quorum", *where, "describe", "--status")
+            assert (ran.code, ran.err) == (0, "")
+            leaders.add(ran.out.splitlines()[1])
+            ran = ottla("cluster", "list-endpoints", *where)
+            listed = [line.split() for line in ran.out.splitlines()[1:]]
+            assert [(int(row[0]), int(row[2]), row[4]) for row in listed] == [
+                (node_id, port, "controller") for node_id, port in ports.items()
+            ]
+            for node_id in ports:
+                ran = ottla("configs", *where, "--describe", "--broker", str(node_id), "--all")
+                assert f"  node.id={node_id} " in ran.out
+        assert len(leaders) == 1
+        where = ("--bootstrap-controller", f"127.0.0.1:{ports[103]}")
+        setting = ("--broker-defaults", "--add-config", "log.retention.ms=77")
+        assert ottla("configs", *where, "--alter", *setting).code == 0
+        ran = ottla("configs", *where, "--describe", "--broker-defaults")
+        assert "  log.retention.ms=77 " in ran.out

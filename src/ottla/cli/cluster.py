@@ -1,37 +1,63 @@
 """`ottla cluster`: the cluster's id and endpoints; brokers that never return. As kafka-cluster.sh.
 
-Source: ClusterTool, Kafka 4.1; KIP-646 (unregister), KIP-1073 (fenced brokers).
+Source: ClusterTool, Kafka 4.3; KIP-646 (unregister), KIP-919 (controllers), KIP-1073 (fenced
+brokers).
 """
 
 from typing import Annotated
 
 import typer
 
-from ottla.cli.options import (
-    DEFAULT_TIMEOUT_SECONDS,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-    check_number,
-    connect,
-)
+from ottla.cli.errors import UsageError
+from ottla.cli.options import DEFAULT_TIMEOUT_SECONDS, Timeout, check_number, choose_config
 from ottla.cli.typing_app import examples, new_app
+from ottla.cli.where import BROKERS, CONTROLLERS, Where, describe_cluster
 from ottla.cli.wire_client import WireClient, check
-from ottla.wire.messages import describe_cluster as wire
+from ottla.wire.messages.describe_cluster import DescribeClusterBroker
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 app = new_app()
-
-BROKERS = 1
-"""The kind of endpoint that DescribeCluster tells of (KIP-919)."""
 
 CLIENT_ID = "cluster-tool"
 
 EPILOG = examples(
     "ottla cluster cluster-id --bootstrap-server localhost:9092",
     "ottla cluster list-endpoints --bootstrap-server localhost:9092 --include-fenced-brokers",
+    "ottla cluster list-endpoints --bootstrap-controller localhost:9192",
     "ottla cluster unregister --bootstrap-server localhost:9092 --id 3",
 )
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT[,...]",
+        help="Brokers to connect to first. Without it: the cluster of ./ottla-data, if it runs.",
+        show_default=False,
+    ),
+]
+BootstrapController = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        "-C",
+        metavar="HOST:PORT[,...]",
+        help="Controllers to ask, instead of brokers.",
+        show_default=False,
+    ),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        "-c",
+        metavar="FILE",
+        help="Property file for the client, e.g. client.id.",
+        show_default=False,
+    ),
+]
+Config = Annotated[str | None, typer.Option("--config", metavar="FILE", hidden=True)]
 
 
 @app.callback(epilog=EPILOG)
@@ -42,37 +68,50 @@ def cluster() -> None:
 @app.command("cluster-id")
 def cluster_id(
     bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
     command_config: CommandConfig = None,
+    config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """Show the cluster's id."""
-    with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
-        print(f"Cluster ID: {_describe(client).cluster_id}")
+    where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
+    with where.any(CLIENT_ID) as client:
+        print(f"Cluster ID: {describe_cluster(client, where.endpoint_type).cluster_id}")
 
 
 @app.command("list-endpoints")
 def list_endpoints(
     bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
     include_fenced_brokers: Annotated[
         bool,
         typer.Option("--include-fenced-brokers", help="Also brokers that are down, or starting."),
     ] = False,
     command_config: CommandConfig = None,
+    config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """List the brokers and where they listen."""
-    with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
-        brokers = _describe(client, include_fenced=include_fenced_brokers).brokers
-    print("\n".join(endpoint_lines(brokers)))
+    """List the brokers, or the controllers, and where they listen."""
+    where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
+    kind = where.endpoint_type
+    if include_fenced_brokers and kind == CONTROLLERS:
+        raise UsageError(
+            "The option --include-fenced-brokers is only supported with --bootstrap-server option"
+        )
+    with where.any(CLIENT_ID) as client:
+        nodes = describe_cluster(client, kind, fenced=include_fenced_brokers).brokers
+    print("\n".join(endpoint_lines(nodes, kind)))
 
 
 @app.command("unregister")
 def unregister(
     broker_id: Annotated[
-        int, typer.Option("--id", metavar="ID", help="The broker that will never return.")
+        int, typer.Option("--id", "-i", metavar="ID", help="The broker that will never return.")
     ],
     bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
     command_config: CommandConfig = None,
+    config: Config = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
     """Take a broker out of a KRaft cluster for good.
@@ -81,41 +120,43 @@ def unregister(
     what it has not deleted yet is given up.
     """
     check_number("--id", broker_id, 0)
-    with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
+
+    def act(client: WireClient) -> None:
         client.expect_kraft(UnregisterBrokerRequest)
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        answer = client.patiently(lambda: client.ask(request, UnregisterBrokerResponse))
+        answer = client.ask(request, UnregisterBrokerResponse)
         check(f"broker {broker_id}", answer.error_code, answer.error_message)
+
+    where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
+    where.ask(CLIENT_ID, act)
     print(f"Broker {broker_id} is no longer registered.")
 
 
-def _describe(client: WireClient, *, include_fenced: bool = False) -> wire.DescribeClusterResponse:
-    request = wire.DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        endpoint_type=BROKERS,
-        include_fenced_brokers=include_fenced,
-    )
-    answer = client.ask(request, wire.DescribeClusterResponse)
-    check("the cluster", answer.error_code, answer.error_message)
-    return answer
+def _where(
+    brokers: str | None,
+    controllers: str | None,
+    command_config: str | None,
+    config: str | None,
+    timeout: float,
+) -> Where:
+    chosen = choose_config("--command-config", command_config, "--config", config)
+    return Where(brokers, controllers, chosen, timeout)
 
 
-def endpoint_lines(brokers: tuple[wire.DescribeClusterBroker, ...]) -> list[str]:
-    """Return the table as Kafka lays it out."""
-    width = max((len(each.host) for each in brokers), default=0)
-    heading = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
-    rows = [heading] + [
-        (
-            str(each.broker_id),
-            each.host,
-            str(each.port),
-            each.rack or "null",
-            "fenced" if each.is_fenced else "unfenced",
-            "broker",
+def endpoint_lines(nodes: tuple[DescribeClusterBroker, ...], kind: int = BROKERS) -> list[str]:
+    """Return the table as Kafka lays it out; controllers are never fenced, and have no state."""
+    width = max((len(each.host) for each in nodes), default=0)
+    of_brokers = kind == BROKERS
+    states = ("STATE",) if of_brokers else ()
+    heading = ("ID", "HOST", "PORT", "RACK", *states, "ENDPOINT_TYPE")
+    rows = [heading]
+    for each in sorted(nodes, key=lambda each: each.broker_id):
+        state = ("fenced" if each.is_fenced else "unfenced",) if of_brokers else ()
+        told = "broker" if of_brokers else "controller"
+        rows.append(
+            (str(each.broker_id), each.host, str(each.port), each.rack or "null", *state, told)
         )
-        for each in sorted(brokers, key=lambda each: each.broker_id)
-    ]
-    widths = (10, max(width, len("HOST")), 10, 10, 10, 15)
+    widths = (10, max(width, len("HOST")), 10, 10, *([10] if of_brokers else []), 15)
     return [
         " ".join(word.ljust(size) for word, size in zip(row, widths, strict=True)) for row in rows
     ]

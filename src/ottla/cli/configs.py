@@ -17,12 +17,12 @@ from ottla.cli.options import (
     Timeout,
     ZooKeeper,
     check_zookeeper,
-    connect,
     one_of,
     parse_ids,
     read_property_file,
 )
 from ottla.cli.typing_app import examples, new_app
+from ottla.cli.where import BootstrapController, Where
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages import incremental_alter_configs as alter_wire
 
@@ -37,6 +37,8 @@ EPILOG = examples(
     "ottla configs --bootstrap-server localhost:9092 --alter --broker-defaults \\",
     "    --add-config log.retention.ms=3600000",
 )
+
+CLIENT_ID = "configs-tool"
 
 KINDS = {"topics": TOPIC, "brokers": BROKER}
 OTHER_KINDS = ("broker-loggers", "client-metrics", "clients", "groups", "ips", "users")
@@ -57,6 +59,7 @@ Entity = tuple[str, str | None]
 @app.command("configs", epilog=EPILOG)
 def configs(
     bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
     zookeeper: ZooKeeper = None,
     describe: opt.Describe = False,
     alter: opt.Alter = False,
@@ -77,15 +80,15 @@ def configs(
     action = one_of(describe=describe, alter=alter)
     entity = choose_entity(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
     if zookeeper is not None:
-        check_zookeeper(bootstrap_server, command_config)
+        check_zookeeper(bootstrap_server or bootstrap_controller, command_config)
+    where = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
     if action == "describe":
         if add_config or add_config_file or delete_config:
             raise UsageError("--add-config and --delete-config cannot be used with --describe")
         if zookeeper is not None:
             configs_zookeeper.describe(zookeeper, timeout, *entity)
             return
-        with connect(bootstrap_server, command_config, timeout, "configs-tool") as client:
-            _describe(client, entity, all_)
+        _describe(where, entity, all_)
         return
     if add_config is not None and add_config_file is not None:
         raise UsageError("--add-config and --add-config-file cannot be used together")
@@ -98,8 +101,7 @@ def configs(
     if zookeeper is not None:
         configs_zookeeper.alter(zookeeper, timeout, entity[0], entity[1], added, deleted)
         return
-    with connect(bootstrap_server, command_config, timeout, "configs-tool") as client:
-        _alter(client, entity[0], entity[1], added, deleted)
+    _alter(where, entity[0], entity[1], added, deleted)
 
 
 def choose_entity(
@@ -156,18 +158,41 @@ def parse_added(text: str) -> dict[str, str]:
     return added
 
 
-def _describe(client: WireClient, entity: Entity, everything: bool) -> None:
+def _describe(where: Where, entity: Entity, everything: bool) -> None:
     kind, name = entity
     if name is not None:
         names = [name]
-    elif kind == "topics":
-        names = [topic.name or "" for topic in client.topics()]
+    elif where.controllers is not None:
+        raise UsageError("--bootstrap-controller needs --entity-name, or --entity-default")
     else:
-        names = [*map(str, client.broker_ids()), ""]
-    for each in names:
-        entries = configs_client.describe(client, KINDS[kind], [each], synonyms=True)
-        for line in describe_lines(kind, each, entries.get(each, []), everything):
-            print(line)
+        names = where.ask(CLIENT_ID, lambda client: _names(client, kind))
+
+    def told(client: WireClient) -> list[str]:
+        entries = {each: _entries(where, client, kind, each) for each in names}
+        return [
+            line for each in names for line in describe_lines(kind, each, entries[each], everything)
+        ]
+
+    for line in where.ask(CLIENT_ID, told, node=_controller(where, kind, name)):
+        print(line)
+
+
+def _names(client: WireClient, kind: str) -> list[str]:
+    if kind == "topics":
+        return [topic.name or "" for topic in client.topics()]
+    return [*map(str, client.broker_ids()), ""]
+
+
+def _entries(where: Where, client: WireClient, kind: str, name: str) -> list[Entry]:
+    is_own = where.controllers is not None
+    entries = configs_client.describe(client, KINDS[kind], [name], synonyms=True, is_own=is_own)
+    return entries.get(name, [])
+
+
+def _controller(where: Where, kind: str, name: str | None) -> int | None:
+    """Return which controller is asked: only the one that is meant knows its properties."""
+    of_node = where.controllers is not None and kind == "brokers" and name
+    return int(name) if of_node and name else None
 
 
 def describe_lines(kind: str, name: str, entries: Sequence[Entry], everything: bool) -> list[str]:
@@ -196,11 +221,15 @@ def _text(value: str | None) -> str:
 
 
 def _alter(
-    client: WireClient, kind: str, name: str, added: Mapping[str, str], deleted: Sequence[str]
+    where: Where, kind: str, name: str, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     if deleted:
         source = DYNAMIC_SOURCES[KINDS[kind]] if name else DYNAMIC_DEFAULT_SOURCE
-        present = configs_client.describe(client, KINDS[kind], [name]).get(name, [])
+        present = where.ask(
+            CLIENT_ID,
+            lambda client: _entries(where, client, kind, name),
+            node=_controller(where, kind, name),
+        )
         dynamic = {entry.name for entry in present if entry.source == source}
         unknown = [each for each in deleted if each not in dynamic]
         if unknown:
@@ -221,15 +250,15 @@ def _alter(
         validate_only=False,
     )
     # Kafka's brokers take what is meant for one broker only from that broker's own clients.
-    node = int(name) if kind == "brokers" and name else None
+    node = int(name) if kind == "brokers" and name and where.controllers is None else None
 
-    def act() -> None:
+    def act(client: WireClient) -> None:
         answer = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
         for result in answer.responses:
             subject = f"{kind[:-1]} {name or 'defaults'}"
             check(subject, result.error_code, result.error_message)
 
-    client.patiently(act)
+    where.ask(CLIENT_ID, act)
     if name:
         print(f"Completed updating config for {kind[:-1]} {name}.")
     else:

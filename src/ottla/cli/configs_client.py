@@ -48,14 +48,21 @@ class Entry:
 
 
 def describe(
-    client: WireClient, kind: int, names: Sequence[str], *, synonyms: bool = False
+    client: WireClient,
+    kind: int,
+    names: Sequence[str],
+    *,
+    synonyms: bool = False,
+    is_own: bool = False,
 ) -> dict[str, list[Entry]]:
     """Return the entries of resources of one kind, sorted by name.
 
-    A broker is asked itself, since only it knows its static configuration.
+    A broker is asked itself, since only it knows its static configuration; `is_own`: the client
+    is of the very node.
     """
-    node = int(names[0]) if kind == BROKER and names and names[0] else None
-    assert node is None or len(names) == 1
+    is_node = kind == BROKER and bool(names and names[0])
+    node = int(names[0]) if is_node and not is_own else None
+    assert not is_node or len(names) == 1
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)

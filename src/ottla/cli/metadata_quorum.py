@@ -9,15 +9,11 @@ from ottla.base.ids import METADATA_TOPIC
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.quorum_text import Quorum, replication_lines, status_lines
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import Where, choose
+from ottla.cli.where import Where, choose, describe_cluster
 from ottla.cli.wire_client import WireClient, check
-from ottla.wire.messages import describe_cluster as cluster_wire
 from ottla.wire.messages import describe_quorum as wire
 
 app = new_app()
-
-BROKERS, CONTROLLERS = 1, 2
-"""Kinds of endpoint that DescribeCluster tells of (KIP-919)."""
 
 CLIENT_ID = "metadata-quorum-tool"
 
@@ -53,8 +49,7 @@ def describe(
     if human_readable and not replication:
         raise UsageError("--human-readable goes with --replication only")
     where: Where = context.obj
-    kind = BROKERS if where.controllers is None else CONTROLLERS
-    quorum = where.ask(CLIENT_ID, lambda client: _describe(client, kind))
+    quorum = where.ask(CLIENT_ID, lambda client: _describe(client, where.endpoint_type))
     if status:
         lines = status_lines(quorum)
     else:
@@ -85,13 +80,7 @@ def remove_controller(
 
 def _describe(client: WireClient, kind: int) -> Quorum:
     client.expect_kraft(wire.DescribeQuorumRequest)
-    cluster = client.ask(
-        cluster_wire.DescribeClusterRequest(
-            endpoint_type=kind, include_cluster_authorized_operations=False
-        ),
-        cluster_wire.DescribeClusterResponse,
-    )
-    check("the cluster", cluster.error_code, cluster.error_message)
+    cluster = describe_cluster(client, kind)
     partition = wire.RequestPartitionData(partition_index=0)
     topic = wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
     answer = client.ask(wire.DescribeQuorumRequest(topics=(topic,)), wire.DescribeQuorumResponse)

@@ -103,6 +103,28 @@ def connect(
     return WireClient(bootstrap_or_local(bootstrap), timeout=timeout, client_id=client_id)
 
 
+def choose_config(name: str, given: str | None, former: str, formerly: str | None) -> str | None:
+    """Return the property file of an option that Kafka 4.2 has given another name (KIP-1147).
+
+    Raises UsageError where both names are used. The former one is told to be deprecated on
+    stderr; Kafka's tools say so on stdout, where the console consumer's records are.
+    """
+    if given is not None and formerly is not None:
+        raise UsageError(f"Options {name} and {former} cannot be specified together.")
+    if formerly is not None:
+        warn_deprecated(former, name)
+    return given if formerly is None else formerly
+
+
+def warn_deprecated(former: str, name: str) -> None:
+    """Say that an option has another name now."""
+    print(
+        f"Warning: {former} is deprecated and will be removed in a future version. "
+        f"Use {name} instead.",
+        file=sys.stderr,
+    )
+
+
 def check_zookeeper(bootstrap: str | None, command_config: str | None) -> None:
     """Raise UsageError where options for brokers stand beside --zookeeper."""
     if bootstrap is not None:

@@ -14,6 +14,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timer, Timers
+from ottla.broker.api.base import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.balance import balance
 from ottla.controller.brokers import fence_stalest
@@ -26,7 +27,6 @@ from ottla.host.deletion_office import DeletionOffice
 from ottla.host.node_ports import Connect
 from ottla.host.periodic import Periodic
 from ottla.host.quorum_driver import Peers, QuorumLinks
-from ottla.host.quorum_server import Listeners
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.quorum_storage import QuorumStorage
 from ottla.metadata.brokers import Endpoint

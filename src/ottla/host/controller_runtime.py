@@ -34,11 +34,12 @@ from ottla.base.metrics import latency_ms
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
+from ottla.broker.api.base import Listeners
 from ottla.controller.statistics import ElectionStatistics
 from ottla.controller.step import Decision, Step
 from ottla.host.quorum_driver import QuorumDriver, QuorumLinks
 from ottla.host.quorum_replay import decode_batches, image_of, load_image, replay_batches
-from ottla.host.quorum_server import Listeners, QuorumServer
+from ottla.host.quorum_server import QuorumServer
 from ottla.host.quorum_snapshots import SnapshotLimits, Snapshotter
 from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
 from ottla.metadata.delta import ClusterDelta, delta_between, replay

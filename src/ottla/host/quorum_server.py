@@ -14,7 +14,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER, NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.broker.api.base import Answer, Context
+from ottla.broker.api.base import Answer, Context, Listeners
 from ottla.host.quorum_driver import QuorumDriver
 from ottla.host.quorum_elections import Answered, ElectionServer
 from ottla.host.quorum_storage import READ_BYTES_MAX
@@ -31,9 +31,6 @@ TOPIC_IDS_FROM = 13
 """The version of Fetch that names topics by id."""
 
 PARTITION = 0
-
-Listeners = tuple[tuple[str, str, int], ...]
-"""Name, host and port of each listener of a node."""
 
 
 class QuorumServer:
@@ -74,6 +71,11 @@ class QuorumServer:
     def committed_offset(self) -> int:
         """Return the offset of the last metadata record that is known to be committed, or -1."""
         return (self._driver.node.high_watermark or 0) - 1
+
+    @property
+    def nodes(self) -> dict[int, Listeners]:
+        """Return the listeners of each voter, by node id."""
+        return self._nodes()
 
     def _answered(self, effect: Answered) -> None:
         waiting = self._waiting.pop(effect.token, None)

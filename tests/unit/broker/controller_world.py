@@ -123,7 +123,9 @@ class Controller:
             ),
             now_ms=now_ms,
             monotonic_ms=now_ms,
-            node=SimpleNamespace(),  # type: ignore[arg-type]
+            node=SimpleNamespace(  # type: ignore[arg-type]
+                image=self.image, config=self.context.config
+            ),
             broker_or_none=broker,  # type: ignore[arg-type]
             controller_or_none=self,
         )

@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Forwarded, Listener, Message
+from ottla.broker.api.base import Connection, Context, Forwarded, Listener, Listeners, Message
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.log.config import LogConfig
@@ -194,6 +194,9 @@ class FakeQuorum:
     """A quorum port that notes its requests."""
 
     leader_id: int = 1
+    nodes: dict[int, Listeners] = field(
+        default_factory=lambda: {1: (("CONTROLLER", "quorum1", 9093),)}
+    )
     asked: list[object] = field(default_factory=list)
 
     def fetch(self, ctx: Context, request: object) -> object:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header, encode_response
+from ottla.wire.messages import describe_cluster as cluster_wire
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import (
@@ -76,6 +77,24 @@ class FakeBroker:
     def requests(self, kind: type) -> list[Any]:
         """Return the requests of one kind that came, in order."""
         return [each for each in self.asked if isinstance(each, kind)]
+
+    def be_controller(self, node_id: int = 1, *, active: "FakeBroker | None" = None) -> None:
+        """Answer DescribeCluster as a controller; `active` is another one, with the next id."""
+        told = [(node_id, self.port)] + ([] if active is None else [(node_id + 1, active.port)])
+
+        def describe(request: cluster_wire.DescribeClusterRequest) -> Any:
+            return cluster_wire.DescribeClusterResponse(
+                error_code=0,
+                endpoint_type=request.endpoint_type,
+                cluster_id="some-cluster",
+                controller_id=told[-1][0],
+                brokers=tuple(
+                    cluster_wire.DescribeClusterBroker(broker_id=each, host="127.0.0.1", port=port)
+                    for each, port in told
+                ),
+            )
+
+        self.answer(cluster_wire.DescribeClusterRequest, describe)
 
     def close(self) -> None:
         """Stop listening."""

@@ -58,6 +58,34 @@ def test_the_endpoints_of_fenced_brokers_too(run: Run, broker: FakeBroker) -> No
     ]
 
 
+def test_the_controllers(run: Run, broker: FakeBroker) -> None:
+    other = FakeBroker()
+    broker.be_controller(101, active=other)
+    ran = run("cluster", "list-endpoints", "--bootstrap-controller", broker.address)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "ID         HOST      PORT       RACK       ENDPOINT_TYPE  ",
+        f"101        127.0.0.1 {broker.port:<10} null       controller     ",
+        f"102        127.0.0.1 {other.port:<10} null       controller     ",
+    ]
+    ran = run("cluster", "cluster-id", "-C", broker.address)
+    assert (ran.code, ran.out) == (0, "Cluster ID: some-cluster\n")
+    words = ("--bootstrap-controller", broker.address, "--include-fenced-brokers")
+    ran = run("cluster", "list-endpoints", *words)
+    assert ran.code == 2
+    assert "only supported with --bootstrap-server" in ran.err
+    other.close()
+
+
+def test_the_active_controller_unregisters(run: Run, broker: FakeBroker) -> None:
+    other = FakeBroker()
+    broker.be_controller(101, active=other)
+    other.answer(UnregisterBrokerRequest, lambda _: UnregisterBrokerResponse(error_code=0))
+    ran = run("cluster", "unregister", "-C", broker.address, "-i", "3")
+    assert (ran.code, ran.out) == (0, "Broker 3 is no longer registered.\n")
+    other.close()
+
+
 def test_a_broker_is_unregistered(run: Run, broker: FakeBroker) -> None:
     broker.answer(UnregisterBrokerRequest, lambda _: UnregisterBrokerResponse(error_code=0))
     ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "3")

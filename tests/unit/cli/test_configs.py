@@ -133,6 +133,40 @@ def test_describe_without_a_name_takes_all_of_the_type(run: Run, broker: FakeBro
     ]
 
 
+def test_a_controller_describes_itself(run: Run, broker: FakeBroker) -> None:
+    """It is found through another one; the active one is asked for what is not a node's own."""
+    other = FakeBroker()
+    for each in (broker, other):
+        each.answer(describe_wire.DescribeConfigsRequest, described)
+    broker.be_controller(101, active=other)
+    words = ("configs", "--bootstrap-controller", broker.address, "--describe")
+    for entity_name, asked in (("101", broker), ("102", other)):
+        ran = run(*words, "--entity-type", "brokers", "--entity-name", entity_name)
+        assert ran.out.splitlines()[0] == f"Dynamic configs for broker {entity_name} are:"
+        assert len(asked.requests(describe_wire.DescribeConfigsRequest)) == 1
+    assert run(*words, "--topic", "t").code == 0
+    assert len(other.requests(describe_wire.DescribeConfigsRequest)) == 2
+    ran = run(*words, "--broker", "7")
+    assert (ran.code, ran.err) == (
+        1, "ottla configs: there is no controller 7: expected one of 101, 102\n"
+    )  # fmt: skip
+    assert run(*words, "--entity-type", "topics").code == 2
+    assert run(*words, "--bootstrap-server", "x:1", "--topic", "t").code == 2
+    other.close()
+
+
+def test_the_active_controller_alters(run: Run, broker: FakeBroker) -> None:
+    other = FakeBroker()
+    other.answer(alter_wire.IncrementalAlterConfigsRequest, altered)
+    broker.be_controller(101, active=other)
+    ran = run(
+        "configs", "--bootstrap-controller", broker.address, "--alter", "--broker", "102",
+        "--add-config", "a=b",
+    )  # fmt: skip
+    assert (ran.code, ran.out) == (0, "Completed updating config for broker 102.\n")
+    other.close()
+
+
 def altered(request: alter_wire.IncrementalAlterConfigsRequest) -> Any:
     return alter_wire.IncrementalAlterConfigsResponse(
         responses=tuple(

@@ -85,6 +85,7 @@ def test_the_features_are_told_with_names_for_the_metadata_version(
 
 def test_without_metadata_there_is_no_epoch(run: Run, broker: FeatureBroker) -> None:
     broker.epoch = -1
+    broker.be_controller()
     ran = run("features", "--bootstrap-controller", broker.address, "describe")
     assert ran.out.splitlines()[0].endswith("\tEpoch: -")
 
@@ -271,8 +272,11 @@ def test_a_controller_on_the_move_is_waited_for(run: Run, broker: FeatureBroker)
 def test_of_several_controllers_the_active_one_answers(run: Run, broker: FeatureBroker) -> None:
     standby = FeatureBroker()
     grant(standby, Error.NOT_CONTROLLER)
-    both = f"{standby.address},{broker.address}"
-    words = ("features", "--bootstrap-controller", both, "upgrade", "--feature", "a.version=3")
+    standby.be_controller(active=broker)
+    words = (
+        "features", "--bootstrap-controller", standby.address, "--timeout", "0.5",
+        "upgrade", "--feature", "a.version=3",
+    )  # fmt: skip
     grant(broker)
     assert run(*words).out == "a.version was upgraded to 3.\n"
     grant(broker, Error.INVALID_UPDATE_VERSION, "No.")

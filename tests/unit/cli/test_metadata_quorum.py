@@ -116,11 +116,6 @@ def test_without_a_leader_nothing_can_be_told() -> None:
 
 
 def serve(broker: FakeBroker, quorum: Quorum, error_code: int = 0) -> None:
-    def describe_cluster(_: Any) -> Any:
-        return cluster_wire.DescribeClusterResponse(
-            error_code=0, cluster_id=quorum.cluster_id, controller_id=1, brokers=()
-        )
-
     def describe_quorum(request: wire.DescribeQuorumRequest) -> Any:
         (topic,) = request.topics
         assert topic.topic_name == "__cluster_metadata"
@@ -138,7 +133,7 @@ def serve(broker: FakeBroker, quorum: Quorum, error_code: int = 0) -> None:
         told = wire.ResponseTopicData(topic_name=topic.topic_name, partitions=(state,))
         return wire.DescribeQuorumResponse(error_code=0, topics=(told,), nodes=quorum.nodes)
 
-    broker.answer(cluster_wire.DescribeClusterRequest, describe_cluster)
+    broker.be_controller()
     broker.answer(wire.DescribeQuorumRequest, describe_quorum)
 
 
@@ -160,8 +155,8 @@ def test_both_ways_to_ask(run: Run, broker: FakeBroker, option: str, kind: int) 
     ran = run("metadata-quorum", option, broker.address, "describe", "--status")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == "\n".join(status_lines(quorum())) + "\n"
-    (asked,) = broker.requests(cluster_wire.DescribeClusterRequest)
-    assert asked.endpoint_type == kind
+    asked = broker.requests(cluster_wire.DescribeClusterRequest)
+    assert {each.endpoint_type for each in asked} == {kind}
     ran = run("metadata-quorum", option, broker.address, "describe", "--replication")
     assert ran.out == "\n".join(replication_lines(quorum(), None)) + "\n"
     ran = run("metadata-quorum", option, broker.address, "describe", "--replication",
@@ -169,17 +164,43 @@ def test_both_ways_to_ask(run: Run, broker: FakeBroker, option: str, kind: int) 
     assert " ms ago" in ran.out
 
 
-def test_the_controller_that_leads_is_found(run: Run, broker: FakeBroker) -> None:
+def test_the_active_controller_is_asked_whichever_is_named(run: Run, broker: FakeBroker) -> None:
     other = FakeBroker()
     serve(other, quorum(), error_code=6)
     serve(broker, quorum())
-    both = f"{other.address},{broker.address}"
-    ran = run("metadata-quorum", "--bootstrap-controller", both, "describe", "--status")
-    assert (ran.code, ran.err) == (0, "")
-    ran = run("metadata-quorum", "--bootstrap-controller", other.address, "describe", "--status")
-    assert ran.code == 1
+    words = ("metadata-quorum", "--bootstrap-controller", other.address, "--timeout", "0.5")
+    ran = run(*words, "describe", "--status")
+    assert ran.code == 1, "it says that it is active itself, and that it is not the leader"
     assert "(NOT_LEADER_OR_FOLLOWER)" in ran.err
+    other.be_controller(active=broker)
+    assert run(*words, "describe", "--status").code == 0
     other.close()
+
+
+def test_while_no_controller_is_active_it_is_waited_for(run: Run, broker: FakeBroker) -> None:
+    serve(broker, quorum())
+    answers = [-1, -1, 1]
+
+    def elected(request: cluster_wire.DescribeClusterRequest) -> Any:
+        brokers = (
+            cluster_wire.DescribeClusterBroker(broker_id=1, host="127.0.0.1", port=broker.port),
+        )
+        return cluster_wire.DescribeClusterResponse(
+            error_code=0,
+            endpoint_type=2,
+            cluster_id="c",
+            controller_id=answers.pop(0) if answers else 1,
+            brokers=brokers,
+        )
+
+    broker.answer(cluster_wire.DescribeClusterRequest, elected)
+    words = ("metadata-quorum", "--bootstrap-controller", broker.address)
+    assert run(*words, "describe", "--status").code == 0
+    assert not answers
+    answers[:] = [-1] * 100
+    ran = run(*words, "--timeout", "0.3", "describe", "--status")
+    assert ran.code == 1
+    assert "no controller is active now (NOT_CONTROLLER)" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.controller.context import DecisionContext
     from ottla.controller.step import Decision
     from ottla.metadata.image import ClusterImage
+    from ottla.metadata.node_config import NodeConfig
     from ottla.wire.frames import RequestHeader
 
 R = TypeVar("R")
@@ -27,6 +28,9 @@ Message = Any
 """A message class of `ottla.wire.messages`; each handler names its own."""
 
 Answer = Message | Pending[Message] | None
+
+Listeners = tuple[tuple[str, str, int], ...]
+"""Name, host and port of each listener of a node."""
 
 
 class CloseConnection(Exception):
@@ -155,6 +159,11 @@ class QuorumPort(Protocol):
         """Return the offset of the last metadata record that is known to be committed, or -1."""
         ...
 
+    @property
+    def nodes(self) -> Mapping[int, Listeners]:
+        """Return the listeners of each voter, one at least, by node id."""
+        ...
+
     def fetch(self, ctx: "Context", request: Message) -> Answer:
         """Answer a Fetch of the metadata log."""
         ...
@@ -223,6 +232,8 @@ class NodeFacts(Protocol):
 
     node_id: int
     cluster_id: str
+    config: "NodeConfig"
+    """The node's properties as its file says; a broker's dynamic ones are in its image."""
 
     @property
     def supported_features(self) -> Mapping[str, tuple[int, int]]:

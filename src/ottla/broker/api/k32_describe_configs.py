@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32): properties of topics and brokers, where they come from, what they are.
 
-Behaviour: a broker describes itself and, under the empty name, the dynamic defaults of all
-           brokers; topics from its image. Null or no keys = all; names that do not exist are left
-           out.
+Behaviour: a node, broker or controller, describes itself and, under the empty name, the dynamic
+           defaults of all brokers; topics from its image. Null or no keys = all; names that do
+           not exist are left out.
 Versions:  v1 sources and synonyms (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
 Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authorization.
 """
@@ -10,7 +10,7 @@ Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authoriz
 from collections.abc import Iterable
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.broker.api.base import Answer, Api, Context, Listener
 from ottla.metadata.config_describe import (
     Entry,
     Source,
@@ -22,11 +22,16 @@ from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages import describe_configs as wire
 
-API = Api(key=32, versions=range(5), acl="cluster:describe-configs")
+API = Api(
+    key=32,
+    versions=range(5),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    acl="cluster:describe-configs",
+)
 
 
 def handle(ctx: Context, request: wire.DescribeConfigsRequest) -> Answer:
-    """Answer each resource by itself, from this broker's own state."""
+    """Answer each resource by itself, from this node's own state."""
     return wire.DescribeConfigsResponse(
         results=tuple(_result(ctx, request, resource) for resource in request.resources)
     )
@@ -59,7 +64,8 @@ def _result(
 
 
 def _entries(ctx: Context, resource_type: int, name: str) -> Iterable[Entry]:
-    image, config = ctx.broker.image, ctx.broker.config
+    config = ctx.node.config
+    image = ctx.node.image if ctx.broker_or_none is None else ctx.broker.image
     if resource_type == ResourceType.TOPIC:
         fault = fault_of(name)
         if fault is not None:

@@ -1,7 +1,8 @@
 """DescribeCluster (key 60): the cluster's id and its nodes, brokers or controllers.
 
 Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker told as the
-           controller (KIP-590); 2 = controllers, on controller listeners (KIP-919).
+           controller (KIP-590); 2 = the quorum's voters, on controller listeners (KIP-919):
+           this node's own listeners, and the others as controller.quorum.voters names them.
 Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
 """
 
@@ -14,7 +15,6 @@ from ottla.broker.nodes import (
     operations,
 )
 from ottla.metadata.brokers import BrokerImage
-from ottla.metadata.controllers import ControllerImage
 from ottla.wire.messages import describe_cluster as wire
 
 API = Api(key=60, versions=range(3), listeners=EVERYWHERE, acl="cluster:describe")
@@ -70,28 +70,28 @@ def _brokers(
 
 
 def _controllers(ctx: Context) -> tuple[wire.DescribeClusterBroker, ...]:
-    controllers = sorted(ctx.controller.image.controllers.items())
-    return tuple(
-        told
-        for _, controller in controllers
-        for told in _node(controller, ctx.connection.listener_name, ctx.version)
-    )
+    asked_on = ctx.connection.listener_name
+    told = []
+    for node_id, listeners in sorted(ctx.quorum.nodes.items()):
+        # Of the other voters one listener is known: whichever name it has, it is their address.
+        _, host, port = next((each for each in listeners if each[0] == asked_on), listeners[0])
+        told.append(wire.DescribeClusterBroker(broker_id=node_id, host=host, port=port))
+    return tuple(told)
 
 
 def _node(
-    node: BrokerImage | ControllerImage, listener_name: str, version: int
+    broker: BrokerImage, listener_name: str, version: int
 ) -> list[wire.DescribeClusterBroker]:
-    """Return the node in a list, which is empty where it lacks the listener."""
-    broker = node if isinstance(node, BrokerImage) else None
+    """Return the broker in a list, which is empty where it lacks the listener."""
     return [
         wire.DescribeClusterBroker(
-            broker_id=node.id,
+            broker_id=broker.id,
             host=endpoint.host,
             port=endpoint.port,
-            rack=None if broker is None else broker.rack,
-            is_fenced=broker is not None and broker.fenced and version >= 2,
+            rack=broker.rack,
+            is_fenced=broker.fenced and version >= 2,
         )
-        for endpoint in node.endpoints
+        for endpoint in broker.endpoints
         if endpoint.name == listener_name
     ]
 

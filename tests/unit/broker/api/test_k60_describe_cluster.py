@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
 from ottla.broker.api.base import Listener
-from ottla.metadata.records import ControllerEndpoint, RegisterControllerRecord
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
 from ..world import CLUSTER_ID, World
@@ -26,19 +24,6 @@ def world() -> World:
     world = World()
     world.add_broker(1)
     world.add_broker(2, fenced=True)
-    world.commit(
-        RegisterControllerRecord(
-            controller_id=1,
-            incarnation_id=Uuid(b"i" * 16),
-            zk_migration_ready=False,
-            end_points=(
-                ControllerEndpoint(
-                    name="CONTROLLER", host="quorum1", port=9093, security_protocol=0
-                ),
-            ),
-            features=(),
-        )
-    )
     return world
 
 
@@ -62,12 +47,24 @@ def test_operations(world: World) -> None:
 
 
 def test_controllers(world: World) -> None:
+    """The voters: this node by the listener that was asked, the others where its file has them."""
+    world.quorum.nodes = {
+        1: (("OTHER", "aside", 1), ("CONTROLLER", "quorum1", 9093)),
+        3: (("VOTERS", "quorum3", 9095),),
+        2: (("CONTROLLER", "quorum2", 9094),),
+    }
     answer = world.ask(request(CONTROLLERS), 1, listener=Listener.CONTROLLER)
     assert (answer.endpoint_type, answer.controller_id) == (CONTROLLERS, 1)
+    assert answer.cluster_id == CLUSTER_ID
     assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [
-        (1, "quorum1", 9093)
+        (1, "quorum1", 9093),
+        (2, "quorum2", 9094),
+        (3, "quorum3", 9095),
     ]
-    world.quorum.leader_id = 9  # Not registered yet.
+
+
+def test_no_controller_that_nobody_knows_the_address_of(world: World) -> None:
+    world.quorum.leader_id = -1
     answer = world.ask(request(CONTROLLERS), 1, listener=Listener.CONTROLLER)
     assert answer.controller_id == -1
 

@@ -86,11 +86,18 @@ Properties = Annotated[
 FormatterConfig = Annotated[
     str | None, typer.Option("--formatter-config", metavar="FILE", help="Likewise, in a file.")
 ]
+CommandProperties = Annotated[
+    list[str], typer.Option("--command-property", metavar="K=V", help="For the consumer.")
+]
+CommandConfig = Annotated[
+    str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
+]
 ConsumerProperties = Annotated[
-    list[str], typer.Option("--consumer-property", metavar="K=V", help="For the consumer.")
+    list[str],
+    typer.Option("--consumer-property", metavar="K=V", help="Former --command-property."),
 ]
 ConsumerConfig = Annotated[
-    str | None, typer.Option("--consumer.config", metavar="FILE", help="Likewise, in a file.")
+    str | None, typer.Option("--consumer.config", metavar="FILE", help="Former --command-config.")
 ]
 SkipOnError = Annotated[
     bool, typer.Option("--skip-message-on-error", help="Skip what a deserializer cannot read.")
@@ -124,6 +131,8 @@ def console_consumer(
     isolation_level: Isolation = None,
     property_: Properties = [],  # noqa: B006 - typer copies it
     formatter_config: FormatterConfig = None,
+    command_property: CommandProperties = [],  # noqa: B006
+    command_config: CommandConfig = None,
     consumer_property: ConsumerProperties = [],  # noqa: B006
     consumer_config: ConsumerConfig = None,
     skip_message_on_error: SkipOnError = False,
@@ -140,12 +149,13 @@ def console_consumer(
     printed |= {"value.deserializer": value_deserializer} if value_deserializer else {}
     text = record_text(printed | key_values(property_, "--property"))
     silent = _is_silent(formatter)
-    given = read_property_file(consumer_config)
-    extra = librdkafka.client_properties(consumer_property, "--consumer-property")
-    name = one_group(group, given.get("group.id"), extra.get("group.id"))
+    in_file, extra = librdkafka.given_properties(
+        "consumer", command_config, command_property, consumer_config, consumer_property
+    )
+    given = in_file | extra
+    name = one_group(group, in_file.get("group.id"), extra.get("group.id"))
     if name is not None and partition is not None:
         raise UsageError("--group cannot be used with --partition")
-    given |= extra
     if isolation_level is not None:
         given["isolation.level"] = isolation_level
     bootstrap = bootstrap_or_local(bootstrap_server)
@@ -195,7 +205,7 @@ def one_group(option: str | None, *properties: str | None) -> str | None:
     given = sorted({name for _, name in named if name is not None})
     if len(given) > 1:
         raise UsageError(
-            "--group, --consumer-property and --consumer.config name different groups: "
+            "--group, --command-property and --command-config name different groups: "
             + ", ".join(f"'{name}'" for name in given)
         )
     return given[0] if given else None

@@ -27,7 +27,7 @@ EPILOG = examples(
     "ottla console-producer --bootstrap-server localhost:9092 --topic orders \\",
     "    --property parse.key=true --property key.separator=:",
     "ottla console-producer --bootstrap-server localhost:9092 --topic orders \\",
-    "    --compression-codec zstd --producer-property enable.idempotence=true",
+    "    --compression-codec zstd --command-property enable.idempotence=true",
 )
 
 PROPERTY_HELP = (
@@ -42,11 +42,18 @@ Properties = Annotated[
 ReaderConfig = Annotated[
     str | None, typer.Option("--reader-config", metavar="FILE", help="Such properties, in a file.")
 ]
+CommandProperties = Annotated[
+    list[str], typer.Option("--command-property", metavar="K=V", help="For the producer.")
+]
+CommandConfig = Annotated[
+    str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
+]
 ProducerProperties = Annotated[
-    list[str], typer.Option("--producer-property", metavar="K=V", help="For the producer.")
+    list[str],
+    typer.Option("--producer-property", metavar="K=V", help="Former --command-property."),
 ]
 ProducerConfig = Annotated[
-    str | None, typer.Option("--producer.config", metavar="FILE", help="Likewise, in a file.")
+    str | None, typer.Option("--producer.config", metavar="FILE", help="Former --command-config.")
 ]
 Codec = Annotated[
     str | None,
@@ -99,6 +106,8 @@ def console_producer(
     bootstrap_server: BootstrapServer = None,
     property_: Properties = [],  # noqa: B006 - typer copies it
     reader_config: ReaderConfig = None,
+    command_property: CommandProperties = [],  # noqa: B006
+    command_config: CommandConfig = None,
     producer_property: ProducerProperties = [],  # noqa: B006
     producer_config: ProducerConfig = None,
     compression_codec: Codec = None,
@@ -125,9 +134,10 @@ def console_producer(
             f"--compression-codec {compression_codec}: expected one of {', '.join(CODECS)}"
         )
     reader = line_reader(read_property_file(reader_config) | key_values(property_, "--property"))
-    given = read_property_file(producer_config) | librdkafka.client_properties(
-        producer_property, "--producer-property"
+    in_file, extra = librdkafka.given_properties(
+        "producer", command_config, command_property, producer_config, producer_property
     )
+    given = in_file | extra
     settings = {
         "linger.ms": (timeout, 1000),
         "acks": (request_required_acks, "-1"),

@@ -12,10 +12,12 @@ from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.options import (
     BootstrapServer,
+    CommandConfig,
     Timeout,
     ZooKeeper,
     check_number,
     check_zookeeper,
+    choose_config,
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
@@ -46,10 +48,7 @@ Outcomes = dict[TopicPartition, tuple[int, str | None]]
 AdminConfig = Annotated[
     str | None,
     typer.Option(
-        "--admin.config",
-        metavar="FILE",
-        help="Property file for the client, e.g. client.id.",
-        show_default=False,
+        "--admin.config", metavar="FILE", help="Former --command-config.", show_default=False
     ),
 ]
 
@@ -78,6 +77,7 @@ def leader_election(
     all_topic_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", help="All that need it.")
     ] = False,
+    command_config: CommandConfig = None,
     admin_config: AdminConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
@@ -101,13 +101,16 @@ def leader_election(
         wanted = files.read_as(path_to_json_file, files.parse_partitions)
     elif topic is not None and partition is not None:
         wanted = [(topic, partition)]
+    command_config = choose_config(
+        "--command-config", command_config, "--admin.config", admin_config
+    )
     if zookeeper is not None:
-        check_zookeeper(bootstrap_server, admin_config)
+        check_zookeeper(bootstrap_server, command_config)
         if kind != "preferred":
             raise UsageError("--zookeeper serves --election-type preferred only")
         election_zookeeper.elect(zookeeper, timeout, wanted)
         return
-    with connect(bootstrap_server, admin_config, timeout, "leader-election-tool") as client:
+    with connect(bootstrap_server, command_config, timeout, "leader-election-tool") as client:
         outcomes = elect(client, ELECTION_TYPES[kind], wanted)
     report(kind.upper(), outcomes)
 

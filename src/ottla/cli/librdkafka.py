@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.cli.errors import CommandError, UsageError, shortened, shown
-from ottla.cli.options import key_values
+from ottla.cli.options import (
+    choose_config,
+    key_values,
+    read_property_file,
+    warn_deprecated,
+)
 from ottla.cli.unsayable import is_text
 from ottla.cli.wire_client import seconds_text
 from ottla.metadata.topic_names import fault_of
@@ -76,6 +81,28 @@ def client_properties(pairs: list[str], option: str) -> dict[str, str]:
         if not is_sayable(pair):
             raise UsageError(f"{option} {shown(shortened(pair))}: expected text in UTF-8")
     return key_values(pairs, option)
+
+
+def given_properties(
+    kind: str,
+    command_config: str | None,
+    command_property: list[str],
+    former_config: str | None,
+    former_property: list[str],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the options say of the client: in a file, and one by one, which wins.
+
+    `kind`: producer or consumer, as in the options' names before Kafka 4.2 (KIP-1147).
+    Raises: UsageError where a former name and today's are used together.
+    """
+    config = choose_config("--command-config", command_config, f"--{kind}.config", former_config)
+    name, former = "--command-property", f"--{kind}-property"
+    if command_property and former_property:
+        raise UsageError(f"Options {name} and {former} cannot be specified together.")
+    if former_property:
+        warn_deprecated(former, name)
+        return read_property_file(config), client_properties(former_property, former)
+    return read_property_file(config), client_properties(command_property, name)
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -113,6 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = DONE
         elif words[0] not in COMMANDS:
             return _refuse(words[0])
+        elif "--version" in words:
+            print(f"ottla {_version()}")
+            code = DONE
         else:
             prefix = f"ottla {words[0]}"
             code = _run(COMMANDS[words[0]], words[1:])
@@ -146,7 +149,7 @@ def overview() -> str:
         lines += [f"  {command.name:<{width}}  {command.summary}" for command in commands]
         lines.append("")
     lines.append("Options:")
-    lines.append("  --version  print the version")
+    lines.append("  --version  print the version, also after any command")
     lines.append("  --help     print this, or after a command what it takes")
     return "\n".join(lines) + "\n\n" + EXAMPLES
 

@@ -70,7 +70,17 @@ Config = Annotated[
     list[str],
     typer.Option("--config", metavar="NAME=VALUE", help="A topic configuration, with --create."),
 ]
-DeleteConfig = Annotated[str | None, typer.Option("--delete-config", metavar="NAME", hidden=True)]
+DeleteConfig = Annotated[
+    list[str],
+    typer.Option(
+        "--delete-config", metavar="NAME", help="Without an effect: see 'ottla configs --alter'."
+    ),
+]
+DELETE_CONFIG_NOTICE = (
+    "delete-config option is no longer supported and deprecated since version 4.0. "
+    "The config will be fully removed in future releases."
+)
+"""What kafka-topics.sh says on stderr before it does the rest of what is asked."""
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing where no topic matches.")]
 IfNotExists = Annotated[
     bool, typer.Option("--if-not-exists", help="Do nothing where the topic exists.")

@@ -7,7 +7,7 @@ Beyond that one, it tells of deletions (`ottla.cli.deletions`) and of topics tha
 from ottla.cli import deletions, idle_topics, topic_admin, topics_zookeeper
 from ottla.cli import topic_options as opt
 from ottla.cli.deletions_client import Selection
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
@@ -21,7 +21,7 @@ from ottla.cli.topic_filter import choose
 from ottla.cli.topic_options import Wish
 from ottla.cli.topic_text import describe_lines
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.wire_client import WireClient
+from ottla.cli.wire_client import WireClient, say
 
 app = new_app()
 
@@ -52,7 +52,7 @@ def topics(
     replication_factor: opt.ReplicationFactor = None,
     replica_assignment: opt.ReplicaAssignment = None,
     config: opt.Config = [],  # noqa: B006 - typer copies it
-    delete_config: opt.DeleteConfig = None,
+    delete_config: opt.DeleteConfig = [],  # noqa: B006
     if_exists: opt.IfExists = False,
     if_not_exists: opt.IfNotExists = False,
     exclude_internal: opt.ExcludeInternal = False,
@@ -78,9 +78,9 @@ def topics(
         describe_deletions=describe_deletions,
         describe_idle=describe_idle,
     )
-    if delete_config is not None:
-        raise UsageError("--delete-config is gone since Kafka 4.0: use 'ottla configs --alter'")
     opt.check(action, wish)
+    if delete_config:
+        say(opt.DELETE_CONFIG_NOTICE)
     if timeout is None:
         timeout = opt.WAIT_SECONDS if wait else DEFAULT_TIMEOUT_SECONDS
     if zookeeper is not None:

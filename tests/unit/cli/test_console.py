@@ -1,11 +1,13 @@
 """What the console commands make of their options, up to the client's configuration."""
 
+from pathlib import Path
+
 import pytest
 
 from ottla.cli.console_consumer import check, consumer_settings, one_group, parse_offset
 from ottla.cli.console_producer import producer_settings
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.librdkafka import make, translate
+from ottla.cli.librdkafka import given_properties, make, translate
 
 from .conftest import Run
 
@@ -33,6 +35,28 @@ def test_java_properties_are_translated() -> None:
         "message.max.bytes": "9",
         "client.id": "me",
     }
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_the_clients_options_under_both_names(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=f\nacks=1\n")
+    given, now = ["client.id=p"], ({"client.id": "f", "acks": "1"}, {"client.id": "p"})
+    assert given_properties(kind, str(file), given, None, []) == now
+    assert capsys.readouterr() == ("", "")
+    assert given_properties(kind, None, [], str(file), given) == now
+    said = capsys.readouterr()
+    assert said.out == "", "records stand there"
+    assert [line.split()[1] for line in said.err.splitlines()] == [
+        f"--{kind}.config",
+        f"--{kind}-property",
+    ]
+    with pytest.raises(UsageError, match=r"--command-config and .* together"):
+        given_properties(kind, str(file), [], str(file), [])
+    with pytest.raises(UsageError, match=r"--command-property and .* together"):
+        given_properties(kind, None, given, None, given)
 
 
 def test_a_consumer_without_a_group_keeps_no_offsets() -> None:
@@ -112,12 +136,12 @@ def test_what_does_not_fit(
          "--partition -1: expected 0 to 2147483647"),
         ("console-consumer", ["--topic", "t", "--timeout", "nan"],
          "--timeout nan: expected more than 0 seconds, at most 1e+06"),
-        ("console-consumer", ["--topic", "t", "--consumer-property", "group.id="],
+        ("console-consumer", ["--topic", "t", "--command-property", "group.id="],
          "group.id '': expected a group's name, text in UTF-8"),
-        ("console-consumer", ["--topic", "t", "--consumer-property", "\udcff"],
-         "--consumer-property '\\udcff': expected text in UTF-8"),
-        ("console-producer", ["--topic", "t", "--producer-property", "client.id=\udcff"],
-         "--producer-property 'client.id=\\udcff': expected text in UTF-8"),
+        ("console-consumer", ["--topic", "t", "--command-property", "\udcff"],
+         "--command-property '\\udcff': expected text in UTF-8"),
+        ("console-producer", ["--topic", "t", "--command-property", "client.id=\udcff"],
+         "--command-property 'client.id=\\udcff': expected text in UTF-8"),
         ("console-consumer", ["--topic", "x" * 600],
          f"--topic {'x' * 100}... (600 characters): "
          "the topic's name is longer than 249 characters"),
@@ -135,7 +159,7 @@ def test_wrong_usage(run: Run, command: str, arguments: list[str], message: str)
 
 def test_a_property_that_librdkafka_does_not_know(run: Run) -> None:
     ran = run("console-producer", "--bootstrap-server", "x:1", "--topic", "t",
-              "--producer-property", "no.such=1")  # fmt: skip
+              "--command-property", "no.such=1")  # fmt: skip
     assert ran.code == 1
     assert ran.err.startswith("ottla console-producer: client configuration: ")
     assert "no.such" in ran.err

@@ -129,3 +129,19 @@ def test_unknown_kinds(run: Run, broker: FakeBroker) -> None:
     assert ran.code == 2
     assert "--election-type fair: expected preferred or unclean" in ran.err
     assert run("leader-election", "--all-topic-partitions").code == 2
+
+
+def test_the_clients_properties_and_their_former_option(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL")
+    for option in ("--command-config", "--admin.config"):
+        ran = elect(run, broker, "--all-topic-partitions", option, str(file))
+        assert ran.code == 1
+        assert f"{file}: security.protocol=SSL: expected PLAINTEXT" in ran.err
+        assert ("Use --command-config instead" in ran.err) == (option == "--admin.config")
+    both = ("--command-config", str(file), "--admin.config", str(file))
+    ran = elect(run, broker, "--all-topic-partitions", *both)
+    assert ran.code == 2
+    assert "Options --command-config and --admin.config cannot be specified together" in ran.err

@@ -22,6 +22,13 @@ def test_without_arguments_it_lists_every_command(run: Run) -> None:
         assert f"  {name} " in ran.out
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_tells_the_version(run: Run, name: str) -> None:
+    from ottla import __version__
+
+    assert run(name, "--version") == (0, f"ottla {__version__}\n", "")
+
+
 def test_version(run: Run) -> None:
     from ottla import __version__
 

@@ -45,6 +45,20 @@ def test_create_leaves_what_is_not_said_to_the_cluster(run: Run, broker: FakeBro
     assert [(each.name, each.value) for each in asked.configs] == [("retention.ms", "1")]
 
 
+def test_delete_config_is_told_to_be_gone_and_the_rest_is_done(
+    run: Run, broker: FakeBroker
+) -> None:
+    broker.answer(create_wire.CreateTopicsRequest, created())
+    ran = topics(run, broker, "--create", "--topic", "orders", "--delete-config", "a",
+                 "--delete-config", "b")  # fmt: skip
+    assert ran == (
+        0,
+        "Created topic orders.\n",
+        "delete-config option is no longer supported and deprecated since version 4.0. "
+        "The config will be fully removed in future releases.\n",
+    )
+
+
 def test_create_with_an_assignment(run: Run, broker: FakeBroker) -> None:
     broker.answer(create_wire.CreateTopicsRequest, created())
     topics(run, broker, "--create", "--topic", "orders", "--replica-assignment", "1:2,2:1")

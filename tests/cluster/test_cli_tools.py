@@ -359,3 +359,61 @@ def test_a_partition_that_is_not_there_is_refused(tool: Tool) -> None:
     ran = tool("console-consumer", "--topic", "single", "--partition", "1", "--from-beginning")
     message = "ottla console-consumer: there is no partition single-1: expected 0 to 0\n"
     assert ran == (1, "", message)
+
+
+def test_offsets_of_partitions(tool: Tool) -> None:
+    fill(tool, "measured", "one", "two", "three")
+    only = ("--topic", "measured")
+    assert tool("get-offsets", *only) == (0, "measured:0:3\n", "")
+    tool("topics", "--alter", "--topic", "measured", "--partitions", "2")
+    assert tool("get-offsets", *only).out == "measured:0:3\nmeasured:1:0\n"
+    assert tool("get-offsets", *only, "--time", "earliest").out == "measured:0:0\nmeasured:1:0\n"
+    # An empty partition has no newest record, and none is from the future.
+    assert tool("get-offsets", *only, "--time", "max-timestamp").out.startswith("measured:0:")
+    assert tool("get-offsets", *only, "--time", "99999999999999").out == ""
+
+
+def test_groups_of_all_types(tool: Tool) -> None:
+    fill(tool, "grouped", "one")
+    read(tool, "grouped", 1, "--group", "listed")
+    lines = tool("groups", "--list", "--consumer").out.splitlines()
+    assert [line.split() for line in lines if line.startswith("listed ")] == [
+        ["listed", "Classic", "consumer"]
+    ]
+    assert "listed" not in tool("groups", "--list", "--share").out
+
+
+def test_versions_of_apis(tool: Tool, cluster: Cluster) -> None:
+    lines = tool("broker-api-versions").out.splitlines()
+    assert lines[0] == f"{cluster.bootstrap} (id: 1 rack: null isFenced: false) -> ("
+    assert lines[-1] == ")"
+    assert any(line.startswith("\tDescribeDeletions(1003): 0 ") for line in lines)
+
+
+def test_the_performance_of_a_producer_and_a_consumer(tool: Tool) -> None:
+    """The counts are those of the log; a throttled producer takes the time that it should."""
+    tool("topics", "--create", "--topic", "fast", "--partitions", "2")
+    sent = tool(
+        "producer-perf-test", "--topic", "fast", "--num-records", "3000", "--record-size", "100",
+        "--throughput", "2000", "--warmup-records", "1000", "--command-property", "acks=all",
+        "linger.ms=5", "--reporting-interval", "500",
+    )  # fmt: skip
+    assert (sent.code, sent.err) == (0, "")
+    lines = sent.out.splitlines()
+    assert lines[0].startswith("Warmup first 1000 records.")
+    assert lines[-2].startswith("3000 records sent, ")
+    assert lines[-1].startswith("2000 steady state records sent, ")
+    rate = float(lines[-2].split(", ")[1].split()[0])
+    assert 500 < rate <= 2100
+    ends = tool("get-offsets", "--topic", "fast").out.split()
+    assert sum(int(line.rpartition(":")[2]) for line in ends) == 3000
+    got = tool("consumer-perf-test", "--topic", "fast", "--num-records", "2500")
+    assert (got.code, got.err) == (0, "")
+    heading, row = (line.split(", ") for line in got.out.splitlines())
+    told = dict(zip(heading, row, strict=True))
+    assert told["data.consumed.in.nMsg"] == "2500"
+    assert float(told["data.consumed.in.MB"]) == pytest.approx(2500 * 100 / 2**20, abs=0.0001)
+    short = tool("consumer-perf-test", "--topic", "fast", "--num-records", "9000",
+                 "--timeout", "1000", "--hide-header")  # fmt: skip
+    assert short.out.startswith("WARNING: Exiting before consuming the expected number of records")
+    assert ", 3000, " in short.out.splitlines()[1]

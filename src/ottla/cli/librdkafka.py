@@ -89,6 +89,8 @@ def given_properties(
     command_property: list[str],
     former_config: str | None,
     former_property: list[str],
+    *,
+    former_name: str | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return what the options say of the client: in a file, and one by one, which wins.
 
@@ -96,7 +98,7 @@ def given_properties(
     Raises: UsageError where a former name and today's are used together.
     """
     config = choose_config("--command-config", command_config, f"--{kind}.config", former_config)
-    name, former = "--command-property", f"--{kind}-property"
+    name, former = "--command-property", former_name or f"--{kind}-property"
     if command_property and former_property:
         raise UsageError(f"Options {name} and {former} cannot be specified together.")
     if former_property:

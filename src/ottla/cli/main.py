@@ -68,6 +68,8 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("console-producer", "console_producer", "Send lines of standard input."),
             Command("console-consumer", "console_consumer", "Print records."),
             Command("consumer-groups", "consumer_groups", "Show groups, or move their offsets."),
+            Command("groups", "groups", "List groups of all types."),
+            Command("get-offsets", "get_offsets", "Print the offsets of partitions."),
             Command("delete-records", "delete_records", "Delete records up to an offset."),
             Command("log-dirs", "log_dirs", "Show how much disk each replica takes."),
             Command("reassign-partitions", "reassign_partitions", "Move partitions to brokers."),
@@ -75,6 +77,13 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
             Command("cluster", "cluster", "Show id and endpoints; unregister a broker for good."),
             Command("metadata-quorum", "metadata_quorum", "Show the controllers' quorum."),
             Command("features", "features", "Show or change the cluster's feature levels."),
+            Command(
+                "broker-api-versions",
+                "broker_api_versions",
+                "Show which versions of which APIs each broker serves.",
+            ),
+            Command("producer-perf-test", "producer_perf", "Measure a producer."),
+            Command("consumer-perf-test", "consumer_perf", "Measure a consumer."),
         ),
     ),
 )
@@ -162,7 +171,8 @@ def _run(command: Command, words: list[str]) -> int:
     from ottla.cli.typing_app import run_app
 
     optional_values: dict[str, str] = getattr(module, "OPTIONAL_VALUES", {})
-    return run_app(module.app, command.name, words, optional_values)
+    many_values: tuple[str, ...] = getattr(module, "MANY_VALUES", ())
+    return run_app(module.app, command.name, words, optional_values, many_values)
 
 
 def _refuse(name: str) -> int:

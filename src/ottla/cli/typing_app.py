@@ -1,6 +1,6 @@
 """Runs a typer command as a part of `ottla`: plain one-line usage errors instead of panels."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import typer
@@ -27,14 +27,19 @@ def new_app() -> typer.Typer:
 
 
 def run_app(
-    app: typer.Typer, name: str, words: list[str], optional_values: Mapping[str, str]
+    app: typer.Typer,
+    name: str,
+    words: list[str],
+    optional_values: Mapping[str, str],
+    many_values: Collection[str] = (),
 ) -> int:
     """Run the command of this name with these arguments; return its exit code.
 
     `optional_values`: options whose value may be left out, and what they mean then.
+    `many_values`: options that take all words up to the next option.
     """
     command: Any = get_command(app)
-    words = fill_values(words, optional_values)
+    words = spread_values(fill_values(words, optional_values), many_values)
     prefix = "ottla"
     if hasattr(command, "commands") and name in command.commands:
         words = [name, *words]
@@ -85,6 +90,22 @@ def fill_values(words: list[str], optional_values: Mapping[str, str]) -> list[st
         if word in optional_values and not followed:
             filled.append(optional_values[word])
     return filled
+
+
+def spread_values(words: list[str], many_values: Collection[str]) -> list[str]:
+    """Return the arguments with an option of many values repeated before each of them."""
+    spread: list[str] = []
+    option: str | None = None
+    count = 0
+    for word in words:
+        if word.startswith("-"):
+            option, count = (word, 0) if word in many_values else (None, 0)
+        elif option is not None:
+            count += 1
+            if count > 1:
+                spread.append(option)
+        spread.append(word)
+    return spread
 
 
 def examples(*lines: str) -> str:

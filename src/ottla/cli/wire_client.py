@@ -200,6 +200,10 @@ class WireClient:
             return False
         return True
 
+    def versions(self, node: int) -> dict[int, range]:
+        """Return which versions a broker serves, by API key."""
+        return self._node(node).versions
+
     def expect_kraft(self, request: type) -> None:
         """Raise CommandError where nobody serves a request that only KRaft clusters have."""
         if not self.serves(request):

@@ -75,6 +75,9 @@ def test_one_broker_from_up_to_down_and_up_again(local: Local) -> None:
     assert f"Ottla serves at 127.0.0.1:{port} (1 broker, cluster id " in up.out
     facts = status(local)
     (node,) = facts.pop("nodes")
+    cluster_id = facts.pop("cluster_id")
+    assert f"cluster id {cluster_id})" in up.out
+    assert f"cluster id         {cluster_id}\n" in local("status").out
     assert facts == {
         "mode": "kraft",
         "bootstrap": f"127.0.0.1:{port}",

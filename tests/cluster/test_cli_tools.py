@@ -417,3 +417,16 @@ def test_the_performance_of_a_producer_and_a_consumer(tool: Tool) -> None:
                  "--timeout", "1000", "--hide-header")  # fmt: skip
     assert short.out.startswith("WARNING: Exiting before consuming the expected number of records")
     assert ", 3000, " in short.out.splitlines()[1]
+
+
+def test_topics_are_described_without_a_controller() -> None:
+    with Cluster(brokers=1, controllers=1) as cluster:
+        where = ("topics", "--bootstrap-server", cluster.bootstrap)
+        assert ottla(*where, "--create", "--topic", "led").code == 0
+        before = ottla(*where, "--describe", "--topic", "led")
+        assert (before.code, before.err) == (0, "")
+        cluster.kill(101)
+        ran = ottla(*where, "--describe", "--topic", "led")
+        assert (ran.code, ran.out) == (0, before.out)
+        assert ran.err.startswith("WARN: reassignments are unknown: ")
+        assert ran.err.count("\n") == 1

@@ -62,6 +62,8 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
         if missing:
             _print(found, as_json=as_json)
             raise _nothing_of(client, selection, missing)
+        if selection.is_everything and not found:
+            progress.say("no deletion is open")
         watch = _Watch({each.topic_id: each for each in found})
         _see_through(client, watch, waiting)
     finally:

@@ -210,8 +210,16 @@ def _cause(policy: Policy, standing: Standing, brokers: Sequence[int]) -> str:
         case Reason.BROKER_DOWN:
             what = "is down: start it" if is_one else "are down: start them"
             return f"{who} {what}, or where that will never be, {_way_out(policy, brokers)}"
+        case Reason.FOLDER_FAILED if not standing.error:
+            return f"a log directory of {who} is offline: mend it and restart the broker"
         case Reason.FOLDER_FAILED:
-            return f"a log folder of {who} has failed: mend it and restart the broker"
+            # The broker's answer: one replica's directory, or a whole log directory.
+            log = "its log names" if is_one else "their logs name"
+            return (
+                f"{who} cannot delete replica directories: {log} each path and the reason; mend"
+                " that, and the broker tries again within a minute, but an offline log directory"
+                " needs a restart of the broker"
+            )
         case Reason.REFUSED:
             return f"{who} refused ({error_name(standing.error)}) and will be asked again"
         case _:

@@ -123,7 +123,7 @@ def status(
 
 def collect(engine: LocalCluster) -> dict[str, Any]:
     """Return the facts that `status --json` prints."""
-    from ottla.testing.cluster_facts import active_controller
+    from ottla.testing.cluster_facts import active_controller, cluster_id
 
     entry = engine.entry()
     nodes: list[dict[str, Any]] = []
@@ -149,6 +149,8 @@ def collect(engine: LocalCluster) -> dict[str, Any]:
     return {
         "mode": entry.mode,
         "bootstrap": entry.bootstrap,
+        # ZooKeeper keeps it in that mode, and the brokers tell it.
+        "cluster_id": cluster_id(running) if over_zookeeper else entry.cluster_id,
         "controller": active_controller(running, over_zookeeper=over_zookeeper),
         "zookeeper": entry.zookeeper,
         "nodes": nodes,
@@ -165,6 +167,8 @@ def _show(facts: dict[str, Any]) -> None:
     controller = facts["controller"]
     console = Console()
     console.print(f"bootstrap servers  {facts['bootstrap']}", highlight=False)
+    cluster = "unknown" if facts["cluster_id"] is None else facts["cluster_id"]
+    console.print(f"cluster id         {cluster}", highlight=False)
     console.print(f"mode               {facts['mode']}", highlight=False)
     if facts["zookeeper"] is not None:
         console.print(f"zookeeper          {facts['zookeeper']}", highlight=False)

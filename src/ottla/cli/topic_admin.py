@@ -6,12 +6,18 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.cli import configs_client
 from ottla.cli.topic_text import Partition, Reassignment, Topic
-from ottla.cli.wire_client import Refusal, WireClient, check
+from ottla.cli.wire_client import Refusal, WireClient, check, say
 from ottla.wire.messages import create_partitions as grow_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 from ottla.wire.messages import describe_topic_partitions as describe_wire
 from ottla.wire.messages import list_partition_reassignments as moves_wire
+
+CONTROLLER_ABSENT = frozenset({Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT})
+"""What a broker answers for a controller that it cannot reach."""
+
+CONTROLLER_WAIT_MS = 5_000
+"""How long a description waits for what only the controller knows."""
 
 CLUSTER_DEFAULT = -1
 """For partitions and replication factor (KIP-464)."""
@@ -181,10 +187,15 @@ def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Describ
 
 
 def _reassignments(client: WireClient, described: Described) -> dict[str, dict[int, Reassignment]]:
-    if not client.serves(moves_wire.ListPartitionReassignmentsRequest):
+    """Return the reassignments under way; where no controller tells of any, say so on stderr.
+
+    What else is described, brokers know themselves, also while there is no controller.
+    """
+    if not described or not client.serves(moves_wire.ListPartitionReassignmentsRequest):
         return {}
+    limit_ms = min(client.timeout_ms, CONTROLLER_WAIT_MS)
     request = moves_wire.ListPartitionReassignmentsRequest(
-        timeout_ms=client.timeout_ms,
+        timeout_ms=limit_ms,
         topics=tuple(
             moves_wire.ListPartitionReassignmentsTopics(
                 name=name, partition_indexes=tuple(each.index for each in partitions)
@@ -192,9 +203,14 @@ def _reassignments(client: WireClient, described: Described) -> dict[str, dict[i
             for name, (_, partitions) in sorted(described.items())
         ),
     )
-    answer = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
-    if answer.error_code:
-        raise Refusal("reassignments", answer.error_code, answer.error_message)
+    try:
+        answer = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
+        check("reassignments", answer.error_code, answer.error_message)
+    except Refusal as refusal:
+        if refusal.code not in CONTROLLER_ABSENT:
+            raise
+        say(f"WARN: reassignments are unknown: {refusal.reason}")
+        return {}
     return {
         topic.name: {
             each.partition_index: Reassignment(each.adding_replicas, each.removing_replicas)

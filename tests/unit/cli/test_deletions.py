@@ -121,7 +121,7 @@ def test_an_empty_ledger_is_no_failure(run: Run, broker: FakeBroker) -> None:
     Ledger(broker, [])
     assert ask(run, broker) == (0, "", "")
     assert ask(run, broker, "--json") == (0, '{"deletions": []}\n', "")
-    assert ask(run, broker, *PATIENT) == (0, "", "")
+    assert ask(run, broker, *PATIENT) == (0, "", "no deletion is open\n")
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,16 @@ def test_where_nothing_is_named_receipts_are_not_asked_for(run: Run, broker: Fak
     ran = ask(run, broker, "--json", *PATIENT)
     assert (ran.code, ids(ran)) == (0, texts(NEW))
     assert not ledger.asked[0].include_receipts
+
+
+def test_with_nothing_open_it_says_so(run: Run, broker: FakeBroker) -> None:
+    Ledger(broker, [OLD])
+    for words in (PATIENT, ("--json", *PATIENT)):
+        ran = ask(run, broker, *words)
+        assert (ran.code, ran.err) == (0, "no deletion is open\n")
+    assert ids(ran) == []
+    Ledger(broker, [NEW], [done(NEW)])
+    assert "no deletion" not in ask(run, broker, *PATIENT).err
 
 
 def test_all_generations_of_a_name_are_waited_for(run: Run, broker: FakeBroker) -> None:

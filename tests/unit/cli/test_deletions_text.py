@@ -26,6 +26,9 @@ from ottla.metadata.deletions import (
 
 ID = Uuid(bytes(range(16)))
 LOST = Standing(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
+UNDELETABLE = Standing(
+    DeletionState.INELIGIBLE, Reason.FOLDER_FAILED, int(Error.KAFKA_STORAGE_ERROR)
+)
 REFUSED = Standing(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
 GIVEN_UP = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
 ASKED_MS = 1_700_000_000_123
@@ -160,7 +163,12 @@ def test_the_json_has_all_that_is_known() -> None:
             NEW.with_standing(2, BROKER_DOWN, (0,)).with_standing(3, BROKER_DOWN, (1,)),
             "brokers 2-3 are down: start them",
         ),
-        (NEW.with_standing(2, LOST, (0,)), "a log folder of broker 2 has failed"),
+        (NEW.with_standing(2, LOST, (0,)), "a log directory of broker 2 is offline: mend it and"),
+        (
+            NEW.with_standing(2, UNDELETABLE, (0,)),
+            "broker 2 cannot delete replica directories: its log names each path and the reason; mend"
+            " that, and the broker tries again within a minute",
+        ),
         (NEW.with_standing(2, REFUSED, (0,)), "broker 2 refused .KAFKA_STORAGE_ERROR"),
         (NEW.with_standing(2, STARTED, (0,)), "broker 2 has not confirmed yet"),
         (

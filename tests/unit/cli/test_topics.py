@@ -9,6 +9,7 @@ from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
 from ottla.wire.messages import describe_configs as configs_wire
 from ottla.wire.messages import describe_topic_partitions as describe_wire
+from ottla.wire.messages import list_partition_reassignments as moves_wire
 
 from .conftest import Ran, Run
 from .fake_broker import FakeBroker, topic
@@ -172,6 +173,28 @@ def test_describe_follows_cursors(run: Run, broker: FakeBroker) -> None:
     broker.answer(configs_wire.DescribeConfigsRequest, configured)
     assert topics(run, broker, "--describe", "--topic", "orders") == (0, DESCRIPTION, "")
     assert topics(run, broker, "--describe", "--topic-id", uuid_text(ID)).out == DESCRIPTION
+
+
+def test_describe_while_no_controller_answers(run: Run, broker: FakeBroker) -> None:
+    """What brokers know themselves is told all the same."""
+    broker.topics = [topic("orders", 2, topic_id=ID)]
+    broker.answer(describe_wire.DescribeTopicPartitionsRequest, described)
+    broker.answer(configs_wire.DescribeConfigsRequest, configured)
+    refusal = Error.REQUEST_TIMED_OUT
+
+    def moves(_: moves_wire.ListPartitionReassignmentsRequest) -> Any:
+        return moves_wire.ListPartitionReassignmentsResponse(
+            error_code=refusal, error_message="No controller.", topics=()
+        )
+
+    broker.answer(moves_wire.ListPartitionReassignmentsRequest, moves)
+    ran = topics(run, broker, "--describe", "--topic", "orders")
+    warning = "WARN: reassignments are unknown: No controller. (REQUEST_TIMED_OUT)\n"
+    assert ran == (0, DESCRIPTION, warning)
+    (asked,) = broker.requests(moves_wire.ListPartitionReassignmentsRequest)
+    assert asked.timeout_ms == 5_000
+    refusal = Error.CLUSTER_AUTHORIZATION_FAILED
+    assert topics(run, broker, "--describe", "--topic", "orders").code == 1
 
 
 def test_describe_of_brokers_that_know_no_eligible_leaders(run: Run, broker: FakeBroker) -> None:

@@ -209,7 +209,7 @@ def test_a_port_in_use_is_named_with_its_holder(local: Local, tmp_path: Path) ->
     other = tmp_path / "other"
     ran = ottla("up", "--data-dir", str(other), "--port", str(port), "--detach")
     assert ran.code == 1
-    assert f"ottla up: port {port} for node 1 is in use by " in ran.err
+    assert f"ottla up: port {port} for the broker listener of node 1 is in use by " in ran.err
     assert f"(pid {pid})" in ran.err
     assert states(local) == {1: "running"}  # It was left alone.
 

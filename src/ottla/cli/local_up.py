@@ -30,7 +30,7 @@ from ottla.testing.layout import (
     plan_nodes,
 )
 from ottla.testing.local_cluster import LocalCluster
-from ottla.testing.ports import HOST, free_ports, is_free
+from ottla.testing.ports import HOST
 
 app = new_app()
 
@@ -160,7 +160,7 @@ def choose_brokers(
     """Return the nodes of a cluster over ZooKeeper, and where that is.
 
     What the folder holds goes on, unless the options say otherwise. `zookeeper`: as the option has
-    it, "" for one of the cluster's own: on the port of before, where that is free.
+    it, "" for one of the cluster's own, on the port of before.
     """
     if controllers:
         raise UsageError(
@@ -182,8 +182,7 @@ def choose_brokers(
         return plan_brokers(brokers, port), zookeeper
     before = [plan.port for plan in stored if plan.is_zookeeper and port == first]
     wanted = before[0] if before else port + ZOOKEEPER_PORT_OFFSET
-    own = wanted if is_free(wanted) else free_ports(1)[0]
-    return plan_brokers(brokers, port, own), f"{HOST}:{own}"
+    return plan_brokers(brokers, port, wanted), f"{HOST}:{wanted}"
 
 
 def _check_numbers(brokers: int, controllers: int, port: int) -> None:
@@ -204,8 +203,8 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
     count = len(entry.nodes)
     progress = Progress()
     progress.say(f"Starting {count} {'node' if count == 1 else 'nodes'} in {engine.data_dir}")
-    engine.start()
     try:
+        engine.start()
         engine.wait_ready(timeout, tell=progress.wait)
     except BaseException:
         # Nothing of a cluster that does not serve is left behind.
@@ -224,18 +223,24 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
 
 @contextmanager
 def leaving_nothing(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator[None]:
-    """Take away again what was made for a new cluster of which no node could be started.
+    """Undo what was written for a cluster that could not be started.
 
-    Else the folder would insist on the shape of a cluster that never was.
+    A new one of which no node was started is taken away: else the folder would insist on the
+    shape of a cluster that never was. One that was there keeps its ports and configuration.
     """
     data_dir = engine.data_dir
     folders = [engine.node_dir(plan.id) for plan in plans]
     files = [data_dir / cluster_file.FILE, data_dir / cluster_file.LOCK]
     is_new = not any(path.exists() for path in (*folders, files[0]))
     had_folder = data_dir.exists()
+    properties = [engine.properties_path(plan.id) for plan in plans]
+    before = {path: path.read_bytes() for path in (*properties, files[0]) if path.exists()}
     try:
         yield
     except ClusterError:
+        if files[0] in before and not engine.alive():
+            for path, content in before.items():
+                path.write_bytes(content)
         if is_new and not _has_started(data_dir):
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)

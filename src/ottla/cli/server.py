@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         help="a property that wins over the file's; may be given more than once",
     )
     parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rotate-output", metavar="FILE", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     properties = read_file(options.file)
     for each in options.override:
@@ -55,7 +56,8 @@ def run(arguments: Sequence[str]) -> int:
         if not separator or not name:
             raise UsageError(f"--override {shown(each)}: expected NAME=VALUE")
         properties[name.strip()] = value.strip()
-    return _run_node(parse_config(properties, options.file), options.until_stdin_closes)
+    config = parse_config(properties, options.file)
+    return _run_node(config, options.until_stdin_closes, options.rotate_output)
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -83,12 +85,12 @@ def parse_config(properties: Mapping[str, str], path: str) -> "NodeConfig":
         raise CommandError("\n".join(lines)) from None
 
 
-def _run_node(config: "NodeConfig", until_stdin_closes: bool) -> int:
+def _run_node(config: "NodeConfig", until_stdin_closes: bool, output: Path | None) -> int:
     from ottla.host.node import run_node
 
     if until_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
-    return run_node(config)
+    return run_node(config, output)
 
 
 def _stop_when_stdin_closes() -> None:

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 from ottla.base.zookeeper import OpenSession
 from ottla.broker.api.base import Listener
@@ -23,6 +24,7 @@ from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_storage import MetadataDamaged
+from ottla.host.rotating_output import RotatingOutput
 from ottla.host.server import (
     ConnectionLimits,
     Server,
@@ -170,11 +172,15 @@ def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> Open
     )
 
 
-def run_node(config: NodeConfig) -> int:
-    """Run a node until it is told to stop; return the exit code."""
+def run_node(config: NodeConfig, output: Path | None = None) -> int:
+    """Run a node until it is told to stop; return the exit code.
+
+    `output`: the file that is its standard output, to be rotated; None = it is not.
+    """
+    handler = logging.StreamHandler(sys.stdout) if output is None else RotatingOutput(output)
     logging.basicConfig(
         level=logging.INFO,
-        stream=sys.stdout,
+        handlers=[handler],
         format="[%(asctime)s.%(msecs)03d] %(levelname)s %(message)s (%(name)s)",
         datefmt="%Y-%m-%d %H:%M:%S",
     )

@@ -81,8 +81,24 @@ class NodePlan:
     @property
     def ports(self) -> tuple[int, ...]:
         """Return all ports that the node listens on."""
-        given = (self.port, self.controller_port, self.metrics_port)
-        return tuple(sorted({port for port in given if port is not None}))
+        return tuple(sorted(self.purposes))
+
+    @property
+    def purposes(self) -> dict[int, str]:
+        """Return what each port that the node listens on is for."""
+        first = (
+            "ZooKeeper"
+            if self.is_zookeeper
+            else "the broker listener"
+            if self.is_broker
+            else "the controller listener"
+        )
+        named = {
+            self.port: first,
+            self.controller_port: "the controller listener",
+            self.metrics_port: "the metrics",
+        }
+        return {port: purpose for port, purpose in named.items() if port is not None}
 
 
 def check_size(brokers: int, controllers: int) -> None:

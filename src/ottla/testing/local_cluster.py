@@ -2,7 +2,8 @@
 
     <data-dir>/cluster.json                 the nodes, their ports and pids
     <data-dir>/node-<id>/node.properties    written anew at each `prepare`
-    <data-dir>/node-<id>/server.log         what the node printed, over all its lives
+    <data-dir>/node-<id>/server.log         what the node printed, over all its lives; what was
+                                            printed before the last 16 MiB is in server.log.1 to 4
     <data-dir>/node-<id>/data/              log.dirs
     <data-dir>/zookeeper/                   the same for a ZooKeeper of the cluster's own
 
@@ -23,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.base.ids import Uuid, uuid_text
+from ottla.host.rotating_output import OUTPUT_FILES_MAX, numbered
 from ottla.metadata.properties import write_properties
 from ottla.testing import cluster_file, ports, processes, readiness, zookeeper_process
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
@@ -118,6 +120,10 @@ class LocalCluster:
             properties = [self._properties(plan, entry) for plan in nodes]
             for each in properties:
                 readiness.check_properties(each)
+            # Before anything is written: a port that is taken must not leave a folder that
+            # insists on it.
+            for plan in plans:
+                _check_ports(plan)
             # The id is kept before any folder is marked with it: were it lost in between, the
             # next attempt would find folders of another cluster.
             cluster_file.save(self.data_dir, entry)
@@ -134,7 +140,9 @@ class LocalCluster:
         living = [node for node in entry.nodes if _lives(node)]
         if living:
             named = ", ".join(f"node {node.plan.id} (pid {_pid(node)})" for node in living)
-            raise ClusterError(f"a cluster is running from {self.data_dir}: {named}")
+            raise ClusterError(
+                f"a cluster is running from {self.data_dir}: {named}{self._way_out(entry)}"
+            )
         before, after = _shape(entry.plans), _shape(plans)
         if before != after or (entry.zookeeper is None) != (zookeeper is None):
             raise ClusterError(
@@ -145,6 +153,18 @@ class LocalCluster:
         entry.nodes = [NodeEntry(plan) for plan in plans]
         entry.config |= config
         return entry
+
+    def _way_out(self, entry: ClusterEntry) -> str:
+        """Return what helps where a cluster runs already, in whole or in part."""
+        stop = f"'ottla down --data-dir {self.data_dir}' stops it"
+        gone = [node.plan.id for node in entry.nodes if not _lives(node)]
+        if not gone:
+            return f"; {stop}"
+        dead = f"node {gone[0]} does" if len(gone) == 1 else f"nodes {', '.join(map(str, gone))} do"
+        return (
+            f"; {dead} not run: 'ottla start {gone[0]} --data-dir {self.data_dir}' starts"
+            f" {'it' if len(gone) == 1 else 'one'} again, {stop}"
+        )
 
     def _properties(self, plan: NodePlan, entry: ClusterEntry) -> dict[str, str]:
         data = str(self.node_dir(plan.id) / "data")
@@ -205,6 +225,7 @@ class LocalCluster:
         command = [sys.executable, "-P", "-m", "ottla.cli", "server"]
         if self._bound:
             command.append("--until-stdin-closes")
+        command += ["--rotate-output", str(self.log_path(plan.id))]
         command.append(str(self.properties_path(plan.id)))
         with open(self.log_path(plan.id), "ab") as log:
             return subprocess.Popen(
@@ -233,7 +254,8 @@ class LocalCluster:
             for node in nodes:
                 if not _lives(node):
                     raise ClusterError(self._obituary(node))
-            missing = readiness.missing(
+            # Brokers cannot answer before the ensemble does; so it is looked at first.
+            missing = readiness.absent_zookeeper(entry.zookeeper) or readiness.missing(
                 [node.plan for node in nodes], over_zookeeper=over_zookeeper
             )
             if missing is None:
@@ -303,11 +325,11 @@ class LocalCluster:
         self._wait_paused(node, False)
 
     def logs(self, node_id: int) -> str:
-        """Return all that a node has printed."""
-        try:
-            return self.log_path(node_id).read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return ""
+        """Return what a node has printed, as far as it is kept."""
+        path = self.log_path(node_id)
+        older = (numbered(path, number) for number in range(OUTPUT_FILES_MAX - 1, 0, -1))
+        files = [each for each in (*older, path) if each.exists()]
+        return "".join(each.read_text(encoding="utf-8", errors="replace") for each in files)
 
     # -- help ----------------------------------------------------------------------------------
 
@@ -397,11 +419,11 @@ def _describe(plans: Sequence[NodePlan], zookeeper: str | None) -> str:
 
 
 def _check_ports(plan: NodePlan) -> None:
-    for port in plan.ports:
+    for port, purpose in plan.purposes.items():
         if not ports.is_free(port):
             holder = ports.holder(port)
             by = f" by {holder}" if holder else ""
-            raise ClusterError(f"port {port} for node {plan.id} is in use{by}")
+            raise ClusterError(f"port {port} for {purpose} of node {plan.id} is in use{by}")
 
 
 def _new_cluster_id() -> str:

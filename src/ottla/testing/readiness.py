@@ -7,6 +7,24 @@ from ottla.testing.layout import ClusterError, NodePlan
 from ottla.testing.ports import HOST
 
 ASK_SECONDS = 2.0
+ZOOKEEPER_PORT = "2181"
+"""Of servers that are named without one."""
+
+
+def absent_zookeeper(connect: str | None) -> str | None:
+    """Return what to say of an ensemble of which no server accepts connections; None = one does.
+
+    `connect`: `host:port,...` and perhaps a path; None or "" = there is no ensemble.
+    """
+    if not connect:
+        return None
+    for server in connect.partition("/")[0].split(","):
+        host, separator, port = server.strip().rpartition(":")
+        if not separator or not port.isdecimal():
+            host, port = server.strip(), ZOOKEEPER_PORT
+        if ports.accepts(int(port), host.strip("[]")):
+            return None
+    return f"ZooKeeper at {connect}"
 
 
 def missing(plans: Sequence[NodePlan], *, over_zookeeper: bool = False) -> str | None:

@@ -166,8 +166,8 @@ def test_the_json_has_all_that_is_known() -> None:
         (NEW.with_standing(2, LOST, (0,)), "a log directory of broker 2 is offline: mend it and"),
         (
             NEW.with_standing(2, UNDELETABLE, (0,)),
-            "broker 2 cannot delete replica directories: its log names each path and the reason; mend"
-            " that, and the broker tries again within a minute",
+            "broker 2 cannot delete replica directories: its log names each path and the reason; "
+            "mend that, and the broker tries again within a minute",
         ),
         (NEW.with_standing(2, REFUSED, (0,)), "broker 2 refused .KAFKA_STORAGE_ERROR"),
         (NEW.with_standing(2, STARTED, (0,)), "broker 2 has not confirmed yet"),

@@ -3,6 +3,7 @@
 And what it leaves behind where nothing could be started, and how the stop of nodes ends.
 """
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.local_up import choose_brokers, choose_plans, stop_all, stored_zookeeper
 from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
-from ottla.testing.layout import place_nodes, plan_brokers, plan_nodes
+from ottla.testing.layout import ClusterError, NodePlan, place_nodes, plan_brokers, plan_nodes
 from ottla.testing.local_cluster import LocalCluster
 from ottla.testing.ports import HOST, free_ports
+from ottla.testing.processes import identify
+from ottla.testing.readiness import absent_zookeeper
 
 from .conftest import Run
 
@@ -99,15 +102,6 @@ def test_a_folder_over_zookeeper_stays_over_it(tmp_path: Path) -> None:
     assert choose_brokers(tmp_path, None, None, None, "") == expected
 
 
-def test_another_port_is_found_where_somebody_has_the_zookeepers(tmp_path: Path) -> None:
-    with socket.create_server((HOST, 0)) as taken:
-        port = taken.getsockname()[1]
-        store_over_zookeeper(tmp_path, port, f"{HOST}:{port}")
-        plans, connect = choose_brokers(tmp_path, None, None, None, "")
-    assert plans[-1].port != port
-    assert connect == f"{HOST}:{plans[-1].port}"
-
-
 def test_a_folder_over_anothers_zookeeper_goes_on_with_it(tmp_path: Path) -> None:
     store_over_zookeeper(tmp_path, None, "zk1:2181/path")
     assert stored_zookeeper(tmp_path) == "zk1:2181/path"
@@ -138,7 +132,7 @@ def test_a_cluster_of_which_no_node_could_start_leaves_nothing(
     for brokers in ("1", "2"):
         ran = run("up", "--data-dir", str(folder), "--port", str(taken), "--brokers", brokers)
         assert ran.code == 1
-        assert f"port {taken} for node 1 is in use" in ran.err
+        assert f"port {taken} for the broker listener of node 1 is in use" in ran.err
         assert not folder.exists()
 
 
@@ -153,9 +147,83 @@ def test_what_was_in_the_folder_stays(run: Run, tmp_path: Path, taken: int) -> N
 def test_a_cluster_that_was_there_stays(run: Run, tmp_path: Path, taken: int) -> None:
     engine = LocalCluster(tmp_path, bound=False)
     engine.prepare(plan_nodes(1, 0, free_ports(1)[0]), {})
-    assert run("up", "--data-dir", str(tmp_path), "--port", str(taken)).code == 1
-    assert cluster_file.load(tmp_path).plans[0].port == taken
-    assert engine.properties_path(1).exists()
+    before = contents(tmp_path)
+    for config in ((), ("--config", "log.retention.hours=5")):
+        ran = run("up", "--data-dir", str(tmp_path), "--port", str(taken), *config)
+        assert ran.code == 1
+        assert contents(tmp_path) == before
+
+
+def test_a_cluster_that_fails_as_it_starts_keeps_its_ports(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no process of it stays, also where only the second node cannot be started."""
+    engine = LocalCluster(tmp_path, bound=False)
+    first = free_ports(1)[0]
+    engine.prepare(plan_nodes(2, 0, first), {})
+    before = contents(tmp_path)
+    spawn, spawned = LocalCluster._spawn, []
+
+    def fail_later(self: LocalCluster, plan: NodePlan) -> Any:
+        if spawned:
+            raise ClusterError("no more processes")
+        spawned.append(spawn(self, plan))
+        return spawned[0]
+
+    monkeypatch.setattr(LocalCluster, "_spawn", fail_later)
+    other = free_ports(1)[0]
+    words = ("up", "--data-dir", str(tmp_path), "--port", str(other), "--detach")
+    ran = run(*words)
+    assert ran.code == 1
+    assert ran.err.endswith("no more processes\n")
+    assert spawned[0].poll() is not None
+    after = contents(tmp_path)
+    assert {path: after[path] for path in before} == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return every file with what is in it."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_cluster_that_runs_in_part_says_what_helps(run: Run, tmp_path: Path) -> None:
+    engine = LocalCluster(tmp_path, bound=False)
+    entry = engine.prepare(plan_nodes(3, 0, free_ports(1)[0]), {})
+    entry.nodes[1].process = identify(os.getpid())
+    cluster_file.save(tmp_path, entry)
+    ran = run("up", "--data-dir", str(tmp_path))
+    assert ran.code == 1
+    assert f"a cluster is running from {tmp_path}: node 2 (pid {os.getpid()})" in ran.err
+    assert (
+        f"; nodes 1, 3 do not run: 'ottla start 1 --data-dir {tmp_path}' starts one again, "
+        f"'ottla down --data-dir {tmp_path}' stops it\n"
+    ) in ran.err
+
+
+def test_zookeepers_port_is_never_another_one(run: Run, tmp_path: Path, taken: int) -> None:
+    plans, connect = choose_brokers(tmp_path, None, None, taken - 200, "")
+    assert connect == f"{HOST}:{taken}"
+    assert plans[-1].purposes == {taken: "ZooKeeper"}
+    with pytest.raises(ClusterError, match=f"port {taken} for ZooKeeper of node 201 is in use"):
+        LocalCluster(tmp_path, bound=False).prepare(plans, {}, connect)
+
+
+def test_each_port_has_a_purpose() -> None:
+    (combined,) = plan_nodes(1, 0, 9092)
+    assert combined.purposes == {
+        9092: "the broker listener", 9192: "the controller listener", 10092: "the metrics",
+    }  # fmt: skip
+    assert plan_nodes(1, 1, 9092)[1].purposes == {
+        9192: "the controller listener", 10192: "the metrics",
+    }  # fmt: skip
+
+
+def test_an_ensemble_that_is_not_there_is_told(taken: int) -> None:
+    (free,) = free_ports(1)
+    assert absent_zookeeper(None) is None
+    assert absent_zookeeper(f"{HOST}:{free},{HOST}:{taken}/a") is None
+    nobody = f"{HOST}:{free},{HOST}:{free}/a"
+    assert absent_zookeeper(nobody) == f"ZooKeeper at {nobody}"
 
 
 class Stoppable:

@@ -1,0 +1,60 @@
+"""A node's output in files of limited size: server.log, then server.log.1, the newest, and so on.
+
+Whoever starts the node has opened the file as its standard output. All that the process prints
+goes there, tracebacks and its children's words too, so it is the process's own descriptors that
+are pointed to the next file; the names move as those of log4j's RollingFileAppender.
+"""
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
+OUTPUT_FILES_MAX: Final = 5
+"""With the one that is written."""
+
+_OUTPUT, _ERRORS = 1, 2
+
+
+class RotatingOutput(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to standard output, and begins the next file once this one has `bytes_max`.
+
+    Where there is no room for another file, the old one goes on.
+    """
+
+    def __init__(
+        self, path: Path, *, bytes_max: int = OUTPUT_BYTES_MAX, files_max: int = OUTPUT_FILES_MAX
+    ) -> None:
+        super().__init__(sys.stdout)
+        self._path = path
+        self._bytes_max = bytes_max
+        self._files_max = files_max
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; then look whether the file is full."""
+        super().emit(record)
+        with suppress(OSError):
+            if os.fstat(_OUTPUT).st_size >= self._bytes_max:
+                self._rotate()
+
+    def _rotate(self) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        try:
+            for number in range(self._files_max - 2, 0, -1):
+                with suppress(FileNotFoundError):
+                    numbered(self._path, number).replace(numbered(self._path, number + 1))
+            self._path.replace(numbered(self._path, 1))
+            fresh.replace(self._path)
+            for standard in (_OUTPUT, _ERRORS):
+                os.dup2(descriptor, standard)
+        finally:
+            os.close(descriptor)
+
+
+def numbered(path: Path, number: int) -> Path:
+    """Return the file of this number, 1 for the one before the one that is written."""
+    return path.with_name(f"{path.name}.{number}")

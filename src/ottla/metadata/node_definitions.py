@@ -25,6 +25,7 @@ from ottla.metadata.config_def import (
 from ottla.metadata.group_definitions import GROUP_KEYS
 from ottla.metadata.listeners import is_zookeeper_connect, parse_ip_limits
 from ottla.metadata.log_definitions import LOG_KEYS
+from ottla.metadata.share_definitions import SHARE_KEYS
 
 _K = ConfigKey
 _BOOL, _STRING, _INT, _LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG
@@ -410,5 +411,6 @@ NODE_DEFINITIONS: Final = ConfigDef.of(
     *METRICS,
     *LOG_KEYS,
     *GROUP_KEYS,
+    *SHARE_KEYS,
 )
 """Every property that a node takes."""

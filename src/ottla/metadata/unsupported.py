@@ -59,6 +59,17 @@ NAMES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "transaction.two.phase.commit.enable": ("is not supported (KIP-939)", ("false",)),
     "group.coordinator.new.enable": (_GONE, ("true",)),
     "config.providers": (_JAVA, ("",)),
+    "group.share.enable": (_SHARE, ("false",)),
+    "group.share.persister.class.name": (
+        _JAVA,
+        ("org.apache.kafka.server.share.persister.DefaultStatePersister",),
+    ),
+    "controller.quorum.auto.join.enable": (
+        "is not supported: the voters are those of controller.quorum.voters",
+        ("false",),
+    ),
+    "cordoned.log.dirs": ("is not supported yet: new replicas go to all log directories", ("",)),
+    "follower.fetch.last.tiered.offset.enable": (_TIERED, ("false",)),
 }
 """Name → why it is refused, and the values that pass."""
 
@@ -72,8 +83,6 @@ PREFIXES: Final = (
     ("remote.", _TIERED),
     ("rsm.config.", _TIERED),
     ("rlmm.config.", _TIERED),
-    ("group.share.", _SHARE),
-    ("share.", _SHARE),
     ("config.providers.", _JAVA),
 )
 

@@ -120,10 +120,6 @@ class LocalCluster:
             properties = [self._properties(plan, entry) for plan in nodes]
             for each in properties:
                 readiness.check_properties(each)
-            # Before anything is written: a port that is taken must not leave a folder that
-            # insists on it.
-            for plan in plans:
-                _check_ports(plan)
             # The id is kept before any folder is marked with it: were it lost in between, the
             # next attempt would find folders of another cluster.
             cluster_file.save(self.data_dir, entry)

@@ -80,7 +80,9 @@ def test_up_over_a_zookeeper_of_its_own_down_and_up_again(local: Local) -> None:
         (201, ["zookeeper"], port + 200, "running"),
     ]
     shown = local("status").out.splitlines()
-    assert shown[1:4] == [
+    assert f"cluster id {facts['cluster_id']})" in up.out
+    assert shown[1:5] == [
+        f"cluster id         {facts['cluster_id']}",
         "mode               zookeeper",
         f"zookeeper          {connect}",
         f"controller         {facts['controller']}",

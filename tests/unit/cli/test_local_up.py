@@ -204,8 +204,10 @@ def test_zookeepers_port_is_never_another_one(run: Run, tmp_path: Path, taken: i
     plans, connect = choose_brokers(tmp_path, None, None, taken - 200, "")
     assert connect == f"{HOST}:{taken}"
     assert plans[-1].purposes == {taken: "ZooKeeper"}
+    engine = LocalCluster(tmp_path, bound=False)
+    engine.prepare(plans, {}, connect)
     with pytest.raises(ClusterError, match=f"port {taken} for ZooKeeper of node 201 is in use"):
-        LocalCluster(tmp_path, bound=False).prepare(plans, {}, connect)
+        engine.start()
 
 
 def test_each_port_has_a_purpose() -> None:

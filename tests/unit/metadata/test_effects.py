@@ -21,6 +21,7 @@ DECLARING = {
     "group_definitions.py",
     "log_definitions.py",
     "node_definitions.py",
+    "share_definitions.py",
     "topic_config.py",
     "unsupported.py",
 }

@@ -82,7 +82,10 @@ def describe_broker(image: ClusterImage, node_config: NodeConfig) -> Iterator[En
         if key.internal and not any(said.source is not Source.DEFAULT for said in synonyms):
             continue
         read_only = key.update is Update.READ_ONLY
-        yield _entry(key, effective[name], synonyms, read_only=read_only)
+        value = effective[name]
+        if name in _DERIVED and not any(said.name == name for said in synonyms):
+            value = None  # Another property says it, as its synonyms show; Kafka tells the same.
+        yield _entry(key, value, synonyms, read_only=read_only)
 
 
 def describe_all_brokers(image: ClusterImage) -> Iterator[Entry]:
@@ -99,6 +102,8 @@ def describe_all_brokers(image: ClusterImage) -> Iterator[Entry]:
         read_only = key.update is Update.READ_ONLY
         yield Entry(name, value, said.source, read_only, False, key.type, key.doc, tuple(synonyms))
 
+
+_DERIVED = frozenset(name for name, _, _ in DERIVED)
 
 _SAME = {"broker.id": "node.id", "node.id": "broker.id"}
 """Two names of one property: a file that says one has said the other."""

@@ -402,6 +402,9 @@ HANDLERS = {
     61: "k61_describe_producers",
     75: "k75_describe_topic_partitions",
     1002: "k1002_delete_replicas",
+    29: "k29_describe_acls",
+    30: "k30_create_acls",
+    31: "k31_delete_acls",
 }
 
 

@@ -4,11 +4,11 @@ Behaviour: every request without a transactional id gets a new id with epoch 0, 
            names an id it had (KIP-360), as in Kafka. While the controller has no block of ids
            for this broker the request waits; then COORDINATOR_LOAD_IN_PROGRESS, which clients
            retry.
-Versions:  v2 flexible; v3 the id it had; v4 PRODUCER_FENCED; v5 KIP-890; v6 two-phase commit
-           (KIP-939).
-Not done:  transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of the
-           codes that clients know here it is the one that both the Java client and librdkafka
-           take as final at once; they retry or misname the others until a timeout.
+Versions:  v2 flexible; v3 the id it had; v4 PRODUCER_FENCED; v5 KIP-890.
+Not done:  v6 (two-phase commit, KIP-939), which is unstable in Kafka; transactions. A
+           transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED: of the codes that clients
+           know here it is the one that both the Java client and librdkafka take as final at
+           once; they retry or misname the others until a timeout.
 """
 
 from ottla.base.errors import Error
@@ -16,7 +16,7 @@ from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.producer_ids import Granted
 from ottla.wire.messages import init_producer_id as wire
 
-API = Api(key=22, versions=range(7), acl="cluster:idempotent-write")
+API = Api(key=22, versions=range(6), acl="cluster:idempotent-write")
 
 NO_ID, NO_EPOCH, FIRST_EPOCH = -1, -1, 0
 

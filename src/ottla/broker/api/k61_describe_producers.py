@@ -1,6 +1,7 @@
 """DescribeProducers (key 61): which producers a partition remembers (KIP-664).
 
-Behaviour: only leaders answer; producers in order of their ids.
+Behaviour: followers answer, too, of what they have replicated: kafka-transactions.sh asks the
+           broker that it was told. Producers in order of their ids.
 Versions:  v0.
 """
 
@@ -32,7 +33,7 @@ def _partition(ctx: Context, topic: str, index: int) -> wire.PartitionResponse:
         fault = fault_of(topic)
         if fault is not None:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, fault)
-        log = ctx.broker.replicas.partition(topic, index).leader_log()
+        log = ctx.broker.replicas.partition(topic, index).any_log()
     except ApiError as refusal:
         return wire.PartitionResponse(
             partition_index=index,

@@ -32,6 +32,10 @@ def world() -> World:
     return world
 
 
+def test_version_6_is_unstable_in_kafka_and_not_served() -> None:
+    assert list(API.versions) == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("version", API.versions)
 def test_every_version_gets_an_id(world: World, version: int) -> None:
     answers = [world.ask(request(), version) for _ in range(2)]

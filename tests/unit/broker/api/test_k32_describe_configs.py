@@ -89,6 +89,17 @@ def test_this_broker() -> None:
     assert not configs["message.max.bytes"].read_only
 
 
+def test_what_another_property_says_is_null_as_in_kafka() -> None:
+    _, configs = ask(BROKER, "1", 4, include_synonyms=True)
+    for name in (
+        "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms",
+    ):  # fmt: skip
+        assert configs[name].value is None, name
+    told = configs["log.retention.ms"]
+    assert [(each.name, each.value) for each in told.synonyms] == [("log.retention.hours", "168")]
+    assert configs["log.retention.hours"].value == "168"
+
+
 def test_the_default_of_all_brokers() -> None:
     error, configs = ask(BROKER, "", 4)
     assert (error, list(configs)) == (Error.NONE, ["message.max.bytes"])

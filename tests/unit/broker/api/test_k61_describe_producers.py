@@ -39,3 +39,16 @@ def test_refusals(world: World, topic: str, error: Error) -> None:
     request = DescribeProducersRequest(topics=(TopicRequest(name=topic, partition_indexes=(0,)),))
     (part,) = world.ask(request, 0).topics[0].partitions
     assert (part.error_code, part.active_producers) == (error, ())
+
+
+def test_followers_answer_too(world: World) -> None:
+    """kafka-transactions.sh find-hanging asks the broker that it was told, whoever leads."""
+    world.broker.replicas.append(
+        "t", 0, batch("a", producer_id=9, producer_epoch=3, base_sequence=0)
+    )
+    world.add_broker(2)
+    request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
+    before = world.ask(request, 0)
+    world.broker.replicas.partition("t", 0).leader = 2
+    assert world.ask(request, 0) == before
+    assert [one.producer_id for one in before.topics[0].partitions[0].active_producers] == [9]

@@ -1,0 +1,26 @@
+"""CreateAcls (key 30): answered SECURITY_DISABLED, as Kafka does without an authorizer.
+
+Behaviour: each creation is refused by itself; nothing is enforced, so nothing is kept.
+Versions:  v1 pattern types (KIP-290); v2 flexible.
+Not done:  ACLs.
+"""
+
+from ottla.base.errors import Error
+from ottla.broker.api.base import Answer, Api, Context, Listener
+from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
+from ottla.wire.messages import create_acls as wire
+
+API = Api(
+    key=30,
+    versions=range(1, 4),
+    listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
+    acl="cluster:alter",
+)
+
+
+def handle(ctx: Context, request: wire.CreateAclsRequest) -> Answer:
+    """Refuse each."""
+    refused = wire.AclCreationResult(
+        error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+    )
+    return wire.CreateAclsResponse(results=(refused,) * len(request.creations))

@@ -5,16 +5,16 @@ own version, then the value's fields; a null value is a tombstone. Types 0 and 1
 commit, 2 is a classic group. Higher types belong to the newer group protocols (KIP-848,
 KIP-932), which this coordinator does not run: their records are passed over.
 
-An offset names its topic's id, in a tagged field that earlier readers skip (Kafka's own, from
-3.5 on): by its name alone a coordinator that was not there when a topic was deleted and made
-again could not tell whose offset it is.
+An offset names its topic's id, in a tagged field that Kafka has since 4.3 and that earlier
+readers skip (Kafka's own, from 3.5 on): by its name alone a coordinator that was not there when
+a topic was deleted and made again could not tell whose offset it is.
 
 Sources: OffsetCommit{Key,Value}.json, GroupMetadata{Key,Value}.json of Kafka's group
 coordinator; KIP-915 (versions from 4 on are flexible, so that later fields can be skipped).
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ottla.base.ids import NO_EPOCH, NO_UUID, Uuid
@@ -34,8 +34,10 @@ from ottla.wire.schema import (
 )
 
 NO_TIMESTAMP: Final = -1
-TOPIC_ID_TAG: Final = 5_000
-"""Ottla's own: Kafka counts its tags from zero, and may give the next ones another meaning."""
+TOPIC_ID_TAG: Final = 0
+"""As Kafka 4.3 has it."""
+FORMER_TOPIC_ID_TAG: Final = 5_000
+"""What Ottla wrote before Kafka had a tag for it; read only."""
 
 
 @message(versions="0-1")
@@ -55,6 +57,10 @@ class OffsetCommitValue:
     """Where the client asked for a retention of its own, as clients before 2.1 could."""
     topic_id: Uuid = field(UUID, versions="4+", tag=TOPIC_ID_TAG, default=NO_UUID, ignorable=True)
     """Zero = whoever wrote it did not say."""
+    former_topic_id: Uuid = field(
+        UUID, versions="4+", tag=FORMER_TOPIC_ID_TAG, default=NO_UUID, ignorable=True
+    )
+    """Never set in what is decoded: `decode_fact` takes it for `topic_id`."""
 
 
 @message(versions="2")
@@ -175,6 +181,9 @@ def decode_fact(key: FactKey, value: bytes | None) -> Fact:
     """
     if isinstance(key, OffsetCommitKey):
         decoded = None if value is None else _decode_value(OffsetCommitValue, value)
+        if decoded is not None and decoded.former_topic_id != NO_UUID:
+            told = decoded.topic_id if decoded.topic_id != NO_UUID else decoded.former_topic_id
+            decoded = replace(decoded, topic_id=told, former_topic_id=NO_UUID)
         return OffsetFact(key.group, key.topic, key.partition, decoded)
     return GroupFact(key.group, None if value is None else _decode_value(GroupMetadataValue, value))
 

@@ -40,14 +40,11 @@ NULL = struct.pack(">h", -1)
 
 OFFSET_KEY = struct.pack(">h", 1) + text("group") + text("topic") + struct.pack(">i", 7)
 OFFSET_VALUE_3 = struct.pack(">hqi", 3, 42, 5) + text("note") + struct.pack(">q", 1_000)
-# One tagged field: the tag 5000 as a varint, 16 bytes.
-OFFSET_VALUE_4 = (
-    struct.pack(">hqi", 4, 42, 5)
-    + b"\x05note"
-    + struct.pack(">q", 1_000)
-    + b"\x01\x88\x27\x10"
-    + bytes(range(16))
-)
+WITHOUT_TAGS_4 = struct.pack(">hqi", 4, 42, 5) + b"\x05note" + struct.pack(">q", 1_000)
+# One tagged field: tag 0, 16 bytes; as Kafka 4.3.1 encodes it.
+OFFSET_VALUE_4 = WITHOUT_TAGS_4 + b"\x01\x00\x10" + bytes(range(16))
+# The tag 5000 as a varint, 16 bytes: as Ottla wrote it before.
+FORMER_OFFSET_VALUE_4 = WITHOUT_TAGS_4 + b"\x01\x88\x27\x10" + bytes(range(16))
 OFFSET_VALUE_1 = struct.pack(">hq", 1, 42) + text("note") + struct.pack(">qq", 1_000, 9_000)
 GROUP_KEY = struct.pack(">h", 2) + text("group")
 MEMBER_3 = (
@@ -171,7 +168,7 @@ def test_an_offset_key_of_version_0_is_the_same_offset() -> None:
         (struct.pack(">hqi", 3, 42, 6) + text("n") + struct.pack(">q", 1), 6, -1),
         # Version 4 is flexible: a compact string, tagged fields; one unknown tag (KIP-915).
         (
-            struct.pack(">hqi", 4, 42, 6) + b"\x02n" + struct.pack(">q", 1) + b"\x01\x00\x02hi",
+            struct.pack(">hqi", 4, 42, 6) + b"\x02n" + struct.pack(">q", 1) + b"\x01\x07\x02hi",
             6,
             -1,
         ),
@@ -298,3 +295,30 @@ def test_round_trip(fact: Fact) -> None:
 def test_keys_are_their_declared_types() -> None:
     assert isinstance(decode_key(OFFSET_KEY), OffsetCommitKey)
     assert isinstance(decode_key(GROUP_KEY), GroupMetadataKey)
+
+
+def test_the_topic_id_under_its_former_tag_is_read() -> None:
+    key = decode_key(OFFSET_KEY)
+    assert key is not None
+    assert decode_fact(key, FORMER_OFFSET_VALUE_4) == OFFSET_WITH_TOPIC_ID
+    both = WITHOUT_TAGS_4 + b"\x02\x00\x10" + bytes(range(16)) + b"\x88\x27\x10" + bytes(16 * [9])
+    assert decode_fact(key, both) == OFFSET_WITH_TOPIC_ID
+
+
+def test_what_kafka_encodes() -> None:
+    """Bytes of Kafka 4.3.1's own class, with every field set."""
+    value = bytes.fromhex(
+        "0004000000000000000500000001026d000000000000000701001000000000000000010000000000000002"
+    )
+    key = decode_key(OFFSET_KEY)
+    assert key is not None
+    fact = decode_fact(key, value)
+    assert isinstance(fact, OffsetFact)
+    assert fact.value == OffsetCommitValue(
+        offset=5,
+        leader_epoch=1,
+        metadata="m",
+        commit_timestamp=7,
+        topic_id=Uuid((1).to_bytes(8, "big") + (2).to_bytes(8, "big")),
+    )
+    assert encode_fact(fact) == (OFFSET_KEY, value)

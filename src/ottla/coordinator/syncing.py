@@ -7,6 +7,7 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending, completed
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import Event, State
+from ottla.coordinator.member import Member
 from ottla.coordinator.rebalancing import (
     cancel_sync_timer,
     group_fact,
@@ -35,10 +36,10 @@ def sync(shard: Shard, request: Sync) -> Pending[SyncAnswer]:
         cancel_sync_timer(group)
     if group.state is State.STABLE:
         return _when_loaded(shard, group.sync_answer(member))
+    if group.leader_id == request.member_id:
+        return _store(shard, group, member, request)
     answer: Pending[SyncAnswer] = Pending()
     group.park_sync(member, answer)
-    if group.leader_id == request.member_id:
-        _store(shard, group, request)
     return answer
 
 
@@ -62,8 +63,12 @@ def _check(group: Group, request: Sync) -> Error:
     return Error.NONE
 
 
-def _store(shard: Shard, group: Group, request: Sync) -> None:
-    """Write the generation with its assignments; members not named get an empty one."""
+def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncAnswer]:
+    """Write the generation with its assignments; members not named get an empty one.
+
+    Where it is stored at once, as with one replica, the leader is answered when all is changed,
+    without the outbox's timer: followers that come later do not wait for one either.
+    """
     assignments = dict(request.assignments)
 
     def stored(error: Error) -> None:
@@ -81,4 +86,15 @@ def _store(shard: Shard, group: Group, request: Sync) -> None:
                 # Its session may have passed while its request stood for heartbeats.
                 touch(shard, group, member)
 
-    shard.write([group_fact(group, assignments)]).then(stored)
+    answer: Pending[SyncAnswer] = Pending()
+    group.park_sync(leader, answer)
+    written = shard.write([group_fact(group, assignments)])
+    if not written.done:
+        written.then(stored)
+        return answer
+    leader.syncing = None
+    touch(shard, group, leader)
+    stored(written.value)
+    if written.value:
+        return completed(SyncAnswer(error=written.value))
+    return completed(group.sync_answer(leader))

@@ -27,8 +27,12 @@ def completing(count: int = 2) -> tuple[World, list[JoinAnswer]]:
     return world, told
 
 
+def assignments(leader: JoinAnswer) -> list[tuple[str, bytes]]:
+    return [(each.member_id, b"a") for each in leader.members]
+
+
 def assign(world: World, leader: JoinAnswer) -> Pending[SyncAnswer]:
-    return world.sync(leader, [(each.member_id, b"a") for each in leader.members])
+    return world.sync(leader, assignments(leader))
 
 
 def beat(world: World, told: JoinAnswer) -> Error:
@@ -50,6 +54,37 @@ def test_followers_wait_for_the_leader() -> None:
         protocol_type="consumer", protocol_name="range", assignment=b"a"
     )
     assert world.group.state is State.STABLE
+
+
+def test_what_is_stored_at_once_is_answered_without_a_timer() -> None:
+    """Not the leader's request alone: the followers' that come later need none either."""
+    world, (leader, follower) = completing()
+    waiting = world.sync(follower, deliver=False)
+    answer = world.sync(leader, assignments(leader), deliver=False)
+    assert answer.done
+    assert answer.value.assignment == b"a"
+    assert not waiting.done, "what was parked leaves the coordinator by the outbox"
+    assert world.sync(follower, deliver=False).done
+
+
+def test_what_is_refused_at_once_is_answered_without_a_timer() -> None:
+    world, (leader, _) = completing()
+    world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    answer = world.sync(leader, assignments(leader), deliver=False)
+    assert answer.done
+    assert answer.value.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert world.group.state is State.PREPARING
+
+
+def test_an_older_sync_of_the_leader_is_answered() -> None:
+    """Its connection waits for it."""
+    world, (leader, _) = completing()
+    world.journal.hold = True
+    older = assign(world, leader)
+    assert not older.done
+    newer = assign(world, leader)
+    assert older.value.error is Error.REBALANCE_IN_PROGRESS
+    assert not newer.done
 
 
 def test_a_late_follower_of_a_stable_group_is_answered_at_once() -> None:

@@ -185,8 +185,9 @@ class World:
         *,
         instance_id: str | None = None,
         group_id: str = GROUP,
+        deliver: bool = True,
     ) -> Pending[SyncAnswer]:
-        """Send the SyncGroup that follows a join's answer."""
+        """Send the SyncGroup that follows a join's answer; run what timers are due, or not."""
         answer = sync(
             self.shard,
             Sync(
@@ -199,7 +200,8 @@ class World:
                 assignments=tuple(assignments),
             ),
         )
-        self.settle()
+        if deliver:
+            self.settle()
         return answer
 
     def stable_group(

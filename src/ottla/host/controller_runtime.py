@@ -45,7 +45,7 @@ from ottla.host.quorum_storage import READ_BYTES_MAX, QuorumStorage
 from ottla.metadata.delta import ClusterDelta, delta_between, replay
 from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import EMPTY, ClusterImage
-from ottla.metadata.records import NoOpRecord, Record, encode_record
+from ottla.metadata.records import NoOpRecord, Record, encode_record, with_known
 from ottla.raft.batches import batch_bytes
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import SnapshotContent
@@ -394,7 +394,11 @@ class ControllerRuntime:
             self._arm_idle()
 
 
-def _batches_of(step: Step) -> Iterator[tuple[Sequence[Record], tuple[bytes, ...]]]:
+Batch = tuple[Sequence[Record], tuple[bytes, ...]]
+"""A batch's records, and their encodings."""
+
+
+def _batches_of(step: Step) -> Iterator[Batch]:
     """Yield a step's records as batches, with their encodings: one if it is atomic.
 
     Raises: ApiError where an atomic step is too large.
@@ -409,17 +413,24 @@ def _batches_of(step: Step) -> Iterator[tuple[Sequence[Record], tuple[bytes, ...
                 f"the {RECORDS_PER_STEP_MAX} records or {BATCH_BYTES_MAX} bytes that may be",
             )
         if values:
-            yield step.records, values
+            yield _batch(step.records, values)
         return
     start = size = 0
     for index, value in enumerate(values):
         too_many = index - start >= RECORDS_PER_STEP_MAX
         if index > start and (too_many or size + len(value) > BATCH_BYTES_MAX):
-            yield step.records[start:index], values[start:index]
+            yield _batch(step.records[start:index], values[start:index])
             start, size = index, 0
         size += len(value)
     if start < len(values):
-        yield step.records[start:], values[start:]
+        yield _batch(step.records[start:], values[start:])
+
+
+def _batch(records: Sequence[Record], values: tuple[bytes, ...]) -> Batch:
+    """Return a batch that Kafka's readers find something in; see `with_known`."""
+    known = tuple(with_known(list(values)))
+    added = len(known) - len(values)
+    return (*(NoOpRecord() for _ in range(added)), *records), known
 
 
 def _guarded(call: Callable[[Any], object], value: Any) -> None:

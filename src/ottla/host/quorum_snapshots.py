@@ -15,7 +15,7 @@ from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.host.quorum_driver import QuorumDriver
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import encode_record
+from ottla.metadata.records import encode_record, with_known
 from ottla.raft.events import CleanUp, SnapshotStored
 from ottla.raft.snapshots import StoredSnapshot, encode_snapshot, plan_cleaning
 from ottla.raft.values import OffsetAndEpoch
@@ -124,7 +124,11 @@ class Snapshotter:
         def write() -> StoredSnapshot:
             values = (encode_record(record) for record in image.to_records())
             chunks = encode_snapshot(
-                values, epoch=epoch, timestamp=now_ms, last_contained_ms=last_ms
+                values,
+                epoch=epoch,
+                timestamp=now_ms,
+                last_contained_ms=last_ms,
+                complete=with_known,
             )
             return storage.create_snapshot(snapshot, chunks)
 

@@ -9,7 +9,7 @@ Source: KIP-630; Snapshots, RecordsSnapshotWriter, BatchFileWriter of Kafka.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
@@ -54,14 +54,22 @@ def parse_snapshot_name(name: str) -> tuple[OffsetAndEpoch, str] | None:
 
 
 def encode_snapshot(
-    values: Iterable[bytes], *, epoch: int, timestamp: int, last_contained_ms: int
+    values: Iterable[bytes],
+    *,
+    epoch: int,
+    timestamp: int,
+    last_contained_ms: int,
+    complete: Callable[[list[bytes]], list[bytes]] = list,
 ) -> Iterator[bytes]:
-    """Yield a snapshot file's batches. `last_contained_ms`: of the last record it covers."""
+    """Yield a snapshot file's batches. `last_contained_ms`: of the last record it covers.
+
+    `complete` returns the values of a batch with what is to stand beside them.
+    """
     yield snapshot_header_batch(
         epoch=epoch, timestamp=timestamp, last_contained_ms=last_contained_ms
     )
     offset = 1
-    for group in _groups(iter(values)):
+    for group in map(complete, _groups(iter(values))):
         yield records_batch(group, base_offset=offset, epoch=epoch, timestamp=timestamp)
         offset += len(group)
     yield snapshot_footer_batch(base_offset=offset, epoch=epoch, timestamp=timestamp)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import RECORDS_PER_STEP_MAX
 from ottla.host.quorum_replay import load_image
@@ -17,7 +18,14 @@ from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import NoOpRecord, PartitionRecord
+from ottla.metadata.records import (
+    DeletionRecord,
+    ForgetDeletionRecord,
+    NoOpRecord,
+    PartitionRecord,
+    encode_record,
+    with_known,
+)
 from ottla.raft.snapshots import parse_snapshot_name
 from ottla.testing.disk import keep_nothing
 
@@ -437,3 +445,31 @@ def test_a_damaged_snapshot_is_set_aside_where_the_log_is_whole() -> None:
     again = running(world)
     assert names(again.runtime.committed_image) == ["topic-1"]
     assert name + ".corrupt" in world.disk.listdir(FOLDER)
+
+
+# -- Kafka's readers ---------------------------------------------------------------------------
+
+
+def test_a_batch_of_ottlas_records_alone_has_one_that_kafka_knows() -> None:
+    """kafka-metadata-shell reads a batch in which it knows nothing for ever."""
+    controller = running()
+    deletion = DeletionRecord(
+        topic_id=Uuid(b"t" * 16), name="t", policy=1, asked_ms=1, halted=0, remote=0, finished_ms=-1
+    )
+    for step in (Step((deletion,)), Step((deletion, deletion), atomic=False)):
+        before = controller.runtime.image.position[0]
+        controller.runtime.run_step(lambda image, step=step: step)
+        controller.world.workers.run()
+        assert controller.runtime.committed_image.position[0] == before + 1 + len(step.records)
+    known = controller.runtime.image.position[0]
+    controller.runtime.run_step(lambda image: Step((deletion, NoOpRecord())))
+    controller.world.workers.run()
+    assert controller.runtime.committed_image.position[0] == known + 2, "nothing is added here"
+    assert controller.runtime.committed_image.deletions.of(Uuid(b"t" * 16)) is not None
+
+
+def test_encoded_batches_of_ottlas_records_alone() -> None:
+    own = encode_record(ForgetDeletionRecord(topic_id=Uuid(b"t" * 16)))
+    no_op = encode_record(NoOpRecord())
+    assert with_known([own, own]) == [no_op, own, own]
+    assert with_known([own, no_op]) == [own, no_op]

@@ -7,10 +7,9 @@ Source: ConsumerPerformance, Kafka 4.3.
 import random
 import time as clock
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from ottla.cli import consumer_perf_options as opt
 from ottla.cli import librdkafka
 from ottla.cli.closing import close
 from ottla.cli.errors import CommandError, UsageError
@@ -38,72 +37,26 @@ FIND_SECONDS = 15.0
 @app.command("consumer-perf-test", epilog=EPILOG)
 def consumer_perf_test(
     bootstrap_server: BootstrapServer = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="NAME", help="What to read.")
-    ] = None,
-    include: Annotated[
-        str | None, typer.Option("--include", metavar="REGEX", help="All topics that match.")
-    ] = None,
-    num_records: Annotated[
-        int | None, typer.Option("--num-records", metavar="N", help="How many records to read.")
-    ] = None,
-    messages: Annotated[
-        int | None, typer.Option("--messages", metavar="N", help="Former --num-records.")
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", metavar="NAME", help="As a member of it.  [default: a new one]"),
-    ] = None,
-    from_latest: Annotated[
-        bool, typer.Option("--from-latest", help="Begin at the end, not at the first record.")
-    ] = False,
-    fetch_size: Annotated[
-        int, typer.Option("--fetch-size", metavar="BYTES", help="max.partition.fetch.bytes")
-    ] = 1024 * 1024,
-    socket_buffer_size: Annotated[
-        int, typer.Option("--socket-buffer-size", metavar="BYTES", help="receive.buffer.bytes")
-    ] = 2 * 1024 * 1024,
-    timeout: Annotated[
-        int, typer.Option("--timeout", metavar="[MS]", help="End when none comes for so long.")
-    ] = 10_000,
-    command_property: Annotated[
-        list[str], typer.Option("--command-property", metavar="K=V", help="For the consumer.")
-    ] = [],  # noqa: B006 - typer copies it
-    command_config: Annotated[
-        str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
-    ] = None,
-    consumer_config: Annotated[
-        str | None,
-        typer.Option("--consumer.config", metavar="FILE", help="Former --command-config."),
-    ] = None,
-    reporting_interval: Annotated[
-        int, typer.Option("--reporting-interval", metavar="MS", help="Between two detailed lines.")
-    ] = 5_000,
-    show_detailed_stats: Annotated[
-        bool, typer.Option("--show-detailed-stats", help="A line for each interval instead.")
-    ] = False,
-    hide_header: Annotated[bool, typer.Option("--hide-header", help="Print no heading.")] = False,
-    date_format: Annotated[
-        str, typer.Option("--date-format", metavar="PATTERN", help="Java's, as for years.")
-    ] = "yyyy-MM-dd HH:mm:ss:SSS",
-    print_metrics: Annotated[
-        bool, typer.Option("--print-metrics", help="Print the client's statistics at the end.")
-    ] = False,
+    topic: opt.Topic = None,
+    include: opt.Include = None,
+    num_records: opt.NumRecords = None,
+    messages: opt.Messages = None,
+    group: opt.Group = None,
+    from_latest: opt.FromLatest = False,
+    fetch_size: opt.FetchSize = 1024 * 1024,
+    socket_buffer_size: opt.SocketBufferSize = 2 * 1024 * 1024,
+    timeout: opt.Timeout = 10_000,
+    command_property: opt.CommandProperty = [],  # noqa: B006
+    command_config: opt.CommandConfig = None,
+    consumer_config: opt.ConsumerConfig = None,
+    reporting_interval: opt.ReportingInterval = 5_000,
+    show_detailed_stats: opt.ShowDetailedStats = False,
+    hide_header: opt.HideHeader = False,
+    date_format: opt.DateFormat = "yyyy-MM-dd HH:mm:ss:SSS",
+    print_metrics: opt.PrintMetrics = False,
 ) -> int:
     """Read records, and print how many came a second."""
-    if (topic is None) == (include is None):
-        raise UsageError("Exactly one of the following arguments is required: [topic], [include]")
-    if (num_records is None) == (messages is None):
-        raise UsageError(
-            "Exactly one of the following arguments is required: [messages], [num-records]"
-        )
-    if messages is not None:
-        warn_deprecated("--messages", "--num-records")
-    if topic is not None:
-        librdkafka.check_topic(topic)
-    count = messages if num_records is None else num_records
-    assert count is not None
-    check_number("--num-records", count, 1, COUNT_MAX)
+    count = record_count(topic, include, num_records, messages)
     check_number("--fetch-size", fetch_size, 1)
     check_number("--socket-buffer-size", socket_buffer_size, 1)
     check_number("--timeout", timeout, 0)
@@ -113,18 +66,19 @@ def consumer_perf_test(
         "consumer", command_config, command_property, consumer_config, []
     )
     given = in_file | extra
-    statistics = Statistics()
+    statistics = Statistics() if print_metrics else None
     bootstrap = bootstrap_or_local(bootstrap_server or given.get("bootstrap.servers"))
+    name = group or given.get("group.id") or f"perf-consumer-{random.randrange(100_000)}"
     config = {
         "client.id": "perf-consumer-client",
         **librdkafka.translate(given),
-        "group.id": group or given.get("group.id") or f"perf-consumer-{random.randrange(100_000)}",
+        "group.id": name,
         "auto.offset.reset": "latest" if from_latest else "earliest",
         "max.partition.fetch.bytes": fetch_size,
         "socket.receive.buffer.bytes": socket_buffer_size,
         "check.crcs": "false",
         **librdkafka.base_config(bootstrap),
-        **(statistics.settings() if print_metrics else {}),
+        **({} if statistics is None else statistics.settings()),
     }
     run = _Run(count, timeout, dates, reporting_interval if show_detailed_stats else None)
     if not hide_header:
@@ -132,9 +86,28 @@ def consumer_perf_test(
     run.read(config, topic, include)
     if not show_detailed_stats:
         print(run.summary())
-    if print_metrics:
+    if statistics is not None:
         print("\n".join(statistics.lines()))
     return 0
+
+
+def record_count(
+    topic: str | None, include: str | None, num_records: int | None, messages: int | None
+) -> int:
+    """Return how many records to read. Raises: UsageError where the options do not fit."""
+    if (topic is None) == (include is None):
+        raise UsageError("Exactly one of the following arguments is required: [topic], [include]")
+    if topic is not None:
+        librdkafka.check_topic(topic)
+    if messages is not None and num_records is None:
+        warn_deprecated("--messages", "--num-records")
+        num_records = messages
+    elif messages is not None or num_records is None:
+        raise UsageError(
+            "Exactly one of the following arguments is required: [messages], [num-records]"
+        )
+    check_number("--num-records", num_records, 1, COUNT_MAX)
+    return num_records
 
 
 @dataclass(slots=True)

@@ -11,11 +11,10 @@ import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ottla.cli import librdkafka
+from ottla.cli import producer_perf_options as opt
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import (
     BootstrapServer,
@@ -48,74 +47,29 @@ Payload = Callable[[int], bytes]
 
 @app.command("producer-perf-test", epilog=EPILOG)
 def producer_perf_test(
-    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Where to send.")],
-    num_records: Annotated[
-        int, typer.Option("--num-records", metavar="N", help="How many records to send.")
-    ],
-    throughput: Annotated[
-        float,
-        typer.Option(
-            "--throughput", metavar="N", help="About how many records a second; -1 = no limit."
-        ),
-    ],
+    topic: opt.Topic,
+    num_records: opt.NumRecords,
+    throughput: opt.Throughput,
     bootstrap_server: BootstrapServer = None,
-    record_size: Annotated[
-        int | None, typer.Option("--record-size", metavar="BYTES", help="Of random letters each.")
-    ] = None,
-    payload_file: Annotated[
-        Path | None,
-        typer.Option("--payload-file", metavar="FILE", help="Instead: a random one of its lines."),
-    ] = None,
-    payload_delimiter: Annotated[
-        str, typer.Option("--payload-delimiter", metavar="REGEX", help="What parts those.")
-    ] = "\\n",
-    payload_monotonic: Annotated[
-        bool, typer.Option("--payload-monotonic", help="Instead: the record's number.")
-    ] = False,
-    command_property: Annotated[
-        list[str],
-        typer.Option("--command-property", metavar="K=V ...", help="For the producer."),
-    ] = [],  # noqa: B006 - typer copies it
-    command_config: Annotated[
-        str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
-    ] = None,
-    producer_props: Annotated[
-        list[str],
-        typer.Option("--producer-props", metavar="K=V ...", help="Former --command-property."),
-    ] = [],  # noqa: B006
-    producer_config: Annotated[
-        str | None,
-        typer.Option("--producer.config", metavar="FILE", help="Former --command-config."),
-    ] = None,
-    print_metrics: Annotated[
-        bool, typer.Option("--print-metrics", help="Print the client's statistics at the end.")
-    ] = False,
-    transactional_id: Annotated[str | None, typer.Option("--transactional-id", hidden=True)] = None,
-    transaction_duration_ms: Annotated[
-        int | None, typer.Option("--transaction-duration-ms", hidden=True)
-    ] = None,
-    warmup_records: Annotated[
-        int,
-        typer.Option(
-            "--warmup-records", metavar="N", help="So many are left out of a second summary."
-        ),
-    ] = 0,
-    reporting_interval: Annotated[
-        int, typer.Option("--reporting-interval", metavar="MS", help="Between two lines.")
-    ] = 5_000,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for brokers.")
-    ] = 15.0,
+    record_size: opt.RecordSize = None,
+    payload_file: opt.PayloadFile = None,
+    payload_delimiter: opt.PayloadDelimiter = "\\n",
+    payload_monotonic: opt.PayloadMonotonic = False,
+    command_property: opt.CommandProperty = [],  # noqa: B006
+    command_config: opt.CommandConfig = None,
+    producer_props: opt.ProducerProps = [],  # noqa: B006
+    producer_config: opt.ProducerConfig = None,
+    print_metrics: opt.PrintMetrics = False,
+    transactional_id: opt.TransactionalId = None,
+    transaction_duration_ms: opt.TransactionDurationMs = None,
+    warmup_records: opt.WarmupRecords = 0,
+    reporting_interval: opt.ReportingInterval = 5_000,
+    timeout: opt.Timeout = 15.0,
 ) -> int:
     """Send records, and print how many a second and how soon they were acknowledged."""
     librdkafka.check_topic(topic)
     check_seconds(timeout)
-    check_number("--num-records", num_records, 1, COUNT_MAX)
-    check_number("--record-size", record_size, 1)
-    check_number("--reporting-interval", reporting_interval, 1)
-    check_number("--warmup-records", warmup_records, 0, num_records - 1)
-    if throughput == 0 or throughput != throughput:
-        raise UsageError(f"--throughput {throughput:g}: expected records a second, or -1")
+    check_numbers(num_records, record_size, warmup_records, reporting_interval, throughput)
     if transactional_id is not None or transaction_duration_ms is not None:
         raise CommandError("transactions are not supported yet")
     if sum((record_size is not None, payload_file is not None, payload_monotonic)) != 1:
@@ -132,36 +86,54 @@ def producer_perf_test(
     )
     given = in_file | extra
     bootstrap = bootstrap_or_local(bootstrap_server or given.get("bootstrap.servers"))
-    statistics = Statistics()
-    config = {
-        "client.id": "perf-producer-client",
-        "partitioner": "murmur2_random",
-        **librdkafka.translate(given),
-        **librdkafka.base_config(bootstrap),
-        **(statistics.settings() if print_metrics else {}),
-    }
-    if payload_file is not None:
-        payload = of_file(payload_file, payload_delimiter)
-    elif record_size is not None:
-        payload = of_letters(record_size)
-    else:
-        payload = _number
-    if warmup_records:
-        print(
-            f"Warmup first {warmup_records} records. Steady state results will print after the "
-            "complete test summary.",
-            flush=True,
-        )
+    statistics = Statistics() if print_metrics else None
+    config = producer_settings(bootstrap, given, statistics)
+    payload = choose_payload(record_size, payload_file, payload_delimiter)
     run = _Run(topic, num_records, warmup_records, reporting_interval)
     failed = run.send(config, payload, throughput, timeout)
-    print(run.sent.line(run.ended_ms))
-    if run.steady is not None:
-        print(run.steady.line(run.ended_ms))
-    if print_metrics:
+    print("\n".join(run.lines()))
+    if statistics is not None:
         print("\n".join(statistics.lines()))
     if failed:
         raise CommandError(f"{failed} of {num_records} records were not sent")
     return 0
+
+
+def check_numbers(
+    num_records: int,
+    record_size: int | None,
+    warmup_records: int,
+    reporting_interval: int,
+    throughput: float,
+) -> None:
+    """Raise UsageError where a number is out of its range."""
+    check_number("--num-records", num_records, 1, COUNT_MAX)
+    check_number("--record-size", record_size, 1)
+    check_number("--reporting-interval", reporting_interval, 1)
+    check_number("--warmup-records", warmup_records, 0, num_records - 1)
+    if throughput == 0 or throughput != throughput:
+        raise UsageError(f"--throughput {throughput:g}: expected records a second, or -1")
+
+
+def producer_settings(
+    bootstrap: str, given: dict[str, str], statistics: Statistics | None
+) -> dict[str, Any]:
+    """Return the producer's configuration."""
+    return {
+        "client.id": "perf-producer-client",
+        # As the Java producer: equal keys go to equal partitions whoever sends them.
+        "partitioner": "murmur2_random",
+        **librdkafka.translate(given),
+        **librdkafka.base_config(bootstrap),
+        **({} if statistics is None else statistics.settings()),
+    }
+
+
+def choose_payload(size: int | None, file: Path | None, delimiter: str) -> Payload:
+    """Return what the records hold: random letters, parts of a file, or their numbers."""
+    if file is not None:
+        return of_file(file, delimiter)
+    return _number if size is None else of_letters(size)
 
 
 def _number(number: int) -> bytes:
@@ -225,6 +197,12 @@ class _Run:
 
         producer = librdkafka.make(Producer, config)
         librdkafka.find_broker(producer, self.topic, config, timeout)
+        if self.warmup:
+            print(
+                f"Warmup first {self.warmup} records. Steady state results will print after the "
+                "complete test summary.",
+                flush=True,
+            )
         began_ms = _now_ms()
         self.sent = Sent(began_ms, self.count)
         self.window = Window(began_ms)
@@ -246,6 +224,10 @@ class _Run:
         if "stats_cb" in config:
             producer.poll(2 * STATISTICS_MS / 1000)
         return self.failed
+
+    def lines(self) -> list[str]:
+        """Return the summary, and that of the steady state where there was a warm-up."""
+        return [each.line(self.ended_ms) for each in (self.sent, self.steady) if each is not None]
 
     def _wait(self, producer: Any, due_s: float) -> None:
         while (left_s := due_s - _now_ms() / 1000) > 0:

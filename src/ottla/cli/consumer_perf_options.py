@@ -1,0 +1,55 @@
+"""The options of `ottla consumer-perf-test`."""
+
+from typing import Annotated
+
+import typer
+
+Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="What to read.")]
+Include = Annotated[
+    str | None, typer.Option("--include", metavar="REGEX", help="All topics that match.")
+]
+NumRecords = Annotated[
+    int | None, typer.Option("--num-records", metavar="N", help="How many records to read.")
+]
+Messages = Annotated[
+    int | None, typer.Option("--messages", metavar="N", help="Former --num-records.")
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", metavar="NAME", help="As a member of it.  [default: a new one]"),
+]
+FromLatest = Annotated[
+    bool, typer.Option("--from-latest", help="Begin at the end, not at the first record.")
+]
+FetchSize = Annotated[
+    int, typer.Option("--fetch-size", metavar="BYTES", help="max.partition.fetch.bytes")
+]
+SocketBufferSize = Annotated[
+    int, typer.Option("--socket-buffer-size", metavar="BYTES", help="receive.buffer.bytes")
+]
+Timeout = Annotated[
+    int, typer.Option("--timeout", metavar="[MS]", help="End when none comes for so long.")
+]
+CommandProperty = Annotated[
+    list[str], typer.Option("--command-property", metavar="K=V", help="For the consumer.")
+]
+CommandConfig = Annotated[
+    str | None, typer.Option("--command-config", metavar="FILE", help="Likewise, in a file.")
+]
+ConsumerConfig = Annotated[
+    str | None,
+    typer.Option("--consumer.config", metavar="FILE", help="Former --command-config."),
+]
+ReportingInterval = Annotated[
+    int, typer.Option("--reporting-interval", metavar="MS", help="Between two detailed lines.")
+]
+ShowDetailedStats = Annotated[
+    bool, typer.Option("--show-detailed-stats", help="A line for each interval instead.")
+]
+HideHeader = Annotated[bool, typer.Option("--hide-header", help="Print no heading.")]
+DateFormat = Annotated[
+    str, typer.Option("--date-format", metavar="PATTERN", help="Java's, as for years.")
+]
+PrintMetrics = Annotated[
+    bool, typer.Option("--print-metrics", help="Print the client's statistics at the end.")
+]

@@ -44,10 +44,11 @@ class RotatingOutput(logging.StreamHandler):  # type: ignore[type-arg]
         fresh = self._path.with_name(f"{self._path.name}.new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
-            for number in range(self._files_max - 2, 0, -1):
-                with suppress(FileNotFoundError):
-                    numbered(self._path, number).replace(numbered(self._path, number + 1))
-            self._path.replace(numbered(self._path, 1))
+            older = [numbered(self._path, number) for number in range(1, self._files_max)]
+            files = [self._path, *older]
+            for index in range(len(files) - 1, 0, -1):
+                with suppress(FileNotFoundError):  # Somebody may have taken one away.
+                    files[index - 1].replace(files[index])
             fresh.replace(self._path)
             for standard in (_OUTPUT, _ERRORS):
                 os.dup2(descriptor, standard)

@@ -250,12 +250,13 @@ class LocalCluster:
             for node in nodes:
                 if not _lives(node):
                     raise ClusterError(self._obituary(node))
-            # Brokers cannot answer before the ensemble does; so it is looked at first.
-            missing = readiness.absent_zookeeper(entry.zookeeper) or readiness.missing(
+            missing = readiness.missing(
                 [node.plan for node in nodes], over_zookeeper=over_zookeeper
             )
             if missing is None:
                 return
+            # A broker that has no ensemble cannot answer: that is the reason to be told.
+            missing = readiness.absent_zookeeper(entry.zookeeper) or missing
             if missing != said:
                 said = missing
                 tell(f"waiting for {missing}")

@@ -263,3 +263,18 @@ def test_a_server_that_cannot_start_shows_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="ZooKeeper server 1 ended with exit code"):
         ZooKeeperServer(data_dir=tmp_path).start()
     assert time.monotonic() - began < 60
+
+
+def test_an_absent_ensemble_is_told_at_once(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    connect = f"127.0.0.1:{port}/nowhere"
+    began = time.monotonic()
+    ran = ottla(
+        "up", "--data-dir", str(tmp_path), "--zookeeper", connect, "--port", str(first_port(1)),
+        "--detach", "--timeout", "4",
+    )  # fmt: skip
+    assert ran.code == 1
+    assert time.monotonic() - began < 30
+    waits = [line for line in ran.err.splitlines() if line.startswith("waiting for ")]
+    assert waits[0] == f"waiting for ZooKeeper at {connect}"
+    assert f"still waiting for ZooKeeper at {connect}" in ran.err

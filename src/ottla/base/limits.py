@@ -23,6 +23,14 @@ it is disconnected."""
 FRAME_BUFFERS_KEPT_BYTES_MAX = 8 * 1024 * 1024
 """Buffers of large frames that a server keeps to use again."""
 
+BATCH_WORK_BYTES_MAX = 48 * 1024 * 1024
+"""Bytes that batches may expand to in workers at once: mostly that is one batch. A batch that may
+take more is expanded alone."""
+
+BATCHES_WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Produced bytes that wait for a worker; a producer that would add to them is disconnected, and
+sends again."""
+
 GROUP_LOAD_BYTES_MAX = 1024 * 1024
 """Bytes of an offsets partition decoded at once: what one chunk says is applied in one turn of
 the loop, a few tens of milliseconds at most."""

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET
 from ottla.base.pending import Pending
-from ottla.base.ports import Buffer
 from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import ACKS_ALL, Partition
-from ottla.records.errors import RecordsError
-from ottla.records.record import iter_records
+from ottla.log.validation import NullKeys
+
+WITHOUT_KEY = "a compacted topic takes no record without a key"
 
 
 class AppendResult(NamedTuple):
@@ -88,28 +88,19 @@ def park_append(
     return pending
 
 
-def refused(partition: Partition, refusal: ApiError, data: Buffer) -> AppendResult:
+def refused(partition: Partition, refusal: ApiError) -> AppendResult:
     """Return the result of an append that was refused."""
     log = partition.log
     if log is None:
         return AppendResult(refusal.error, refusal.message)
-    spoilt = refusal.error is Error.INVALID_RECORD and log.config.compacts
+    # Their producer fails only the records that are named.
+    indexes = refusal.indexes if isinstance(refusal, NullKeys) else ()
     return AppendResult(
         refusal.error,
         refusal.message,
         log_start_offset=log.log_start_offset,
-        record_errors=_without_keys(data) if spoilt else (),
+        record_errors=tuple((index, WITHOUT_KEY) for index in indexes),
     )
-
-
-def _without_keys(data: Buffer) -> tuple[tuple[int, str | None], ...]:
-    """Name the records that a compacted topic cannot take; their producer fails only those."""
-    try:
-        records = list(iter_records(data))
-    except RecordsError:
-        return ()
-    fault = "a compacted topic takes no record without a key"
-    return tuple((index, fault) for index, record in enumerate(records) if record.key is None)
 
 
 def _try_now(parked: Parked) -> None:

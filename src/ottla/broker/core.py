@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-LOG_PROPERTIES = ("producer.id.expiration.ms", "transaction.max.timeout.ms")
+LOG_PROPERTIES = (
+    "producer.id.expiration.ms",
+    "transaction.max.timeout.ms",
+    "ottla.record.validation",
+)
 """What a log needs to know of its broker, not of its topic."""
 
 
@@ -160,6 +164,7 @@ class Broker:
             node_id=self.node_id,
             clock=self.clock,
             timers=self.timers,
+            workers=self.workers,
             log_dirs=self.log_dirs,
             settings=self._settings,
             surroundings=Surroundings(

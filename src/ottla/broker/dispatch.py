@@ -18,6 +18,7 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.absent_controller import AbsentController, is_absent
 from ottla.broker.api.base import (
+    NO_ANSWER,
     Answer,
     Api,
     CloseConnection,
@@ -208,7 +209,7 @@ class Dispatcher:
                     lambda late: _encoded_late(late, version, correlation_id, metrics)
                 )
             answer = answer.value
-            if answer is None:
+            if answer is None or answer is NO_ANSWER:
                 return None
         metrics.answered(answer)
         return encode_response(answer, version, correlation_id)
@@ -234,8 +235,8 @@ def _encoded_late(
 
     Whoever completes a parked request is busy with another one, which must not fail for it.
     """
-    if answer is None:
-        return None
+    if answer is None or answer is NO_ANSWER:
+        return None if answer is None else []
     try:
         metrics.answered(answer)
         return encode_response(answer, version, correlation_id)

@@ -19,6 +19,7 @@ from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
 from ottla.broker.refused_batches import RefusedBatches
+from ottla.log.validation import Allowance, Examined
 
 if TYPE_CHECKING:
     from ottla.base.ports import Buffer
@@ -291,10 +292,19 @@ class Partition:
     # -- Appending --
 
     def append(
-        self, data: "Buffer", acks: int, now_ms: int, origin: Origin = "client"
+        self,
+        data: "Buffer | Examined",
+        acks: int,
+        now_ms: int,
+        origin: Origin = "client",
+        allowance: Allowance | None = None,
     ) -> "AppendInfo":
-        """Append produced batches; raise ApiError where they or the replicas are not fit."""
+        """Append produced batches; raise ApiError where they or the replicas are not fit.
+
+        Raises TooHeavy, too, where more than the allowance is needed to examine them.
+        """
         log = self.log
+        sent = data.data if isinstance(data, Examined) else data
         if (
             log is None
             or self.leader != self.node_id
@@ -303,12 +313,16 @@ class Partition:
             refusal = self._unfit()
             if origin == "client" and log is not None:
                 self.refused = self.refused or RefusedBatches()
-                self.refused.note(data, refusal, log.producers.entries)
+                self.refused.note(sent, refusal, log.producers.entries)
             raise refusal
         if self.refused is not None and origin == "client":
-            self._check_refused(data, log)
+            self._check_refused(sent, log)
         info = log.append_as_leader(
-            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+            data,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            allowance=allowance,
         )
         if not self.alone:
             self.advance_high_watermark()

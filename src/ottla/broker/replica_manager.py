@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, NO_UUID, Uuid
-from ottla.base.pending import Pending, completed
-from ottla.base.ports import Buffer, Clock
+from ottla.base.pending import Pending, completed, gather
+from ottla.base.ports import Buffer, Clock, Workers
 from ottla.base.timers import Timers
+from ottla.broker.api.base import CloseConnection
 from ottla.broker.appends import AppendResult, Wait, park_append, refused
+from ottla.broker.batch_work import BatchWork
 from ottla.broker.damaged_logs import DamagedLogs, may_copy_again
 from ottla.broker.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetcher import Fetcher
+from ottla.broker.heavy_batches import HeavyBatches, Outcome
 from ottla.broker.isr import Surroundings
 from ottla.broker.isr_proposals import propose_expansion, propose_reduction
 from ottla.broker.metrics import TopicMetrics
@@ -30,6 +33,7 @@ from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.broker.read_replica import Selector
 from ottla.broker.summary import Summary
 from ottla.log.kept_folders import FolderKept
+from ottla.log.validation import Allowance, Examined, TooHeavy
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
@@ -70,6 +74,7 @@ class ReplicaManager:
         node_id: int,
         clock: Clock,
         timers: Timers,
+        workers: Workers,
         log_dirs: "LogDirs",
         settings: Callable[[ClusterImage, str], TopicSettings],
         surroundings: Surroundings | None = None,
@@ -83,6 +88,8 @@ class ReplicaManager:
         self.deletes = ParkingLot(timers)
         """Deletions of records that wait until every live replica has done them."""
         self.fetcher = Fetcher(self, clock, timers, select)
+        self.batch_work = BatchWork(workers)
+        self._heavy = HeavyBatches(self.batch_work)
         self._clock = clock
         self._settings = settings
         self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
@@ -195,7 +202,7 @@ class ReplicaManager:
 
     def append_all(
         self,
-        batches: Sequence[tuple[Partition, Buffer]],
+        batches: Sequence[tuple[Partition, Buffer | Examined]],
         *,
         acks: int,
         timeout_ms: int,
@@ -206,21 +213,33 @@ class ReplicaManager:
 
         With acks=all the results wait until every in-sync replica has what was appended, at
         most `timeout_ms`; once `gone` is kept nobody waits. A partition that fails does not hold
-        up or undo the others.
+        up or undo the others. A client's batch that takes long to examine is appended later
+        (`heavy_batches`), and the results wait for it.
+
+        Raises: CloseConnection where too many of these wait.
         """
         now_ms = self._clock.now_ms()
+        allowance = Allowance() if origin == "client" else None
         results: list[AppendResult] = []
         waits: list[Wait] = []
+        heavy: list[tuple[int, Partition, Buffer]] = []
         replicated: list[tuple[Partition, int, int]] = []
         for partition, data in batches:
+            sent = data.data if isinstance(data, Examined) else data
             partition.metrics.is_used = True
             if not partition.alone:
-                replicated.append((partition, len(data), partition.high_watermark))
+                replicated.append((partition, len(sent), partition.high_watermark))
             try:
-                info = partition.append(data, acks, now_ms, origin)
+                if sent is data and self._heavy.is_waited_for(partition, sent):
+                    raise TooHeavy
+                info = partition.append(data, acks, now_ms, origin, allowance)
+            except TooHeavy:
+                heavy.append((len(results), partition, sent))
+                results.append(AppendResult(Error.NONE))
+                continue
             except ApiError as refusal:
                 partition.metrics.failed_produces += 1
-                results.append(refused(partition, refusal, data))
+                results.append(refused(partition, refusal))
                 continue
             except OSError as error:
                 partition.metrics.failed_produces += 1
@@ -240,20 +259,93 @@ class ReplicaManager:
             results.append(
                 _new(AppendResult, (_NONE, None, info[0], info[1], info[2], info[3], ()))
             )
+        self._wake_appended(batches, results, replicated)
+        appended: list[AppendResult] | Pending[list[AppendResult]] = results
+        if waits:
+            deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
+            appended = park_append(self.produces, results, waits, acks, deadline_ms, gone)
+        if not heavy:
+            return appended
+        return self._with_heavy(appended, heavy, acks, timeout_ms, gone)
+
+    def _wake_appended(
+        self,
+        batches: Sequence[tuple[Partition, Buffer | Examined]],
+        results: list[AppendResult],
+        replicated: list[tuple[Partition, int, int]],
+    ) -> None:
+        """Wake the fetches that wait for what was appended."""
         parked = self.fetcher.parked
         if parked.count:
             for (partition, data), result in zip(batches, results, strict=True):
                 if result.error is _NONE and partition.alone:
-                    parked.wake(partition, len(data))
+                    sent = data.data if isinstance(data, Examined) else data
+                    parked.wake(partition, len(sent))
         if replicated:
             self.fetcher.wake_followers([(partition, size) for partition, size, _ in replicated])
             for partition, _, high_watermark in replicated:
                 if partition.high_watermark != high_watermark:
                     self.high_watermark_moved(partition)
-        if not waits:
+
+    def _with_heavy(
+        self,
+        light: list[AppendResult] | Pending[list[AppendResult]],
+        heavy: Sequence[tuple[int, Partition, Buffer]],
+        acks: int,
+        timeout_ms: int,
+        gone: Pending[None] | None,
+    ) -> Pending[list[AppendResult]]:
+        """Append the batches of `heavy`, each with its slot, once they are examined."""
+        promises = [light if isinstance(light, Pending) else completed(light)]
+        for _, partition, data in heavy:
+            if self._heavy.is_full:
+                raise CloseConnection("too many produced batches wait to be examined")
+            late: Pending[list[AppendResult]] = Pending()
+            promises.append(late)
+            log = partition.log
+            if log is None:
+                late.complete([AppendResult(Error.KAFKA_STORAGE_ERROR)])
+                continue
+            # Before whatever else hears of it: what waits behind it must find it appended.
+            self._heavy.examine(partition, data, log.config).then(
+                partial(self._append_examined, partition, late, acks, timeout_ms, gone)
+            )
+
+        def merge(outcomes: list[list[AppendResult]]) -> list[AppendResult]:
+            results, *late = outcomes
+            for (slot, _, _), (result,) in zip(heavy, late, strict=True):
+                results[slot] = result
             return results
-        deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
-        return park_append(self.produces, results, waits, acks, deadline_ms, gone)
+
+        return gather(promises).map(merge)
+
+    def _append_examined(
+        self,
+        partition: Partition,
+        late: Pending[list[AppendResult]],
+        acks: int,
+        timeout_ms: int,
+        gone: Pending[None] | None,
+        outcome: Outcome,
+    ) -> None:
+        """Append what a worker has examined, if this broker still leads; complete `late`."""
+        if partition.gone:
+            late.complete([AppendResult(partition.gone, partition.gone.message)])
+            return
+        if isinstance(outcome, OSError):
+            outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
+        if isinstance(outcome, ApiError):
+            partition.metrics.failed_produces += 1
+            late.complete([refused(partition, outcome)])
+            return
+        try:
+            appended = self.append_all(
+                [(partition, outcome)], acks=acks, timeout_ms=timeout_ms, gone=gone
+            )
+        except CloseConnection as reason:
+            appended = [AppendResult(Error.REQUEST_TIMED_OUT, str(reason))]
+        promise = appended if isinstance(appended, Pending) else completed(appended)
+        promise.map(late.complete)
 
     # -- What replicas do --
 

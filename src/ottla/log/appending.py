@@ -16,7 +16,7 @@ from ottla.log.results import AppendInfo, UnexpectedOffset
 from ottla.log.scan import marker_of
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.log.validation import NewBatch, Writable, api_error, writable
+from ottla.log.validation import NewBatch, Writable, api_error
 from ottla.records.batch import LOG_OVERHEAD, BatchHeader, check_crc, iter_headers, restamp
 from ottla.records.control import Marker
 from ottla.records.errors import RecordsError
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def append_plain(
-    log: "PartitionLog", data: bytes | Writable, header: BatchHeader, leader_epoch: int, now_ms: int
+    log: "PartitionLog", batch: NewBatch, leader_epoch: int, now_ms: int
 ) -> AppendInfo:
     """Append one checked batch of a client: what the rest does for many, in fewer steps."""
+    data, header, _ = batch
     if header.producer_id >= 0:
         duplicate = _check_producer(log, header, None, "client")
         if duplicate is not None:
             return duplicate
-    data = writable(data)
     offset = log.log_end_offset
     restamp(data, 0, base_offset=offset, leader_epoch=leader_epoch)
     last_offset = offset + header.last_offset_delta

@@ -1,7 +1,8 @@
 """What one log needs to know of its topic's configuration, typed.
 
-Defaults are Kafka's (4.0). The two last fields are the broker's, not the topic's: they are here
-because only the log uses them. Source: LogConfig, TopicConfig, ServerLogConfigs.
+Defaults are Kafka's (4.0). The fields from `producer_id_expiration_ms` to `checks_records` are the
+broker's, not the topic's: they are here because only the log uses them.
+Source: LogConfig, TopicConfig, ServerLogConfigs.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,10 @@ from typing import Any, Final
 from ottla.records.compression import Codec, codec_of
 
 INT64_MAX: Final = 2**63 - 1
+
+RECORD_VALIDATION: Final = "ottla.record.validation"
+BATCH: Final = "batch"
+"""Only the header of a batch is checked where nothing needs its records."""
 UNLIMITED: Final = -1
 DAY_MS: Final = 24 * 3_600_000
 
@@ -21,7 +26,9 @@ class LogConfig:
 
     Fields: `codec`: None = batches stay as their producer compressed them.
             `levels`: compression level by codec, where the topic sets one.
-            `is_plain`: batches are taken as they come, without a look at their records.
+            `checks_records`: every record of a produced batch is checked, also where nothing else
+            asks for it (`looks_inside`).
+            `is_plain`: batches are taken as they come, neither rewritten nor kept by key.
             `batch_bytes_max`: what both the topic and a segment allow.
     """
 
@@ -49,6 +56,8 @@ class LogConfig:
     levels: Mapping[Codec, int] | None = None
     producer_id_expiration_ms: int = DAY_MS
     transaction_timeout_max_ms: int = 15 * 60_000
+    checks_records: bool = True
+    looks_inside: bool = field(init=False)
     is_plain: bool = field(init=False)
     batch_bytes_max: int = field(init=False)
 
@@ -57,8 +66,9 @@ class LogConfig:
         if self.compacts and self.max_compaction_lag_ms < self.segment_ms:
             # A record can only be compacted once its segment is sealed (KIP-354).
             object.__setattr__(self, "segment_ms", self.max_compaction_lag_ms)
-        looked_at = self.compacts or self.timestamp_before_max_ms < INT64_MAX
-        object.__setattr__(self, "is_plain", not (rewritten or looked_at))
+        asked_for = self.compacts or self.timestamp_before_max_ms < INT64_MAX
+        object.__setattr__(self, "looks_inside", asked_for or self.checks_records)
+        object.__setattr__(self, "is_plain", not (rewritten or asked_for))
         smaller = min(self.max_message_bytes, self.segment_bytes)
         object.__setattr__(self, "batch_bytes_max", smaller)
 
@@ -85,6 +95,7 @@ class LogConfig:
             log_append_time=values.get("message.timestamp.type") == "LogAppendTime",
             codec=codec_of(values.get("compression.type") or "producer"),
             levels=levels or None,
+            checks_records=values.get(RECORD_VALIDATION) != BATCH,
             **given,
         )
 

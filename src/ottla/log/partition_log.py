@@ -30,10 +30,13 @@ from ottla.log.segment_list import SegmentList
 from ottla.log.slices import FileSlice
 from ottla.log.transaction_index import AbortedTransaction, select
 from ottla.log.validation import (
+    Allowance,
+    Examined,
     Writable,
     api_error,
     check_batches,
     check_plain,
+    finish,
 )
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.errors import RecordsError
@@ -153,26 +156,36 @@ class PartitionLog:
 
     def append_as_leader(
         self,
-        data: bytes | Writable,
+        data: bytes | Writable | Examined,
         *,
         leader_epoch: int,
         now_ms: int,
         origin: Origin = "client",
+        allowance: Allowance | None = None,
     ) -> AppendInfo:
         """Check batches, give them offsets and append them.
 
-        `data` is changed in place where it is writable, copied where it is not.
+        `data` is changed in place where it is writable, copied where it is not. One that was
+        examined is not examined again, unless the settings have changed since.
 
         Raises: ApiError for what is wrong with the batches; OSError where the disk fails: then
-                the batch that it met, and those behind it, are not in the log.
+                the batch that it met, and those behind it, are not in the log; TooHeavy where
+                the batch takes more than `allowance` to check: it is to be examined elsewhere.
         """
         self._check_appendable()
         config = self.config
+        if isinstance(data, Examined):
+            if data.config == config:
+                batch = finish(data, config, now_ms)
+                return appending.append_checked(self, [batch], leader_epoch, now_ms, origin)
+            data = data.data
         if config.is_plain and origin == "client":
-            header = check_plain(data, config, now_ms, self.name)
-            if header is not None:
-                return appending.append_plain(self, data, header, leader_epoch, now_ms)
-        batches = check_batches(data, config, now_ms=now_ms, origin=origin, where=self.name)
+            plain = check_plain(data, config, now_ms, self.name, allowance)
+            if plain is not None:
+                return appending.append_plain(self, plain, leader_epoch, now_ms)
+        batches = check_batches(
+            data, config, now_ms=now_ms, origin=origin, where=self.name, allowance=allowance
+        )
         return appending.append_checked(self, batches, leader_epoch, now_ms, origin)
 
     def append_as_follower(

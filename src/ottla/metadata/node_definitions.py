@@ -270,6 +270,15 @@ TOPICS: Final = (
         " controller for how long there were none.",
         at_least(100),
     ),
+    _K(
+        "ottla.record.validation",
+        _STRING,
+        "full",
+        "What is checked of produced batches: every record (full), or only the header (batch) where"
+        " the topic needs no more.",
+        one_of("full", "batch"),
+        _ALL,
+    ),
     _K("num.partitions", _INT, 1, "Partitions of a topic that does not say.", at_least(1)),
     _K("default.replication.factor", _INT, 1, "Replicas of a topic that does not say."),
 )

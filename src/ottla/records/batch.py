@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, Codec
-from ottla.records.errors import CorruptBatch, InvalidRecord, UnsupportedMagic
+from ottla.records.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedMagic
 
 MAGIC: Final = 2
 LOG_OVERHEAD: Final = 12
@@ -44,9 +44,15 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
+PRODUCERS_BITS: Final = CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+"""What a producer's batch may say: a delete horizon is the cleaner's, the rest is undefined."""
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
+
+TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
+TIMESTAMP_MS_MIN: Final = -TIMESTAMP_MS_MAX
+"""The milliseconds of a record that readers with clocks of microseconds can express."""
 
 INT32_MAX: Final = 2**31 - 1
 BASE_OFFSET_MAX: Final = 2**63 - 1 - 2**31
@@ -222,6 +228,7 @@ def check_produced(header: BatchHeader) -> None:
     The count must be one that the bytes can hold: offsets are given by it. The records
     themselves are `check_records`' business.
 
+    Raises: InvalidRecord, its child InvalidTimestamp.
     Source: LogValidator.validateBatch and UnifiedLog.analyzeAndValidateRecords.
     """
     count = header.record_count
@@ -236,8 +243,18 @@ def check_produced(header: BatchHeader) -> None:
         raise InvalidRecord(f"{room} bytes cannot hold {count} records")
     if header.is_control:
         raise InvalidRecord("clients are not allowed to write control records")
-    if header.has_producer_id and header.base_sequence < 0:
-        raise InvalidRecord(f"sequence {header.base_sequence} with a producer id")
+    if header.attributes & ~PRODUCERS_BITS:
+        raise InvalidRecord(f"attributes {header.attributes:#x} are not a producer's")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0:
+            raise InvalidRecord(f"sequence {header.base_sequence} with a producer id")
+        if header.producer_epoch < 0:
+            raise InvalidRecord(f"epoch {header.producer_epoch} with a producer id")
+    elif header.producer_id < -1:
+        raise InvalidRecord(f"a batch says producer id {header.producer_id}")
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if not TIMESTAMP_MS_MIN <= timestamp <= TIMESTAMP_MS_MAX:
+            raise InvalidTimestamp(f"a batch says timestamp {timestamp}")
     if header.is_transactional and not header.has_producer_id:
         raise InvalidRecord("a transactional batch has no producer id")
 
@@ -256,9 +273,16 @@ def stamp_append_time(buffer: bytearray | memoryview, position: int, now_ms: int
     The records keep their deltas; readers take `max_timestamp` for all of them.
     """
     header = parse_header(buffer, position)
-    attributes = header.attributes | LOG_APPEND_TIME_BIT
-    _INT16.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
-    _INT64.pack_into(buffer, position + MAX_TIMESTAMP_AT, now_ms)
+    header = header._replace(attributes=header.attributes | LOG_APPEND_TIME_BIT)
+    _INT16.pack_into(buffer, position + ATTRIBUTES_AT, header.attributes)
+    return stamp_max_timestamp(buffer, position, header, now_ms)
+
+
+def stamp_max_timestamp(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int
+) -> BatchHeader:
+    """Write the batch's largest timestamp, in place, and return its new header."""
+    _INT64.pack_into(buffer, position + MAX_TIMESTAMP_AT, timestamp)
     crc = batch_crc(buffer, position, header.size_in_bytes)
     _UINT32.pack_into(buffer, position + CRC_AT, crc)
-    return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+    return header._replace(max_timestamp=timestamp, crc=crc)

@@ -66,10 +66,15 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Return the original bytes.
+    """Return the original bytes; see `expand`."""
+    return bytes(expand(codec, data, limit))
+
+
+def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes | bytearray:
+    """Return the original bytes as they come, for who only looks at them.
 
     Raises: CorruptBatch where `data` is damaged, its child RecordsTooLarge where it would grow
-            beyond `limit` bytes.
+            beyond `limit` bytes, or is cut into more pieces than `blocks_max` allows.
     """
     if codec is Codec.NONE:
         if len(data) > limit:
@@ -78,8 +83,41 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) 
     return _DECOMPRESSORS[codec](data, limit)
 
 
+def blocks_max(limit: int) -> int:
+    """Return into how many blocks data may be cut that makes `limit` bytes at most.
+
+    Each costs a step, however little it makes; writers put 32 KB and more into one.
+    """
+    return 64 + limit // 1024
+
+
 def _too_long(limit: int) -> RecordsTooLarge:
     return RecordsTooLarge(f"the records decompress to more than the limit of {limit} bytes")
+
+
+def check_single(codec: Codec, data: Buffer) -> None:
+    """Raise CorruptBatch for data that can be expanded, but not by every reader.
+
+    Several frames or streams behind one another, lz4's linked blocks, dictionaries: no client of
+    Kafka's writes them, and some of them, or Kafka's own broker, stop there. For data that was
+    expanded before; the other rules of `expand` hold.
+    """
+    view = memoryview(data)
+    if codec is Codec.LZ4:
+        if not view[4] & _LZ4_INDEPENDENT or view[4] & _LZ4_DICTIONARY:
+            raise CorruptBatch("lz4 data of linked blocks, or with a dictionary")
+    elif codec is Codec.ZSTD:
+        is_frame = view[:4] == _ZSTD_MAGIC and not view[4] & 3
+        if not is_frame or _zstd_frame(view, 0, len(view))[0] != len(view):
+            raise CorruptBatch("zstd data of several frames, or with a dictionary")
+    elif codec is Codec.SNAPPY and view[:8] == _XERIAL_MAGIC:
+        position = len(_XERIAL_HEADER)
+        is_single = view[:position] == _XERIAL_HEADER
+        while is_single and position < len(view):
+            is_single = view[position : position + 8] != _XERIAL_MAGIC
+            position += 4 + int.from_bytes(view[position : position + 4], "big")
+        if not is_single:
+            raise CorruptBatch("snappy data of several streams, or of another version")
 
 
 # --- gzip -----------------------------------------------------------------------------------
@@ -150,7 +188,11 @@ def _snappy_decompress(data: Buffer, limit: int) -> bytes:
     parts: list[bytes] = []
     position = 0
     made = 0
+    blocks = blocks_max(limit)
     while position < len(view):
+        blocks -= 1
+        if blocks < 0:
+            raise _too_long(limit)
         if view[position : position + 8] == _XERIAL_MAGIC:  # Streams may follow one another.
             position += len(_XERIAL_HEADER)
             continue
@@ -174,6 +216,9 @@ def _snappy_decompress(data: Buffer, limit: int) -> bytes:
 _LZ4_KAFKA_DEFAULT_LEVEL = 9
 """Kafka calls its fast compressor level 9, and uses the slow ones for every other number."""
 _LZ4_FIRST_READ_BYTES = 64 * 1024
+_LZ4_INDEPENDENT = 0x20
+_LZ4_DICTIONARY = 0x01
+"""Flags of a frame, in its fifth byte."""
 
 
 def _lz4_compress(data: Buffer, level: int | None) -> bytes:
@@ -226,9 +271,9 @@ def _zstd_compress(data: Buffer, level: int | None) -> bytes:
     return bytes(cramjam.zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
 
 
-def _zstd_decompress(data: Buffer, limit: int) -> bytes:
+def _zstd_decompress(data: Buffer, limit: int) -> bytearray:
     view = memoryview(data)
-    bound = _zstd_bound(view)
+    bound = _zstd_bound(view, limit)
     # One byte beyond the limit tells "exactly the limit" from "more than that".
     target = bytearray(min(bound, limit + 1))
     try:
@@ -239,10 +284,11 @@ def _zstd_decompress(data: Buffer, limit: int) -> bytes:
         raise CorruptBatch(f"bad zstd data: {error}") from None
     if length > limit:
         raise _too_long(limit)
-    return bytes(memoryview(target)[:length])
+    del target[length:]
+    return target
 
 
-def _zstd_bound(view: memoryview) -> int:
+def _zstd_bound(view: memoryview, limit: int) -> int:
     """Return a size that the frames in `view` cannot exceed, by adding up their blocks.
 
     Streaming writers, Kafka's Java client among them, store no content size, and a stored one
@@ -250,15 +296,19 @@ def _zstd_bound(view: memoryview) -> int:
     """
     position = 0
     total = 0
+    blocks = blocks_max(limit)
     try:
         while position < len(view):
             magic = int.from_bytes(view[position : position + 4], "little")
+            blocks -= 1
             if magic in _ZSTD_SKIPPABLE:
                 position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
                 continue
             if view[position : position + 4] != _ZSTD_MAGIC:
                 raise CorruptBatch("bad zstd data: no frame where one should begin")
-            position, size = _zstd_frame(view, position)
+            position, size, blocks = _zstd_frame(view, position, blocks)
+            if blocks < 0:
+                raise _too_long(limit)
             total += size
     except IndexError:
         raise CorruptBatch("truncated zstd data") from None
@@ -267,8 +317,8 @@ def _zstd_bound(view: memoryview) -> int:
     return total
 
 
-def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
-    """Return where the frame at `position` ends, and a bound for what it makes."""
+def _zstd_frame(view: memoryview, position: int, blocks: int) -> tuple[int, int, int]:
+    """Return where the frame at `position` ends, a bound for what it makes, and blocks left."""
     descriptor = view[position + 4]
     single_segment = descriptor >> 5 & 1
     position += 5 + (1 - single_segment)  # The window's size: one byte, unless all is one segment.
@@ -276,7 +326,8 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
     position += (single_segment, 2, 4, 8)[descriptor >> 6]  # The content's size.
     size = 0
     last = 0
-    while not last:
+    while not last and blocks >= 0:
+        blocks -= 1
         header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
         last, kind, length = header & 1, header >> 1 & 3, header >> 3
         if kind == 1:  # One byte, repeated.
@@ -285,7 +336,8 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
         else:
             size += length if kind == 0 else _ZSTD_BLOCK_BYTES_MAX
             position += 3 + length
-    return position + 4 * (descriptor >> 2 & 1), size  # A checksum may end the frame.
+    # A checksum may end the frame.
+    return position + 4 * (descriptor >> 2 & 1), size, blocks
 
 
 _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
@@ -294,7 +346,7 @@ _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
     Codec.LZ4: _lz4_compress,
     Codec.ZSTD: _zstd_compress,
 }
-_DECOMPRESSORS: Final[dict[Codec, Callable[[Buffer, int], bytes]]] = {
+_DECOMPRESSORS: Final[dict[Codec, Callable[[Buffer, int], bytes | bytearray]]] = {
     Codec.GZIP: _gzip_decompress,
     Codec.SNAPPY: _snappy_decompress,
     Codec.LZ4: _lz4_decompress,

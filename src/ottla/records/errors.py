@@ -1,7 +1,8 @@
 """What can be wrong with bytes that claim to be record batches.
 
 The broker turns these into error codes: `CorruptBatch` into CORRUPT_MESSAGE, its children
-`InvalidRecord` into INVALID_RECORD and `RecordsTooLarge` into MESSAGE_TOO_LARGE,
+`InvalidRecord` into INVALID_RECORD, its child `InvalidTimestamp` into INVALID_TIMESTAMP,
+`RecordsTooLarge` into MESSAGE_TOO_LARGE,
 `UnsupportedMagic` into UNSUPPORTED_FOR_MESSAGE_FORMAT.
 Bytes from a peer or a disk raise nothing else.
 """
@@ -17,6 +18,10 @@ class CorruptBatch(RecordsError):
 
 class InvalidRecord(CorruptBatch):
     """The batch arrived whole, but its records break the rules of the format or of the topic."""
+
+
+class InvalidTimestamp(InvalidRecord):
+    """A timestamp is beyond what any reader can express."""
 
 
 class RecordsTooLarge(CorruptBatch):

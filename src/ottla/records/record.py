@@ -18,7 +18,14 @@ from ottla.records.batch import (
     check_crc,
     iter_headers,
 )
-from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Buffer, decompress
+from ottla.records.checking import UNBOUNDED, check_sequence
+from ottla.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Buffer,
+    Codec,
+    check_single,
+    expand,
+)
 from ottla.records.errors import CorruptBatch, InvalidRecord
 from ottla.records.varint import ZIGZAG, read_varint, read_varlong
 
@@ -26,6 +33,11 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 TIMESTAMP_MIN: Final = -(2**63)
 TIMESTAMP_MAX: Final = 2**63 - 1
+
+NULL: Final = 1
+"""The varint of -1, the length of what is null."""
+NULL_KEYS_MAX: Final = 1_000
+"""Records without a key that are named; a batch with more is refused as a whole all the same."""
 
 
 class Record(NamedTuple):
@@ -39,11 +51,16 @@ class Record(NamedTuple):
 
 
 class RecordsSummary(NamedTuple):
-    """What `check_records` learns on its way: what a broker must still hold against limits."""
+    """What `check_records` learns on its way: what a broker must still hold against limits.
+
+    Fields: `size_in_bytes`: of the records, decompressed; `steps`: what is left of those given.
+    """
 
     timestamp_min: int
     timestamp_max: int
     has_null_key: bool
+    size_in_bytes: int = 0
+    steps: int = UNBOUNDED
 
 
 def iter_records(
@@ -120,71 +137,55 @@ def check_records(
     header: BatchHeader,
     *,
     limit: int = DECOMPRESSED_BYTES_MAX,
+    steps: int = UNBOUNDED,
 ) -> RecordsSummary:
     """Check one batch as Kafka checks what a producer sent, and say what else a topic may mind.
 
-    Beyond what `read_records` checks, the offset deltas must be 0, 1, 2, ...
+    Beyond what `read_records` checks, the offset deltas must be 0, 1, 2, ...; see `checking`.
 
-    Raises: CorruptBatch, InvalidRecord. Source: LogValidator.
+    Raises: CorruptBatch, InvalidRecord; StepsExhausted. Source: LogValidator.
     """
-    data = record_bytes(buffer, position, header, limit=limit)
-    timestamp_min, timestamp_max = TIMESTAMP_MAX, TIMESTAMP_MIN
-    has_null_key = False
-    cursor = 0
-    index = -1
-    try:
-        for index in range(header.record_count):
-            timestamp, delta, _, key_length, _, _, cursor, count, end = _fields_at(data, cursor)
-            if count:
-                _, cursor = _headers_at(data, cursor, count)
-            _check_end(cursor, end, data)
-            if delta != index:
-                raise InvalidRecord(f"record {index} of a batch has offset delta {delta}")
-            has_null_key = has_null_key or key_length < 0
-            timestamp_min = min(timestamp_min, timestamp)
-            timestamp_max = max(timestamp_max, timestamp)
-    except IndexError:
-        raise _too_few(header, index) from None
-    if cursor != len(data):
-        raise InvalidRecord(f"{len(data) - cursor} bytes follow the batch's last record")
-    if header.last_offset_delta != index:
-        raise InvalidRecord(f"{index + 1} records, last offset delta {header.last_offset_delta}")
-    if index < 0 or header.attributes & LOG_APPEND_TIME_BIT:
-        return RecordsSummary(header.max_timestamp, header.max_timestamp, has_null_key)
-    base = header.base_timestamp
-    if base + timestamp_min < TIMESTAMP_MIN or base + timestamp_max > TIMESTAMP_MAX:
-        raise InvalidRecord("a record's timestamp exceeds 64 bits")
-    return RecordsSummary(base + timestamp_min, base + timestamp_max, has_null_key)
+    data = expanded_records(buffer, position, header, limit=limit)
+    codec = header.compression
+    if codec is not Codec.NONE:
+        with memoryview(buffer) as view:
+            check_single(codec, view[position + RECORDS_AT : position + header.size_in_bytes])
+    count = header.record_count
+    found = check_sequence(data, count, steps)
+    if header.last_offset_delta != count - 1:
+        raise InvalidRecord(f"{count} records, last offset delta {header.last_offset_delta}")
+    oldest = newest = header.max_timestamp
+    if count and not header.attributes & LOG_APPEND_TIME_BIT:
+        oldest = header.base_timestamp + found.delta_min
+        newest = header.base_timestamp + found.delta_max
+        if oldest < TIMESTAMP_MIN or newest > TIMESTAMP_MAX:
+            raise InvalidRecord("a record's timestamp exceeds 64 bits")
+    return RecordsSummary(oldest, newest, found.has_null_key, len(data), found.steps)
 
 
-def has_null_key(
+def null_keys(
     buffer: Buffer,
     position: int,
     header: BatchHeader,
     *,
     limit: int = DECOMPRESSED_BYTES_MAX,
-) -> bool:
-    """Whether any record lacks a key, which compacted topics refuse.
-
-    Looks at nothing after each key, so says nothing of the records' soundness beyond that.
-    Raises: CorruptBatch where it cannot find its way.
-    """
-    data = record_bytes(buffer, position, header, limit=limit)
+    count_max: int = NULL_KEYS_MAX,
+) -> tuple[int, ...]:
+    """Return the first indexes of the records without a key in a batch that was checked."""
+    data = expanded_records(buffer, position, header, limit=limit)
+    found: list[int] = []
     cursor = 0
-    try:
-        for _ in range(header.record_count):
-            length, cursor = read_varint(data, cursor)
-            end = cursor + length
-            _, cursor = read_varlong(data, cursor + 1)
-            _, cursor = read_varint(data, cursor)
-            if read_varint(data, cursor)[0] < 0:
-                return True
-            if end <= cursor:
-                raise InvalidRecord(f"a record says its length is {length}")
-            cursor = end
-    except IndexError:
-        raise InvalidRecord("a batch's records are cut") from None
-    return False
+    for index in range(header.record_count):
+        length, cursor = read_varint(data, cursor)
+        end = cursor + length
+        _, cursor = read_varlong(data, cursor + 1)
+        _, cursor = read_varint(data, cursor)
+        if data[cursor] == NULL:
+            found.append(index)
+            if len(found) == count_max:
+                break
+        cursor = end
+    return tuple(found)
 
 
 def record_bytes(
@@ -194,14 +195,25 @@ def record_bytes(
     *,
     limit: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """Return the records of one batch, decompressed but not parsed.
+    """Return the records of one batch, decompressed but not parsed; see `expanded_records`."""
+    return bytes(expanded_records(buffer, position, header, limit=limit))
+
+
+def expanded_records(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes | bytearray:
+    """Return the records of one batch, for who only looks at them.
 
     Raises: CorruptBatch where they are damaged, longer than `limit`, or too few bytes for the
             header's record count (so that nobody makes room for billions of records).
     """
     with memoryview(buffer) as view:
         section = view[position + RECORDS_AT : position + header.size_in_bytes]
-        data = decompress(header.compression, section, limit) if len(section) else b""
+        data = expand(header.compression, section, limit) if len(section) else b""
     if header.record_count * RECORD_SIZE_MIN > len(data):
         raise InvalidRecord(f"{len(data)} bytes cannot hold {header.record_count} records")
     return data

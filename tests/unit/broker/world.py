@@ -15,7 +15,15 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.api.base import Connection, Context, Forwarded, Listener, Listeners, Message
+from ottla.broker.api.base import (
+    NO_ANSWER,
+    Connection,
+    Context,
+    Forwarded,
+    Listener,
+    Listeners,
+    Message,
+)
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.log.config import LogConfig
@@ -375,7 +383,9 @@ class World:
         answer = handler.handle(ctx, decode(type(request), memoryview(frame), version))
         frame[:] = bytes(len(frame))  # The buffer is used again at once.
         pending = answer if isinstance(answer, Pending) else completed(answer)
-        return pending.map(lambda late: None if late is None else received(late, version))
+        return pending.map(
+            lambda late: late if late in (None, NO_ANSWER) else received(late, version)
+        )
 
     def ask(self, request: Any, version: int, **how: Any) -> Any:
         """Ask what is answered at once."""

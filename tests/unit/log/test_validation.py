@@ -13,12 +13,17 @@ from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.validation import (
     EXPANDED_BYTES_MIN,
+    Allowance,
+    NullKeys,
+    TooHeavy,
     check_batches,
     check_plain,
+    examine,
     expanded_bytes_max,
+    finish,
 )
 from ottla.records.batch import CRC_AT, check_crc, parse_header
-from ottla.records.builder import seal
+from ottla.records.builder import encode_batch, seal
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
 from ottla.records.control import build_marker
 from ottla.records.record import read_records
@@ -36,6 +41,11 @@ def changed(data: bytearray, **fields: Any) -> bytes:
     """The batch with other header fields and a right CRC."""
     header = parse_header(data)._replace(**fields)
     return seal(header, bytes(data[61:]))
+
+
+def with_records(section: bytes, codec: Codec = Codec.NONE) -> bytes:
+    """A batch of one record, whatever its bytes are, with a right CRC."""
+    return seal(parse_header(batch())._replace(attributes=codec), section)
 
 
 def damaged() -> bytes:
@@ -78,6 +88,45 @@ REFUSED: dict[str, tuple[bytes | bytearray, dict[str, Any], Error]] = {
         {"timestamp_before_max_ms": 10},
         Error.INVALID_TIMESTAMP,
     ),
+    "undefined attributes": (changed(batch(), attributes=0x80), {}, Error.INVALID_RECORD),
+    "delete horizon": (changed(batch(), attributes=0x40), {}, Error.INVALID_RECORD),
+    "no epoch": (changed(produced(1, 0, 0), producer_epoch=-1), {}, Error.INVALID_RECORD),
+    "producer id -2": (changed(batch(), producer_id=-2), {}, Error.INVALID_RECORD),
+    "a base timestamp of no clock": (
+        changed(batch(), base_timestamp=-(2**62)),
+        {},
+        Error.INVALID_TIMESTAMP,
+    ),
+    "a record of the future": (
+        changed(batch(2, timestamps=[NOW_MS, NOW_MS + 3_600_001]), max_timestamp=NOW_MS),
+        {},
+        Error.INVALID_TIMESTAMP,
+    ),
+    "a record before all clocks": (
+        batch(2, timestamps=[NOW_MS, -(2**63) // 1000 - 1]),
+        {},
+        Error.INVALID_TIMESTAMP,
+    ),
+    "garbage under a right checksum": (
+        with_records(b"garbage, and more"),
+        {},
+        Error.INVALID_RECORD,
+    ),
+    "compressed garbage": (
+        with_records(b"garbage", Codec.ZSTD),
+        {},
+        Error.INVALID_RECORD,
+    ),
+    "30 million records": (
+        changed(batch(codec=Codec.ZSTD), record_count=30_000_000, last_offset_delta=30_000_000 - 1),
+        {},
+        Error.INVALID_RECORD,
+    ),
+    "one record too few": (
+        changed(batch(3), record_count=2, last_offset_delta=1),
+        {},
+        Error.INVALID_RECORD,
+    ),
     "null key": (batch(key=None), {"compacts": True}, Error.INVALID_RECORD),
 }
 
@@ -117,7 +166,7 @@ def test_what_passes_is_not_changed(data: bytearray, settings: dict[str, Any]) -
     assert found.header == parse_header(before)
     config = LogConfig(**settings)
     if config.is_plain:
-        assert check_plain(data, config, NOW_MS, "t-0") == found.header
+        assert check_plain(data, config, NOW_MS, "t-0") == found
 
 
 def test_bytes_that_cannot_be_written_are_copied() -> None:
@@ -173,7 +222,6 @@ def test_a_bomb_is_too_large_where_its_records_are_looked_at(settings: dict[str,
     with pytest.raises(ApiError) as raised:
         checked(bomb, **settings)
     assert raised.value.error is Error.MESSAGE_TOO_LARGE
-    assert checked(bomb)  # Kept as it is, it costs the broker nothing.
 
 
 def test_what_a_batch_may_expand_to_grows_with_what_the_topic_takes() -> None:
@@ -203,8 +251,6 @@ def test_the_topics_append_time() -> None:
 
 
 def test_null_keys_are_found_among_others() -> None:
-    from ottla.records.builder import encode_batch
-
     rows = [(b"k", b"v", (), NOW_MS), (None, b"v", (), NOW_MS)]
     with pytest.raises(ApiError) as caught:
         checked(bytearray(encode_batch(rows, codec=Codec.LZ4)), compacts=True)
@@ -216,3 +262,71 @@ def test_plain_is_decided_by_the_settings_alone() -> None:
     plain = LogConfig()
     assert plain.is_plain
     assert not dataclasses.replace(plain, codec=Codec.ZSTD).is_plain
+
+
+def test_the_largest_timestamp_is_corrected() -> None:
+    """Retention and lookups by time go by it."""
+    for said in (NOW_MS - 5, NOW_MS + 5):
+        for codec in (Codec.NONE, Codec.LZ4):
+            data = batch(3, timestamps=[NOW_MS - 2, NOW_MS, NOW_MS - 1], codec=codec)
+            (found,) = checked(changed(data, max_timestamp=said))
+            assert found.header.max_timestamp == NOW_MS
+            check_crc(found.data, 0, found.header)
+            assert parse_header(found.data) == found.header
+            assert bytes(found.data) == bytes(data)
+
+
+def test_only_headers_are_checked_where_the_node_says_so() -> None:
+    garbage = with_records(b"garbage, and more")
+    assert checked(garbage, checks_records=False)
+    assert check_plain(garbage, LogConfig(checks_records=False), NOW_MS, "t-0") is not None
+    for settings in ({"compacts": True}, {"timestamp_before_max_ms": 10}):
+        with pytest.raises(ApiError):
+            checked(garbage, checks_records=False, **settings)
+    with pytest.raises(ApiError):
+        checked(changed(batch(), attributes=0x80), checks_records=False)
+
+
+def test_the_property_says_so() -> None:
+    assert LogConfig.of({}).checks_records
+    assert LogConfig.of({"ottla.record.validation": "full"}).checks_records
+    assert not LogConfig.of({"ottla.record.validation": "batch"}).checks_records
+
+
+def test_what_a_coordinator_appends_is_its_own() -> None:
+    """Records of another shape are no client's business, and no keys are looked for."""
+    assert checked(batch(key=None), "coordinator", compacts=True)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_an_allowance_is_spent_and_held(codec: Codec) -> None:
+    data = batch([bytes(1000 + index % 2) for index in range(500)], codec=codec)
+    allowance = Allowance()
+    before = dataclasses.replace(allowance)
+    check_batches(
+        data, LogConfig(), now_ms=NOW_MS, origin="client", where="t-0", allowance=allowance
+    )
+    assert before.bytes - allowance.bytes > 500_000
+    assert before.steps - allowance.steps >= 500
+    for small in (Allowance(bytes=400_000), Allowance(steps=400)):
+        with pytest.raises(TooHeavy):
+            check_batches(
+                data, LogConfig(), now_ms=NOW_MS, origin="client", where="t-0", allowance=small
+            )
+
+
+def test_an_examined_batch_is_finished_by_the_clock() -> None:
+    config = LogConfig(timestamp_after_max_ms=10, codec=Codec.GZIP)
+    found = examine(batch(3, timestamp=NOW_MS), config, "t-0")
+    assert found.header.compression is Codec.GZIP
+    assert finish(found, config, NOW_MS).header == found.header
+    with pytest.raises(ApiError) as caught:
+        finish(found, config, NOW_MS - 11)
+    assert caught.value.error is Error.INVALID_TIMESTAMP
+
+
+def test_records_without_keys_are_named() -> None:
+    rows = [(b"k" if index % 3 else None, b"v", (), NOW_MS) for index in range(10)]
+    with pytest.raises(NullKeys) as caught:
+        checked(bytearray(encode_batch(rows, codec=Codec.ZSTD)), compacts=True)
+    assert caught.value.indexes == (0, 3, 6, 9)

@@ -33,6 +33,7 @@ def test_no_other_names_are_taken() -> None:
     own = {
         "metrics.port",
         "ottla.deletion.receipt.retention.ms",
+        "ottla.record.validation",
         "ottla.topic.idle.check.interval.ms",
     }
     ours = set(NODE_DEFINITIONS.keys) - set(GOLDEN.read_text().split())

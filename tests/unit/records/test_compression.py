@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.records.compression import Codec, codec_of, compress, decompress
-from ottla.records.errors import CorruptBatch
+from ottla.records.errors import CorruptBatch, RecordsTooLarge
 
 CODECS = list(Codec)
 PACKERS = CODECS[1:]
@@ -151,10 +151,24 @@ def test_many_small_pieces_stay_linear() -> None:
     frame = compress(Codec.LZ4, b"")
     with pytest.raises(CorruptBatch, match="follow the lz4 frame"):
         decompress(Codec.LZ4, frame * 50_000, MEGABYTE)
-    assert decompress(Codec.ZSTD, compress(Codec.ZSTD, b"a") * 5_000, MEGABYTE) == b"a" * 5_000
+    frames = compress(Codec.ZSTD, b"a") * 5_000
+    assert decompress(Codec.ZSTD, frames, 32 * MEGABYTE) == b"a" * 5_000
     block = struct.pack(">i", 3) + b"\x01\x00a"
     packed = compress(Codec.SNAPPY, b"") + block * 20_000
-    assert decompress(Codec.SNAPPY, packed, MEGABYTE) == b"a" * 20_000
+    assert decompress(Codec.SNAPPY, packed, 32 * MEGABYTE) == b"a" * 20_000
+
+
+def test_more_pieces_than_the_limit_is_worth_are_too_many() -> None:
+    """Each costs a step of Python, also where it makes nothing."""
+    nothing = compress(Codec.ZSTD, b"")
+    block = struct.pack(">i", 1) + b"\x00"
+    for codec, packed in (
+        (Codec.ZSTD, nothing * 5_000),
+        (Codec.SNAPPY, compress(Codec.SNAPPY, b"") + block * 5_000),
+    ):
+        assert decompress(codec, packed, 32 * MEGABYTE) == b""
+        with pytest.raises(RecordsTooLarge):
+            decompress(codec, packed, MEGABYTE)
 
 
 @pytest.mark.parametrize("codec", PACKERS)

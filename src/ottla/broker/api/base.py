@@ -33,6 +33,10 @@ Listeners = tuple[tuple[str, str, int], ...]
 """Name, host and port of each listener of a node."""
 
 
+NO_ANSWER: Any = object()
+"""What a promise is kept with where the protocol wants no answer after all (Produce, acks=0)."""
+
+
 class CloseConnection(Exception):
     """The peer's connection must end: its request has no answer in the protocol.
 

@@ -12,19 +12,22 @@ Versions:  v3 transactional id, format 2 only; v5 log start; v7 zstd (KIP-110); 
 Not done:  transactions: their batches are refused with INVALID_TXN_STATE. Quotas.
 """
 
+import logging
 import struct
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
-from ottla.broker.api.base import Answer, Api, CloseConnection, Context
+from ottla.broker.api.base import NO_ANSWER, Answer, Api, CloseConnection, Context
 from ottla.broker.appends import AppendResult
 from ottla.broker.nodes import node_of, partition_state
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
 from ottla.records.compression import Codec
 from ottla.wire.messages import produce as wire
+
+logger = logging.getLogger(__name__)
 
 API = Api(key=0, versions=range(3, 14), advertised=range(14), acl="topic:write")
 
@@ -54,15 +57,33 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
     appended = ctx.broker.replicas.append_all(
         batches, acks=acks, timeout_ms=request.timeout_ms, gone=ctx.connection.closed
     )
-    if isinstance(appended, Pending):
+    if not isinstance(appended, Pending):
+        merged = _merge(results, appended)
+    elif appended.done:
+        merged = _merge(results, appended.value)
+    elif acks == 0:
+        return appended.map(lambda late: _unanswered(ctx, _merge(results, late)))
+    else:
         return appended.map(lambda late: _answer(ctx, shape, _merge(results, late)))
-    merged = _merge(results, appended)
     if acks != 0:
         return _answer(ctx, shape, merged)
-    failed = [result for result in merged if result.error is not Error.NONE]
-    if failed:
-        raise CloseConnection(f"produce with acks=0 failed: {failed[0].error.name}")
+    failed = _first_failure(merged)
+    if failed is not None:
+        raise CloseConnection(f"produce with acks=0 failed: {failed.error.name}")
     return None
+
+
+def _unanswered(ctx: Context, results: list[AppendResult]) -> Answer:
+    """Return what ends a request without an answer; None ends its connection, too."""
+    failed = _first_failure(results)
+    if failed is None:
+        return NO_ANSWER
+    logger.info("%s: produce with acks=0 failed: %s", ctx.connection.id, failed.error.name)
+    return None
+
+
+def _first_failure(results: list[AppendResult]) -> AppendResult | None:
+    return next((result for result in results if result.error is not Error.NONE), None)
 
 
 def _sort(

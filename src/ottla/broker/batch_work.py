@@ -1,0 +1,101 @@
+"""Work on the records of batches, done by workers: what could hold up the loop, or take its memory.
+
+A peer chooses what a batch expands to. All such work of a node waits in one queue and is begun in
+its order, two at a time at most, while the bytes that they may take stay within
+`BATCH_WORK_BYTES_MAX`; a larger piece is done alone. Threads share one interpreter: more of them
+at once would gain nothing and hold up the loop.
+
+Source: no counterpart in Kafka, whose request threads do this where it comes up.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar, cast
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.limits import BATCH_WORK_BYTES_MAX, BATCHES_WAITING_BYTES_MAX
+from ottla.base.pending import Pending
+from ottla.base.ports import Workers
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RUNNING_MAX = 2
+
+
+class _Piece(Generic[T]):
+    __slots__ = ("bytes", "held", "outcome", "work")
+
+    def __init__(self, work: Callable[[], T], count: int, held: int) -> None:
+        self.work = work
+        self.bytes = count
+        self.held = held
+        self.outcome: Pending[T | ApiError | OSError] = Pending()
+
+
+class BatchWork:
+    """The queue. Fields: `done`: how many have ended; `reserved_bytes`: by all that were begun."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._waiting: deque[_Piece[object]] = deque()
+        self._bytes = 0
+        self._held = 0
+        self._running = 0
+        self.done = 0
+        self.reserved_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether what waits holds as many bytes as it may."""
+        return self._held >= BATCHES_WAITING_BYTES_MAX
+
+    @property
+    def waiting(self) -> int:
+        """Return how many pieces have not ended."""
+        return len(self._waiting) + self._running
+
+    def submit(
+        self, work: Callable[[], T], *, expands_to: int, held: int = 0
+    ) -> Pending[T | ApiError | OSError]:
+        """Have `work` done by a worker; return the promise of its result, or of what it raised.
+
+        Fields: `expands_to`: bytes that it takes at most while it runs; `held`: bytes that are
+                kept for it until it has ended. What it raises besides ApiError and OSError is a
+                mistake of ours: it is logged, and an ApiError (UNKNOWN_SERVER_ERROR).
+        """
+        piece = _Piece(work, expands_to, held)
+        self._held += held
+        self._waiting.append(cast("_Piece[object]", piece))
+        self._advance()
+        return piece.outcome
+
+    def _advance(self) -> None:
+        while self._waiting:
+            piece = self._waiting[0]
+            is_too_much = self._bytes + piece.bytes > BATCH_WORK_BYTES_MAX
+            if self._running and (is_too_much or self._running == RUNNING_MAX):
+                return
+            self._waiting.popleft()
+            self._running += 1
+            self._bytes += piece.bytes
+            self.reserved_bytes += piece.bytes
+            self._begin(piece)
+
+    def _begin(self, piece: _Piece[object]) -> None:
+        def ended(outcome: object) -> None:
+            self._running -= 1
+            self._bytes -= piece.bytes
+            self._held -= piece.held
+            self.done += 1
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ApiError | OSError):
+                logger.error("work on a batch failed", exc_info=outcome)
+                outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
+            try:
+                piece.outcome.complete(outcome)
+            finally:
+                self._advance()
+
+        self._workers.submit(piece.work, ended)

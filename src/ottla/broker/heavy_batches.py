@@ -1,0 +1,83 @@
+"""Produced batches that a worker examines before they are appended.
+
+1. An append finds that a batch takes more to examine than the loop should do at once.
+2. Its bytes are copied, as they lie in the connection's receive buffer, and a worker examines the
+   copy. The connection handles no other request meanwhile, so that its order stays.
+3. The examined batch is appended like any other: by who leads then, if it is this broker, behind
+   what the partition's producers have sent since, under the settings of that moment.
+
+A producer that has lost its connection may come back on another one while its batch is still
+examined. What it sends then waits behind, so that its sequences keep their order. Other producers
+of the partition do not wait.
+"""
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.errors import ApiError
+from ottla.base.pending import Pending
+from ottla.base.ports import Buffer
+from ottla.broker.batch_work import BatchWork
+from ottla.broker.partition import Partition
+from ottla.log.validation import Examined, examine, expanded_bytes_max
+from ottla.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+
+_producer_of: Final = struct.Struct(">43xq").unpack_from
+
+Outcome = Examined | ApiError | OSError
+
+
+class HeavyBatches:
+    """Those of one broker."""
+
+    def __init__(self, work: BatchWork) -> None:
+        self._work = work
+        self._last: dict[tuple[Partition, int], Pending[Outcome]] = {}
+        """By partition and producer: the last batch that is being examined."""
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether no more of them may wait."""
+        return self._work.is_full
+
+    def is_waited_for(self, partition: Partition, data: Buffer) -> bool:
+        """Tell whether a batch comes behind one of its producer's that is being examined."""
+        if not self._last or len(data) < HEADER_SIZE:
+            return False
+        (producer_id,) = _producer_of(data)
+        return producer_id >= 0 and (partition, producer_id) in self._last
+
+    def examine(self, partition: Partition, data: Buffer, config: "LogConfig") -> Pending[Outcome]:
+        """Have a copy of a batch examined; the listener that comes first appends it."""
+        copy = bytearray(data)
+        is_packed = copy[ATTRIBUTES_AT + 1] & CODEC_MASK
+        expands_to = len(copy) + (expanded_bytes_max(config) if is_packed else 0)
+        where = f"{partition.topic}-{partition.index}"
+        examined: Pending[Outcome] = self._work.submit(
+            lambda: examine(copy, config, where), expands_to=expands_to, held=len(copy)
+        )
+        (producer_id,) = _producer_of(copy)
+        key = partition, producer_id
+        before = self._last.get(key)
+        if producer_id < 0 or (examined.done and before is None):
+            return examined
+        outcome: Pending[Outcome] = Pending()
+        self._last[key] = outcome
+        outcome.then(lambda _: self._ended(key, outcome))
+        if before is None:
+            examined.then(lambda found: _keep(outcome, found))
+        else:
+            # A larger one may take longer; whoever appends it listened to `before` first.
+            before.then(lambda _: examined.then(lambda found: _keep(outcome, found)))
+        return outcome
+
+    def _ended(self, key: tuple[Partition, int], outcome: Pending[Outcome]) -> None:
+        if self._last.get(key) is outcome:
+            del self._last[key]
+
+
+def _keep(promise: Pending[Outcome], found: Outcome) -> None:
+    promise.complete(found)

@@ -203,7 +203,7 @@ def test_a_small_one_that_is_examined_sooner_still_comes_behind(world: World) ->
 
 def test_without_acknowledgement(world: World) -> None:
     good = send(world, HEAVY["many records"](), acks=0)
-    data = HEAVY["many records"]()
+    data = of_sizes(2 * INLINE_STEPS_MAX, 1, 2)
     bad = send(world, seal(parse_header(data), data[61:-1] + b"\2"), acks=0)
     world.workers.run()
     assert good.value is NO_ANSWER

@@ -168,7 +168,6 @@ def by_hand(now_ms: int) -> dict[str, bytes]:
         "attributes of a record": _record(0, 0, *end).replace(b"\0", b"\xff", 1),
         "overlong varints": b"\x16\0" + b"\x80\0" * 2 + b"\x02k\x02v" + b"\x80\0",
     }
-    found = {name: seal(header, section) for name, section in sections.items()}
     good = _record(0, 0, *end)
     long = _record(0, 0, 1, b"k", 100_000, bytes(100_000), 0)
     linked = lz4.frame.compress(long, block_linked=True, store_size=False)
@@ -201,8 +200,8 @@ def by_hand(now_ms: int) -> dict[str, bytes]:
             compress(Codec.SNAPPY, good[:3]) + compress(Codec.SNAPPY, good[3:]),
         ),
     }
-    found |= {
+    packed = {
         name: seal(header._replace(attributes=codec), section)
         for name, (codec, section) in odd.items()
     }
-    return found
+    return {name: seal(header, section) for name, section in sections.items()} | packed

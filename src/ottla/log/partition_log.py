@@ -25,9 +25,10 @@ from ottla.log.producer_replay import write_snapshot
 from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
 from ottla.log.recovery import LoadedLog, LoadedSegment
 from ottla.log.results import NOTHING, AppendInfo, ReadResult, UnexpectedOffset
-from ottla.log.segment import Segment, TimestampMatch, new_segment
+from ottla.log.segment import Segment, new_segment
 from ottla.log.segment_list import SegmentList
 from ottla.log.slices import FileSlice
+from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction, select
 from ottla.log.validation import (
     Allowance,
@@ -36,6 +37,7 @@ from ottla.log.validation import (
     api_error,
     check_batches,
     check_plain,
+    expanded_bytes_max,
     finish,
 )
 from ottla.records.batch import HEADER_SIZE
@@ -310,30 +312,31 @@ class PartitionLog:
                 break
         return found
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampMatch | None:
-        """Return the first record whose timestamp is not below. Raises: ApiError, OSError."""
+    def search_timestamp(self, timestamp: int, after: int = NO_OFFSET) -> TimestampSearch | None:
+        """Begin to look for the first record whose timestamp is not below, in one segment.
+
+        In the first that may have it, behind the one with base offset `after`; None = none may.
+        Raises: ApiError, OSError.
+        """
         self.check_usable()
-        try:
-            for segment in self.segments:
-                if segment.max_timestamp.timestamp >= timestamp:
-                    found = segment.find_timestamp(timestamp, self.log_start_offset)
-                    if found is not None:
-                        return found
-        except RecordsError as error:
-            raise api_error(error) from None
+        limit = expanded_bytes_max(self.config)
+        for segment in self.segments:
+            if segment.base_offset > after and segment.max_timestamp.timestamp >= timestamp:
+                return segment.search_timestamp(timestamp, self.log_start_offset, limit)
         return None
 
-    def max_timestamp_offset(self) -> TimestampMatch | None:
-        """Return the first record with the log's largest timestamp; None = it has none.
+    def search_max_timestamp(self) -> TimestampSearch | None:
+        """Begin to look for the first record with the log's largest timestamp; None = it has none.
 
         Raises: ApiError, OSError.
         """
         self.check_usable()
         largest = max(self.segments, key=lambda segment: segment.max_timestamp.timestamp)
-        try:
-            return largest.largest_timestamp_match()
-        except RecordsError as error:
-            raise api_error(error) from None
+        timestamp = largest.max_timestamp.timestamp
+        if timestamp < 0:
+            return None
+        limit = expanded_bytes_max(self.config)
+        return largest.search_timestamp(timestamp, largest.base_offset, limit)
 
     # --- leader epochs and producers -----------------------------------------------------
 

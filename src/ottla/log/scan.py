@@ -11,7 +11,7 @@ from ottla.base.ports import File
 from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from ottla.records.control import Marker, decode_marker
 from ottla.records.errors import CorruptBatch
-from ottla.records.record import Record, read_records
+from ottla.records.record import read_records
 
 HEADERS_READ_BYTES: Final = 8 * 1024
 """Twice the usual index interval, so that a lookup mostly takes one read."""
@@ -75,11 +75,6 @@ def scan_batches(file: File, position: int, end: int) -> Iterator[Batch]:
             start += header.size_in_bytes
         if not buffer:
             raise CorruptBatch(f"the file ends at {position}, before {end}")
-
-
-def records_at(file: File, position: int, header: BatchHeader) -> list[Record]:
-    """Return the records of the batch at `position`. Raises: CorruptBatch."""
-    return read_records(file.read_at(position, header.size_in_bytes), 0, header)
 
 
 def marker_of(

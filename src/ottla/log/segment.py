@@ -17,8 +17,9 @@ from ottla.log import names, offset_index, time_index
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache, Handle
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, OffsetPosition
-from ottla.log.scan import records_at, scan_batches, scan_headers
+from ottla.log.scan import scan_batches, scan_headers
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
@@ -53,14 +54,6 @@ class DamagedBatch(CorruptBatch):
         super().__init__(f"position {cut.position} of {path}: {reason}")
         self.path = path
         self.position, self.good_end = cut
-
-
-class TimestampMatch(NamedTuple):
-    """A record found by its timestamp."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
 
 
 class Segment:
@@ -266,10 +259,10 @@ class Segment:
                 return Found(at, header.size_in_bytes)
         return None
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampMatch | None:
-        """Return the first record from `start_offset` on whose timestamp is not below.
+    def search_timestamp(self, timestamp: int, start_offset: int, limit: int) -> TimestampSearch:
+        """Begin to look for the first record from `start_offset` on that is not before that time.
 
-        Raises: OSError, RecordsError.
+        `limit`: bytes that a batch may expand to. Raises: OSError.
         """
         entry = (
             self._time_index.lookup(timestamp)
@@ -277,23 +270,15 @@ class Segment:
             else time_index.search(self._index_file(names.TIME_INDEX), self.base_offset, timestamp)
         )
         start = self._index_lookup(max(entry.offset, start_offset)).position
-        file = self.log.file()
-        for position, header in scan_headers(file, start, self.size):
-            if header.max_timestamp < timestamp or header.last_offset < start_offset:
-                continue
-            for record in records_at(file, position, header):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampMatch(
-                        record.offset, record.timestamp, header.partition_leader_epoch
-                    )
-        return None
-
-    def largest_timestamp_match(self) -> TimestampMatch | None:
-        """Return the first record that has the segment's largest timestamp."""
-        largest = self.max_timestamp
-        if largest.timestamp < 0:
-            return None
-        return self.find_timestamp(largest.timestamp, self.base_offset)
+        return TimestampSearch(
+            self.log,
+            min(start, self.size),
+            self.size,
+            base_offset=self.base_offset,
+            timestamp=timestamp,
+            start_offset=start_offset,
+            limit=limit,
+        )
 
     def aborted(self) -> list[AbortedTransaction]:
         """Return the transaction index's entries, not to be changed by the caller."""

@@ -134,7 +134,8 @@ def _check(data: Column, count: int, steps: int) -> RecordsFound:
 def _walk(data: Column, cursor: int, index: int, count: int, headers_max: int) -> _Walked:
     """Check `count` records from the one with that offset delta at `cursor` on, field by field.
 
-    Most varints have one or two bytes; the branches below spare a call for each of these.
+    Most varints have one or two bytes; the branches below spare a call for each of these. A
+    record's attributes, before its timestamp, are unused; some readers take them for a varint.
     """
     zigzag = ZIGZAG
     delta_min, delta_max, key_min, all_headers = 2**63, -(2**63), 0, 0
@@ -151,7 +152,6 @@ def _walk(data: Column, cursor: int, index: int, count: int, headers_max: int) -
             length, cursor = read_varint(data, cursor)
         end = cursor + length
         times_at = cursor + 1
-        attributes = data[cursor]  # Unused so far, and some readers take them for a varint.
         timestamp, deltas_at = read_varlong(data, times_at)
         if timestamp != timestamp_before:
             timestamp_before = timestamp
@@ -189,10 +189,11 @@ def _walk(data: Column, cursor: int, index: int, count: int, headers_max: int) -
             cursor = _check_headers(data, cursor, end, headers)
         else:
             cursor += 1
-        if cursor != end or delta != offset_delta or attributes or key_min < -1 or value < -1:
+        is_odd = data[times_at - 1] or key_min < -1 or value < -1
+        if is_odd or cursor != end or delta != offset_delta:
             raise InvalidRecord(
-                f"record {offset_delta} says it ends at byte {end}, its fields end at {cursor}; "
-                f"it says attributes {attributes}, offset delta {delta}, lengths {key}, {value}"
+                f"record {offset_delta} ends at byte {end}, its fields at {cursor}; "
+                f"it says offset delta {delta}, lengths {key} and {value}"
             )
     places = start, times_at, deltas_at, keys_at, values_at, value, end
     return _Walked(delta_min, delta_max, key_min, all_headers, *places)

@@ -188,6 +188,42 @@ def null_keys(
     return tuple(found)
 
 
+def find_timestamp(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    timestamp: int,
+    start_offset: int = 0,
+    *,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record that is not before a time, or an offset.
+
+    Reads length and deltas of each record up to that one, and nothing else of it.
+    Raises: CorruptBatch where it cannot find its way.
+    """
+    data = expanded_records(buffer, position, header, limit=limit)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    fixed_timestamp = header.attributes & LOG_APPEND_TIME_BIT
+    cursor = 0
+    try:
+        for _ in range(header.record_count):
+            length, cursor = read_varint(data, cursor)
+            end = cursor + length
+            found, cursor = read_varlong(data, cursor + 1)
+            found = header.max_timestamp if fixed_timestamp else base_timestamp + found
+            if found >= timestamp:
+                delta, cursor = read_varint(data, cursor)
+                if base_offset + delta >= start_offset:
+                    return base_offset + delta, found
+            if end <= cursor:
+                raise InvalidRecord(f"a record says its length is {length}")
+            cursor = end
+    except IndexError:
+        raise InvalidRecord("a batch's records are cut") from None
+    return None
+
+
 def record_bytes(
     buffer: Buffer,
     position: int,

@@ -13,6 +13,7 @@ from ottla.log.log_ports import LogPorts
 from ottla.log.maintenance import ExpiredSegment
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
+from ottla.log.timestamp_search import TimestampMatch, TimestampSearch
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from ottla.testing.disk import MemoryDisk
@@ -184,3 +185,29 @@ def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
         for record in iter_records(content(log))
         if record.offset >= log.log_start_offset
     ]
+
+
+def found_by(search: TimestampSearch | None) -> TimestampMatch | None:
+    """Return what a search finds, if there is one."""
+    if search is None:
+        return None
+    try:
+        return search.run()
+    finally:
+        search.release()
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampMatch | None:
+    """Return the first record of a log from that time on."""
+    after = -1
+    while (search := log.search_timestamp(timestamp, after)) is not None:
+        found = found_by(search)
+        if found is not None:
+            return found
+        after = search.base_offset
+    return None
+
+
+def max_timestamp_offset(log: PartitionLog) -> TimestampMatch | None:
+    """Return a log's latest record."""
+    return found_by(log.search_max_timestamp())

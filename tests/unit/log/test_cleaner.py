@@ -14,7 +14,7 @@ from ottla.log.checkpoints import read_offsets
 from ottla.log.cleaner import CleanerSettings
 from ottla.records.control import build_marker
 from tests.unit.log.cleaner_world import COMPACT, DELETE_RETENTION_MS, Storage
-from tests.unit.log.support import batch
+from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp
 
 CHECKPOINT = "/d1/cleaner-offset-checkpoint"
 
@@ -123,13 +123,13 @@ def test_lookups_work_in_a_log_with_holes(storage: Storage) -> None:
             storage.stop()
             storage.start()
         for number in range(40):
-            match = storage.log.offset_for_timestamp(1_000_000 + number)
+            match = offset_for_timestamp(storage.log, 1_000_000 + number)
             expected = [each for each in kept if each.timestamp >= 1_000_000 + number]
             assert (match.offset if match else None) == (expected[0].offset if expected else None)
             found = storage.log.read(number, max_bytes=1 << 20, upper_bound=40, at_least_one=True)
             assert found.size > 0
             found.slices[0].release()
-        largest = storage.log.max_timestamp_offset()
+        largest = max_timestamp_offset(storage.log)
         assert largest is not None
         assert largest.offset == 39
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import LogConfig
 from ottla.log.names import SNAPSHOT, parse_segment_name
-from tests.unit.log.support import World, append, batch, retain, values
+from tests.unit.log.support import World, append, batch, offset_for_timestamp, retain, values
 
 CONFIG = LogConfig(
     segment_bytes=900,
@@ -224,7 +224,7 @@ class LogModel(RuleBasedStateMachine):
     def timestamps_lead_to_the_first_record(self) -> None:
         for timestamp in {entry.timestamp for entry in self.entries[::3]}:
             expected = next(entry for entry in self.entries if entry.timestamp >= timestamp)
-            found = self.log.offset_for_timestamp(timestamp)
+            found = offset_for_timestamp(self.log, timestamp)
             assert found is not None
             assert (found.offset, found.timestamp) == (expected.offset, expected.timestamp)
 

@@ -12,7 +12,17 @@ from ottla.records.batch import iter_headers, parse_header, restamp
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.record import iter_records
-from tests.unit.log.support import World, append, batch, content, produced, retain, values
+from tests.unit.log.support import (
+    World,
+    append,
+    batch,
+    content,
+    max_timestamp_offset,
+    offset_for_timestamp,
+    produced,
+    retain,
+    values,
+)
 
 SMALL = LogConfig(segment_bytes=600, timestamp_after_max_ms=2**62)
 
@@ -56,7 +66,7 @@ def test_append_time_is_told() -> None:
     log = World().open(LogConfig(log_append_time=True))
     info = log.append_as_leader(batch(timestamp=5), leader_epoch=0, now_ms=77)
     assert info.log_append_time_ms == 77
-    assert log.offset_for_timestamp(77) == (0, 77, 0)
+    assert offset_for_timestamp(log, 77) == (0, 77, 0)
 
 
 def test_coordinators_append_several_batches_at_once() -> None:
@@ -256,8 +266,8 @@ def test_a_slice_survives_the_deletion_of_its_segment() -> None:
 
 def test_lookups_by_time() -> None:
     log = World().open(LogConfig(segment_bytes=400, index_interval_bytes=50))
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert max_timestamp_offset(log) is None
     for base in range(0, 100, 10):
         append(log, batch(3, timestamps=[base, base + 5, base + 3]), epoch=base // 50)
     assert len(log.segments) > 2
@@ -269,12 +279,12 @@ def test_lookups_by_time() -> None:
         (50, (15, 50, 1)),
         (95, (28, 95, 1)),
     ):
-        assert log.offset_for_timestamp(wanted) == expected
-    assert log.offset_for_timestamp(96) is None
-    assert log.max_timestamp_offset() == (28, 95, 1)
+        assert offset_for_timestamp(log, wanted) == expected
+    assert offset_for_timestamp(log, 96) is None
+    assert max_timestamp_offset(log) == (28, 95, 1)
     log.advance_high_watermark(30)
     log.delete_records(20)
-    assert log.offset_for_timestamp(0) == (20, 63, 1)
+    assert offset_for_timestamp(log, 0) == (20, 63, 1)
 
 
 def test_the_high_watermark_never_goes_back_nor_beyond_the_end() -> None:
@@ -334,8 +344,8 @@ def test_a_closed_log_refuses_everything() -> None:
         lambda: append(log, batch()),
         lambda: log.append_as_follower(b"", now_ms=0),
         lambda: log.read(0, max_bytes=1, upper_bound=1),
-        lambda: log.offset_for_timestamp(0),
-        log.max_timestamp_offset,
+        lambda: offset_for_timestamp(log, 0),
+        log.search_max_timestamp,
         lambda: log.delete_records(0),
         lambda: log.truncate_to(0),
         lambda: log.truncate_fully_and_start_at(0),

@@ -12,7 +12,16 @@ from ottla.log.names import segment_name
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.control import build_marker
-from tests.unit.log.support import DIRECTORY, World, append, batch, content, produced, values
+from tests.unit.log.support import (
+    DIRECTORY,
+    World,
+    append,
+    batch,
+    content,
+    offset_for_timestamp,
+    produced,
+    values,
+)
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200, timestamp_after_max_ms=2**62)
 
@@ -49,7 +58,7 @@ def facts(log: PartitionLog) -> tuple[object, ...]:
         log.epochs.entries,
         log.producer_states(),
         [segment.max_timestamp for segment in log.segments],
-        [log.offset_for_timestamp(time) for time in range(990, 1_030, 3)],
+        [offset_for_timestamp(log, time) for time in range(990, 1_030, 3)],
         log.aborted_transactions(0, 10**6),
     )
 

@@ -9,7 +9,6 @@ from ottla.log.scan import (
     BATCHES_READ_BYTES,
     HEADERS_READ_BYTES,
     marker_of,
-    records_at,
     scan_batches,
     scan_headers,
 )
@@ -88,12 +87,6 @@ def test_a_file_shorter_than_said() -> None:
         next(walk)
     with pytest.raises(RecordsError):
         list(scan_headers(file_of(data), 0, len(data) + 100))
-
-
-def test_records() -> None:
-    data = bytes(batch([b"a", b"b"], base_offset=4))
-    records = records_at(file_of(data), 0, parse_header(data))
-    assert [(record.offset, record.value) for record in records] == [(4, b"a"), (5, b"b")]
 
 
 def test_markers_and_other_control_batches() -> None:

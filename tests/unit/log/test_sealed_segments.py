@@ -13,7 +13,9 @@ import pytest
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import QueuedWorkers, World, append, batch
+from tests.unit.log.support import QueuedWorkers, World, append, batch, found_by
+
+LIMIT = 1 << 20
 
 CONFIG = LogConfig(index_interval_bytes=100, timestamp_after_max_ms=2**62)
 LAST_MS = 2_000
@@ -40,7 +42,7 @@ def check_reopened(world: World, checkpoint: int) -> None:
     log = world.open(CONFIG, recovery_point=checkpoint)
     first = log.segments.first
     assert first.max_timestamp.timestamp == LAST_MS
-    found = first.find_timestamp(LAST_MS, 0)
+    found = found_by(first.search_timestamp(LAST_MS, 0, LIMIT))
     assert found is not None
     assert found.offset == 10
 

@@ -10,7 +10,9 @@ from ottla.log.time_index import TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import parse_header
 from ottla.testing.disk import MemoryDisk
-from tests.unit.log.support import batch
+from tests.unit.log.support import batch, found_by
+
+LIMIT = 1 << 20
 
 CONFIG = LogConfig(segment_bytes=1 << 20)
 
@@ -65,11 +67,11 @@ def test_timestamps_while_active_and_sealed() -> None:
     fill(segment, 60)
     for _ in range(2):
         assert segment.max_timestamp == TimestampOffset(1_290, 217)
-        assert segment.largest_timestamp_match() == (216, 1_290, -1)
-        assert segment.find_timestamp(1_000, 0) == (100, 1_000, -1)
-        assert segment.find_timestamp(1_001, 0) == (104, 1_010, -1)
-        assert segment.find_timestamp(1_000, 107) == (107, 1_010, -1)
-        assert segment.find_timestamp(1_291, 0) is None
+        assert found_by(segment.search_timestamp(1_290, 0, LIMIT)) == (216, 1_290, -1)
+        assert found_by(segment.search_timestamp(1_000, 0, LIMIT)) == (100, 1_000, -1)
+        assert found_by(segment.search_timestamp(1_001, 0, LIMIT)) == (104, 1_010, -1)
+        assert found_by(segment.search_timestamp(1_000, 107, LIMIT)) == (107, 1_010, -1)
+        assert found_by(segment.search_timestamp(1_291, 0, LIMIT)) is None
         if segment.is_active:
             segment.seal()
 
@@ -79,7 +81,7 @@ def test_a_segment_without_timestamps() -> None:
     data = bytes(batch(timestamp=-1, base_offset=100))
     segment.append([data], [parse_header(data)], 0)
     assert segment.max_timestamp == TimestampOffset(-1, 100)
-    assert segment.largest_timestamp_match() is None
+    assert segment.max_timestamp.timestamp < 0
 
 
 def test_truncation_and_what_follows() -> None:

@@ -4,6 +4,7 @@ Method: batches from aiokafka's and kafka-python's builders, for every codec eac
 assembled field by field with one thing wrong; flipped bits below a mended checksum.
 """
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 
 from ottla.records.batch import LOG_APPEND_TIME, BatchHeader, parse_header, stamp_append_time
 from ottla.records.builder import encode_batch, seal
-from ottla.records.compression import Codec
+from ottla.records.compression import Codec, compress
 from ottla.records.errors import CorruptBatch, InvalidRecord, RecordsError
 from ottla.records.record import (
     Record,
     check_records,
+    find_timestamp,
     iter_records,
     null_keys,
     read_records,
@@ -226,3 +228,33 @@ def test_noise_as_batches(noise: bytes) -> None:
         assert list(iter_records(noise)) == [] or noise
     except RecordsError:
         return
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_time_is_found_without_what_is_not_needed_for_it(codec: Codec) -> None:
+    rows = [(None, b"v" * index, (("h", b"x"),) * (index % 3), T0 + index) for index in range(50)]
+    batch = encode_batch(rows, base_offset=100, codec=codec)
+    header = parse_header(batch)
+    assert find_timestamp(batch, 0, header, 0) == (100, T0)
+    assert find_timestamp(batch, 0, header, T0 + 7) == (107, T0 + 7)
+    assert find_timestamp(batch, 0, header, T0 + 7, 120) == (120, T0 + 20)
+    assert find_timestamp(batch, 0, header, T0 + 50) is None
+    with pytest.raises(CorruptBatch, match="limit"):
+        find_timestamp(batch, 0, header, T0, limit=100)
+
+
+def test_headers_cost_a_lookup_by_time_nothing() -> None:
+    """Sixteen million of them, in 3 KB: they are expanded, and passed over."""
+    headers = 8 << 20
+    tail = encode_varint(-1) * 2 + encode_varint(headers) + bytes(2 * headers)
+    section = encode_varint(3 + len(tail)) + bytes(3) + tail
+    packed = compress(Codec.ZSTD, section)
+    batch = with_section(packed, attributes=Codec.ZSTD)
+    assert len(batch) < 4_000
+    tracemalloc.start()
+    try:
+        assert find_timestamp(batch, 0, parse_header(batch), T0) == (0, T0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * len(section)

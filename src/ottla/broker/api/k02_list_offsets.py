@@ -4,18 +4,26 @@ Behaviour: -1 = the end (high watermark, or last stable offset with read_committ
            start; -3 = the record with the largest timestamp (KIP-734); -4 = start of what is on
            local disk (KIP-405); -5 = end of the remote tier (KIP-1005), of which there is none
            yet, hence no offset; a time = the first record at or after it. Only leaders answer.
+           Records are looked into by workers: see `timestamp_lookups`.
 Versions:  v1 one offset; v2 isolation level; v4 leader epochs (KIP-320); v5 OFFSET_NOT_AVAILABLE
            (KIP-207); v6 flexible; v7 -3; v8 -4; v9 -5; v10 timeout for remote reads (KIP-1075).
 Not done:  -6 (v11), the offset that will be tiered next: UNSUPPORTED_VERSION. Remote tier.
 """
 
 from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed, gather
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.partition import Partition
+from ottla.broker.timestamp_lookups import look_up
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import list_offsets as wire
+
+if TYPE_CHECKING:
+    from ottla.log.timestamp_search import TimestampMatch
 
 API = Api(key=2, versions=range(1, 11), acl="topic:describe")
 
@@ -30,79 +38,124 @@ Found = tuple[int, int, int]
 """(timestamp, offset, leader epoch); all -1 where no record matches."""
 NOTHING: Found = (-1, -1, -1)
 
+Asker = tuple[int, int]
+"""Its replica id (-1 = a consumer) and isolation level."""
+
+Partly = wire.ListOffsetsPartitionResponse
+
 
 def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Answer:
     """Answer each partition by itself; one that is named twice is refused."""
     named = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
-    topics: list[wire.ListOffsetsTopicResponse] = []
+    answers: list[Partly | Pending[Partly]] = []
     for topic in request.topics:
-        partitions: list[wire.ListOffsetsPartitionResponse] = []
         for each in topic.partitions:
             if named[topic.name, each.partition_index] > 1:
-                partitions.append(_response(ctx, each.partition_index, Error.INVALID_REQUEST))
+                answers.append(_response(ctx, each.partition_index, Error.INVALID_REQUEST))
             else:
-                partitions.append(_partition(ctx, request, topic.name, each))
-        topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    return wire.ListOffsetsResponse(topics=tuple(topics))
+                answers.append(_partition(ctx, request, topic.name, each))
+    # Nothing else of the request is kept, should it wait.
+    shape = [(topic.name, len(topic.partitions)) for topic in request.topics]
+    late = [each if isinstance(each, Pending) else completed(each) for each in answers]
+    if all(each.done for each in late):
+        return _answer(shape, [each.value for each in late])
+    return gather(late).map(lambda found: _answer(shape, found))
+
+
+def _answer(shape: list[tuple[str, int]], found: list[Partly]) -> wire.ListOffsetsResponse:
+    in_order = iter(found)
+    return wire.ListOffsetsResponse(
+        topics=tuple(
+            wire.ListOffsetsTopicResponse(name=name, partitions=tuple(islice(in_order, count)))
+            for name, count in shape
+        )
+    )
 
 
 def _partition(
     ctx: Context, request: wire.ListOffsetsRequest, topic: str, each: wire.ListOffsetsPartition
-) -> wire.ListOffsetsPartitionResponse:
-    index = each.partition_index
-    if each.timestamp < 0 and ctx.version < SINCE_VERSION.get(each.timestamp, 2**15):
+) -> Partly | Pending[Partly]:
+    index, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
+    if timestamp < 0 and ctx.version < SINCE_VERSION.get(timestamp, 2**15):
         return _response(ctx, index, Error.UNSUPPORTED_VERSION)
+    asker = request.replica_id, request.isolation_level
     try:
         partition = ctx.broker.replicas.partition(topic, index)
-        log = partition.leader_log(each.current_leader_epoch)
+        log = partition.leader_log(epoch)
+        if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+            return _response(ctx, index, Error.NONE, _find(partition, log, timestamp, asker))
     except ApiError as refusal:
-        return _response(ctx, index, refusal.error)
-    bound = log.high_watermark
-    if request.replica_id != CONSUMER:
-        bound = log.log_end_offset
-    elif request.isolation_level == READ_COMMITTED:
-        bound = log.last_stable_offset
-    # Until the high watermark reaches where this leader's epoch began, an answer could lie
-    # before one that a consumer got from the leader before (KIP-207).
-    lagging = request.replica_id == CONSUMER and partition.epoch_start_offset > log.high_watermark
-    try:
-        found = _find(partition, log, each.timestamp, bound, lagging)
-    except ApiError as refusal:
-        error = refusal.error
-        if error is Error.OFFSET_NOT_AVAILABLE and ctx.version < 5:
-            error = Error.LEADER_NOT_AVAILABLE
-        return _response(ctx, index, error)
-    except OSError as failure:
-        ctx.broker.replicas.storage_failed(partition, failure)
-        return _response(ctx, index, Error.KAFKA_STORAGE_ERROR)
-    return _response(ctx, index, Error.NONE, found)
+        return _refusal(ctx, index, refusal)
+
+    def looked_up(found: "TimestampMatch | ApiError | OSError | None") -> Partly:
+        try:
+            if isinstance(found, ApiError):
+                raise found
+            if isinstance(found, OSError):
+                ctx.broker.replicas.storage_failed(partition, found)
+                raise ApiError(Error.KAFKA_STORAGE_ERROR)
+            if partition.gone:
+                raise ApiError(partition.gone)
+            # Who leads, and how far all is committed, may have changed meanwhile.
+            return _response(
+                ctx,
+                index,
+                Error.NONE,
+                _bounded(partition, partition.leader_log(epoch), found, asker),
+            )
+        except ApiError as refusal:
+            return _refusal(ctx, index, refusal)
+
+    wanted = None if timestamp == MAX_TIMESTAMP else timestamp
+    return look_up(ctx.broker.replicas.batch_work, log, wanted).map(looked_up)
 
 
-def _find(
-    partition: Partition, log: PartitionLog, timestamp: int, bound: int, lagging: bool
-) -> Found:
-    """Return the offset asked for; raise ApiError OFFSET_NOT_AVAILABLE where it is not known."""
+def _bound(partition: Partition, log: PartitionLog, asker: Asker) -> tuple[int, bool]:
+    """Return up to where the asker may see, and whether that is not known for sure.
+
+    Until the high watermark reaches where this leader's epoch began, an answer could lie
+    before one that a consumer got from the leader before (KIP-207).
+    """
+    replica_id, isolation_level = asker
+    if replica_id != CONSUMER:
+        return log.log_end_offset, False
+    bound = log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
+    return bound, partition.epoch_start_offset > log.high_watermark
+
+
+def _find(partition: Partition, log: PartitionLog, timestamp: int, asker: Asker) -> Found:
+    """Return an end of the log; raise ApiError OFFSET_NOT_AVAILABLE where it is not known."""
     if timestamp == LATEST:
+        bound, lagging = _bound(partition, log, asker)
         if lagging:
             raise ApiError(Error.OFFSET_NOT_AVAILABLE)
         return NO_TIMESTAMP, bound, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return NO_TIMESTAMP, start, log.epoch_of(start)
-    if timestamp == LATEST_TIERED:
-        return NOTHING
-    found = (
-        log.max_timestamp_offset()
-        if timestamp == MAX_TIMESTAMP
-        else log.offset_for_timestamp(timestamp)
-    )
+    assert timestamp == LATEST_TIERED, "the others are in no version"
+    return NOTHING
+
+
+def _bounded(
+    partition: Partition, log: PartitionLog, found: "TimestampMatch | None", asker: Asker
+) -> Found:
+    """Return the record that was found, if the asker may see it; raises as `_find`."""
+    bound, lagging = _bound(partition, log, asker)
     if found is not None and found.offset < bound:
         return found.timestamp, found.offset, found.leader_epoch
     if lagging:
         raise ApiError(Error.OFFSET_NOT_AVAILABLE)
     return NOTHING
+
+
+def _refusal(ctx: Context, index: int, refusal: ApiError) -> Partly:
+    error = refusal.error
+    if error is Error.OFFSET_NOT_AVAILABLE and ctx.version < 5:
+        error = Error.LEADER_NOT_AVAILABLE
+    return _response(ctx, index, error)
 
 
 def _response(

@@ -10,7 +10,11 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api.k02_list_offsets import API
-from ottla.metadata.records import PartitionChangeRecord
+from ottla.log.validation import EXPANDED_BYTES_MIN
+from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.records.batch import parse_header
+from ottla.records.builder import seal
+from ottla.records.compression import Codec, compress
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -170,3 +174,59 @@ class TestAfterAnElection:
 
     def test_replicas_are_answered(self, elected: World) -> None:
         assert ask(elected, LATEST, topic="r", replica_id=2)[:2] == (Error.NONE, 1)
+
+
+def begin(world: World, timestamp: int) -> Any:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = ListOffsetsTopic(name="t", partitions=(partition,))
+    answer = world.begin(ListOffsetsRequest(replica_id=-1, topics=(topic,)), 10)
+    return answer.map(lambda found: found.topics[0].partitions[0])
+
+
+def test_records_are_looked_into_by_a_worker(world: World) -> None:
+    world.workers.inline = False
+    answers = [
+        begin(world, START_MS + 10),
+        begin(world, MAX_TIMESTAMP),
+        begin(world, START_MS + 99),
+    ]
+    assert [begin(world, ends).done for ends in (LATEST, EARLIEST)] == [True, True]
+    assert [answer.done for answer in answers] == [False, False, True]
+    world.workers.run()
+    assert [(answer.value.error_code, answer.value.offset) for answer in answers] == [
+        (Error.NONE, 1),
+        (Error.NONE, 1),
+        (Error.NONE, -1),
+    ]
+
+
+def test_only_who_leads_in_the_end_answers(world: World) -> None:
+    world.workers.inline = False
+    answer = begin(world, START_MS)
+    world.commit(
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, replicas=[1, 2], isr=[2])
+    )
+    world.workers.run()
+    assert answer.value.error_code == Error.NOT_LEADER_OR_FOLLOWER
+    assert answer.value.offset == -1
+
+
+def test_a_log_that_goes_while_it_is_searched(world: World) -> None:
+    world.workers.inline = False
+    answer = begin(world, START_MS)
+    world.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    world.workers.run()
+    assert answer.value.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_batch_that_expands_too_far_is_said_to(world: World) -> None:
+    """Only a log from before such batches were refused has one."""
+    packed = compress(Codec.ZSTD, bytes(EXPANDED_BYTES_MIN + 1))
+    header = parse_header(batch("a", timestamp=START_MS + 50))
+    bomb = seal(header._replace(attributes=Codec.ZSTD, base_offset=4), packed)
+    log = world.broker.replicas.partition("t", 0).log
+    assert log is not None
+    log.append_as_follower(bytearray(bomb), now_ms=START_MS)
+    log.advance_high_watermark(5)
+    assert ask(world, START_MS + 50)[:2] == (Error.MESSAGE_TOO_LARGE, -1)
+    assert ask(world, START_MS + 20)[:2] == (Error.NONE, 1)

@@ -1,0 +1,81 @@
+"""Finding a record by its timestamp in one segment, away from the loop.
+
+The loop looks into the indexes and pins the segment's file; a worker reads the headers from there
+on, and expands those batches whose largest timestamp is late enough. Of records only length and
+deltas are read, up to the first that matches, so that neither the number of headers nor the sizes
+of values cost anything; what a batch may expand to is bounded.
+
+Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
+"""
+
+from typing import NamedTuple
+
+from ottla.log.file_cache import Handle
+from ottla.log.scan import scan_headers
+from ottla.log.slices import FileSlice
+from ottla.log.validation import api_error
+from ottla.records.errors import RecordsError
+from ottla.records.record import find_timestamp
+
+
+class TimestampMatch(NamedTuple):
+    """A record found by its timestamp."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class TimestampSearch:
+    """For the first record from `start_offset` on whose timestamp is not below `timestamp`.
+
+    Fields: `base_offset`: of the segment; `limit`: bytes that one batch may expand to.
+    Order:  `run`, in any thread; then `release`, on the loop.
+    """
+
+    __slots__ = ("_piece", "_start_offset", "_timestamp", "base_offset", "limit")
+
+    def __init__(
+        self,
+        log: Handle,
+        position: int,
+        end: int,
+        *,
+        base_offset: int,
+        timestamp: int,
+        start_offset: int,
+        limit: int,
+    ) -> None:
+        self._piece = FileSlice(log, position, end - position)
+        self._timestamp = timestamp
+        self._start_offset = start_offset
+        self.base_offset = base_offset
+        self.limit = limit
+
+    def run(self) -> TimestampMatch | None:
+        """Return what is found. Raises: ApiError, also where the file is cut meanwhile; OSError."""
+        file, position = self._piece.file, self._piece.position
+        try:
+            for at, header in scan_headers(file, position, position + self._piece.length):
+                if (
+                    header.max_timestamp < self._timestamp
+                    or header.last_offset < self._start_offset
+                ):
+                    continue
+                found = find_timestamp(
+                    file.read_at(at, header.size_in_bytes),
+                    0,
+                    header,
+                    self._timestamp,
+                    self._start_offset,
+                    limit=self.limit,
+                )
+                if found is not None:
+                    return TimestampMatch(*found, header.partition_leader_epoch)
+        except RecordsError as error:
+            raise api_error(error) from None
+        return None
+
+    def release(self) -> None:
+        """Let go of the file."""
+        self._piece.release()

@@ -138,8 +138,7 @@ def _walk(data: Column, cursor: int, index: int, count: int, headers_max: int) -
     record's attributes, before its timestamp, are unused; some readers take them for a varint.
     """
     zigzag = ZIGZAG
-    delta_min, delta_max, key_min, all_headers = 2**63, -(2**63), 0, 0
-    timestamp_before = None
+    delta_min, delta_max, key_min, all_headers, timestamp_before = 2**63, -(2**63), 0, 0, 2**64
     for offset_delta in range(index, index + count):
         start = cursor
         if (low := data[cursor]) < 128:

@@ -30,6 +30,9 @@ UNTIL_LEADERSHIP_ENDS_MS = 2**31 - 1
 """How long an append may wait for its replicas: the shard itself answers its clients in time,
 and must learn how the append ended however late that is."""
 
+WARNINGS_MAX = 20
+"""Records of one load that are named where they do not decode."""
+
 
 class GroupJournal:
     """One partition of `__consumer_offsets`, which this broker leads."""
@@ -95,6 +98,7 @@ class GroupLoad:
         self._workers = workers
         self._chunk_bytes = min(chunk_bytes, GROUP_LOAD_BYTES_MAX)
         self._done = done
+        self._passed_over = 0
 
     def cancel(self) -> None:
         """Stop as soon as the chunk in work is read."""
@@ -151,8 +155,30 @@ class GroupLoad:
         if isinstance(outcome, BaseException):
             self._finish(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
             return
+        self._warn()
         loading.apply(self.shard, outcome)
         self.advance()
+
+    def _warn(self) -> None:
+        """Say which records are passed over: the first ones, and that there are more."""
+        for passed in self.loader.passed_over:
+            self._passed_over += 1
+            if self._passed_over > WARNINGS_MAX:
+                continue
+            logger.warning(
+                "%s-%d: the %s at offset %d cannot be decoded (%s); passing over it",
+                OFFSETS_TOPIC,
+                self._partition,
+                "batch" if passed.is_batch else "record",
+                passed.offset,
+                passed.reason,
+            )
+            if self._passed_over == WARNINGS_MAX:
+                logger.warning(
+                    "%s-%d: further records that cannot be decoded are not named",
+                    OFFSETS_TOPIC,
+                    self._partition,
+                )
 
     def _finish(self, error: Exception | None) -> None:
         if error is None:

@@ -5,6 +5,10 @@ compaction keeps no more than that either, and a partition not compacted for lon
 commits of the same few keys. While a transaction is open every record is taken, since its
 producer's marker decides later, and a tombstone between drops what the transaction holds.
 
+A record that does not decode is passed over, and said so: what a client once wrote there, as an
+administrator may, must not take its groups from all others. Damage, where a checksum is wrong, is
+not passed over.
+
 Source: Kafka's CoordinatorLoaderImpl and the replay methods of its coordinators.
 """
 
@@ -17,6 +21,7 @@ from ottla.coordinator.group_states import State
 from ottla.coordinator.member import Member
 from ottla.coordinator.records import (
     NO_TIMESTAMP,
+    BadRecord,
     Fact,
     FactKey,
     GroupFact,
@@ -29,6 +34,7 @@ from ottla.coordinator.shard import Shard
 from ottla.records.batch import check_crc, iter_headers
 from ottla.records.compression import Buffer
 from ottla.records.control import decode_marker
+from ottla.records.errors import RecordsError
 from ottla.records.record import Record, read_records
 
 
@@ -50,14 +56,24 @@ class Ended(NamedTuple):
 Step = Replayed | Ended
 
 
+class PassedOver(NamedTuple):
+    """What does not decode: the record at `offset`, or the whole batch that begins there."""
+
+    offset: int
+    reason: str
+    is_batch: bool = False
+
+
 class Loader:
     """Reads a partition from its start. `position` is the offset after the last record taken.
 
     `decode` may run in any thread, one at a time; only `apply` touches a shard.
+    `passed_over`: what the last call of `decode` did not take.
     """
 
     def __init__(self) -> None:
         self.position = 0
+        self.passed_over: list[PassedOver] = []
         self.record_count = 0
         self._keys: dict[bytes, FactKey | None] = {}
         self._open: set[int] = set()
@@ -65,20 +81,25 @@ class Loader:
     def decode(self, buffer: Buffer) -> list[Step]:
         """Return what whole batches say; those before `position` are passed over.
 
-        Raises: BadRecord, or a RecordsError where the bytes are no batches.
+        Raises: RecordsError where the bytes are no batches, or a checksum is wrong.
         """
+        self.passed_over = []
         steps: list[Step] = []
-        latest: dict[bytes, Record] = {}
+        plain: list[Record] = []
         for at, header in iter_headers(buffer):
             if header.next_offset <= self.position:
                 continue
             check_crc(buffer, at, header)
-            records = read_records(buffer, at, header)
-            self.record_count += len(records)
             self.position = header.next_offset
+            try:
+                records = read_records(buffer, at, header)
+            except RecordsError as error:
+                self.passed_over.append(PassedOver(header.base_offset, str(error), True))
+                continue
+            self.record_count += len(records)
             if header.is_control or header.is_transactional or self._open:
-                self._decode_records(latest.values(), NO_PRODUCER_ID, steps)
-                latest = {}
+                self._decode_latest(plain, steps)
+                plain = []
             if header.is_control:
                 steps += self._markers(header.producer_id, records)
             elif header.is_transactional:
@@ -87,23 +108,40 @@ class Loader:
             elif self._open:
                 self._decode_records(records, NO_PRODUCER_ID, steps)
             else:
-                # Facts of different keys do not depend on each other: their order is free.
-                latest |= {record.key or b"": record for record in records}
-        self._decode_records(latest.values(), NO_PRODUCER_ID, steps)
+                plain += records
+        self._decode_latest(plain, steps)
         return steps
+
+    def _decode_latest(self, records: list[Record], steps: list[Step]) -> None:
+        """Decode the last record of each key; where one is bad, the last one of it that is not."""
+        # Facts of different keys do not depend on each other: their order is free.
+        latest = {record.key or b"": record for record in records}
+        if self._decode_records(latest.values(), NO_PRODUCER_ID, steps):
+            return
+        bad = {record.offset for record in self.passed_over}
+        again = {record.key for record in latest.values() if record.offset in bad}
+        rest = [each for each in records if each.key in again and each.offset not in bad]
+        self._decode_records(rest, NO_PRODUCER_ID, steps)
 
     def _decode_records(
         self, records: Iterable[Record], producer_id: int, steps: list[Step]
-    ) -> None:
+    ) -> bool:
+        """Decode records in their order; tell whether all could be."""
+        are_all_good = True
         for record in records:
             raw_key = record.key or b""
             try:
-                key = self._keys[raw_key]
-            except KeyError:
-                key = self._keys[raw_key] = decode_key(raw_key)
-            if key is not None:
-                fact = decode_fact(key, record.value)
-                steps.append(Replayed(fact, record.offset, producer_id))
+                try:
+                    key = self._keys[raw_key]
+                except KeyError:
+                    key = self._keys[raw_key] = decode_key(raw_key)
+                if key is not None:
+                    fact = decode_fact(key, record.value)
+                    steps.append(Replayed(fact, record.offset, producer_id))
+            except BadRecord as error:
+                self.passed_over.append(PassedOver(record.offset, str(error)))
+                are_all_good = False
+        return are_all_good
 
     def _markers(self, producer_id: int, records: Iterable[Record]) -> Iterator[Ended]:
         for record in records:

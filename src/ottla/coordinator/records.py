@@ -135,7 +135,7 @@ V = TypeVar("V")
 
 
 class BadRecord(Exception):
-    """A record of a known type that does not decode: the partition's groups cannot be known."""
+    """A record of a known type that does not decode, or without a key."""
 
 
 def encode_fact(fact: Fact) -> RecordPair:

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
+from ottla.broker.group_journal import WARNINGS_MAX
 from ottla.broker.group_service import positive_hash
 from ottla.coordinator.group_states import State
 from ottla.records.builder import encode_batch
@@ -149,12 +150,49 @@ def test_a_long_log_is_loaded_in_chunks() -> None:
     assert offsets_of(world) == offsets
 
 
-def test_a_partition_that_cannot_be_read_is_not_served(
+def test_a_record_that_cannot_be_read_is_passed_over_with_a_warning(
     world: GroupWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = world.service.partition_of("g")
+    world.later(commit_request({("t", 0): 5}), 9)
+    log = world.broker.replicas.partition(OFFSETS_TOPIC, partition).log
+    assert log is not None
+    at = log.log_end_offset
     garbage = bytearray(encode_batch([(b"\0\2\0\x09g", b"", (), 1)]))
     world.broker.replicas.append(OFFSETS_TOPIC, partition, garbage, origin="coordinator")
+    with caplog.at_level(logging.WARNING):
+        begin_loading(world).run()
+    assert f"__consumer_offsets-{partition}: the record at offset {at} cannot be decoded" in (
+        caplog.text
+    )
+    assert offsets_of(world) == {("t", 0): 5}
+    assert len(world.service.shards()) == 3
+
+
+def test_only_the_first_of_many_are_named(
+    world: GroupWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = world.service.partition_of("g")
+    rows = [(b"\0\2\0\x09g%d" % number, b"", (), 1) for number in range(500)]
+    garbage = bytearray(encode_batch(rows))
+    world.broker.replicas.append(OFFSETS_TOPIC, partition, garbage, origin="coordinator")
+    with caplog.at_level(logging.WARNING):
+        begin_loading(world).run()
+    assert caplog.text.count("cannot be decoded (") == WARNINGS_MAX
+    assert caplog.text.count("are not named") == 1
+    assert len(world.service.shards()) == 3
+
+
+def test_a_partition_that_cannot_be_read_is_not_served(
+    world: GroupWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Damage is not passed over."""
+    partition = world.service.partition_of("g")
+    world.later(commit_request({("t", 0): 5}), 9)
+    log = world.broker.replicas.partition(OFFSETS_TOPIC, partition).log
+    assert log is not None
+    file = log.segments.active.log.file()
+    file.write_at(file.size() - 1, b"\xee")
     with caplog.at_level(logging.ERROR):
         begin_loading(world).run()
     assert f"groups of __consumer_offsets-{partition} cannot be loaded" in caplog.text

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from ottla.coordinator import loading
 from ottla.coordinator.group_states import State
 from ottla.coordinator.records import (
-    BadRecord,
     Fact,
     GroupFact,
     OffsetCommitValue,
     OffsetFact,
     encode_fact,
 )
-from ottla.records.builder import encode_batch
+from ottla.records.batch import parse_header
+from ottla.records.builder import encode_batch, seal
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptBatch
@@ -116,10 +116,59 @@ def test_damage_is_not_passed_over() -> None:
     whole[-1] ^= 1
     with pytest.raises(CorruptBatch):
         load(bytes(whole))
-    with pytest.raises(BadRecord):
-        load(encode_batch([(struct.pack(">h", 2) + b"\0\x09g", b"", (), 1)], base_offset=0))
-    with pytest.raises(BadRecord):
-        load(encode_batch([(None, b"", (), 1)], base_offset=0))
+
+
+BAD_RECORDS: dict[str, tuple[bytes | None, bytes | None]] = {
+    "no key": (None, b"value"),
+    "a key that is too short": (b"\0", b"value"),
+    "a group's key that is cut": (struct.pack(">h", 2) + b"\0\x09g", b""),
+    "a group of an unknown version": (encode_fact(GROUP)[0], struct.pack(">h", 99) + b"x"),
+    "a group's value that is cut": (encode_fact(GROUP)[0], encode_fact(GROUP)[1][:-3]),  # type: ignore[index]
+    "an offset's value that is empty": (encode_fact(offset(1))[0], b""),
+    "an offset's value that is cut": (encode_fact(offset(1))[0], encode_fact(offset(1))[1][:9]),  # type: ignore[index]
+}
+
+
+@pytest.mark.parametrize("bad", BAD_RECORDS)
+@pytest.mark.parametrize("producer_id", [-1, 5])
+def test_a_bad_record_is_passed_over(bad: str, producer_id: int) -> None:
+    """All others of its batch and chunk are taken, also those of the same key before it."""
+    good = [offset(7), GROUP, offset(8, 1)]
+    rows = [(*encode_fact(fact), (), 1) for fact in good]
+    rows.insert(2, (*BAD_RECORDS[bad], (), 1))
+    fields = {"producer_id": producer_id, "producer_epoch": 0} if producer_id >= 0 else {}
+    data = encode_batch(rows, base_offset=40, transactional=producer_id >= 0, **fields)
+    data += marker(44, producer_id, committed=True) if producer_id >= 0 else batch(44, offset(9, 2))
+    world, loader = World(), loading.Loader()
+    loading.apply(world.shard, loader.decode(data))
+    loading.finish(world.shard)
+    assert [(each.offset, each.is_batch) for each in loader.passed_over] == [(42, False)]
+    assert loader.passed_over[0].reason
+    assert loader.position == 45
+    assert (number_of(world), number_of(world, 1)) == (7, 8)
+    assert world.shard.groups[P].generation == 12
+    assert loader.decode(batch(45, offset(10)))
+    assert not loader.passed_over
+
+
+def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
+    """Its checksum is right: it was written so, before records were checked."""
+    bad = seal(parse_header(batch(1, offset(5))), b"no records at all")
+    world, loader = World(), loading.Loader()
+    loading.apply(world.shard, loader.decode(batch(0, offset(4)) + bad + batch(2, offset(6, 1))))
+    assert [(each.offset, each.is_batch) for each in loader.passed_over] == [(1, True)]
+    assert (loader.position, number_of(world), number_of(world, 1)) == (3, 4, 6)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_whatever_a_groups_value_says_it_is_loaded_or_passed_over(data: st.DataObject) -> None:
+    key, value = encode_fact(GROUP)
+    assert value is not None
+    changed = bytearray(value)
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(2, len(value) - 1))] = data.draw(st.integers(0, 255))
+    load(encode_batch([(key, bytes(changed), (), 1)]), batch(1, offset(3)))
 
 
 def test_batches_before_the_position_are_not_taken_twice() -> None:

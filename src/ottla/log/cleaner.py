@@ -103,6 +103,8 @@ class LogCleaner:
         self._under_way: list[_Cleaning] = []
         self._given_up: dict[PartitionLog, object] = {}
         """Logs that cannot be cleaned, until they are configured anew or the broker restarts."""
+        self._unreadable: dict[PartitionLog, tuple[tuple[int, ...], int]] = {}
+        """What the last cleaning of each log could not decode."""
         log_dirs.on_retired = self._retired
 
     def start(self) -> None:
@@ -137,6 +139,7 @@ class LogCleaner:
             return
         logs = list(self._log_dirs.logs())
         self._given_up = {log: self._given_up[log] for log in logs if log in self._given_up}
+        self._unreadable = {log: self._unreadable[log] for log in logs if log in self._unreadable}
         due = [found for log in logs if (found := self._due(log))]
         due.sort(key=lambda found: found.dirty_ratio, reverse=True)
         for found in due[:free]:
@@ -258,6 +261,7 @@ class LogCleaner:
             end.records_kept,
             end.records_read,
         )
+        self._warn_of_unreadable(log, end)
         if log.failed or log.shortened != shortened:
             return
 
@@ -270,6 +274,20 @@ class LogCleaner:
 
         log.flush(include_active=False).then(durable)
 
+    def _warn_of_unreadable(self, log: PartitionLog, end: CleaningEnd) -> None:
+        """Name the batches that were kept as they are, once for as long as they are the same."""
+        found = end.unreadable, end.unreadable_count
+        if end.unreadable_count and self._unreadable.get(log) != found:
+            logger.warning(
+                "%s: %d batches cannot be decoded, and are kept as they are when the log is "
+                "cleaned; they begin at the offsets %s%s",
+                log.name,
+                end.unreadable_count,
+                ", ".join(map(str, end.unreadable)),
+                ", …" if end.unreadable_count > len(end.unreadable) else "",
+            )
+        self._unreadable[log] = found
+
     def _failed(self, cleaning: _Cleaning, error: BaseException) -> None:
         log = cleaning.log
         sound = self._is_sound(cleaning)
@@ -278,7 +296,11 @@ class LogCleaner:
             return
         if isinstance(error, CleaningFailed):
             self._given_up[log] = log.config
-            logger.error("%s cannot be cleaned: %s", log.name, error)
+            logger.warning(
+                "%s is uncleanable until its configuration changes or the broker restarts: %s",
+                log.name,
+                error,
+            )
         elif isinstance(error, OSError) and error.errno not in NO_SPACE:
             self._ports.on_failure(log, error)
         else:

@@ -14,19 +14,21 @@
 | data of an aborted transaction                      | goes                                   |
 | marker of which nothing else is left                | as a tombstone                         |
 | from the cleaning's end on                          | copied as it is                        |
+| records that do not decode, under a right checksum  | copied as they are, and said so        |
 
 Source: Cleaner.{cleanInto, shouldRetainRecord}, MemoryRecords.filterTo; KIP-534.
 """
 
 from collections.abc import Mapping
 
-from ottla.log.cleaner_job import LastOfProducer
+from ottla.log.cleaner_job import UNREADABLE_NAMED_MAX, LastOfProducer
 from ottla.log.cleaner_map import OffsetMap
 from ottla.log.cleaner_transactions import CleanedTransactions
 from ottla.log.scan import Batch
 from ottla.records.batch import BatchHeader
 from ottla.records.builder import encode_retained
 from ottla.records.compression import Codec
+from ottla.records.errors import RecordsError
 from ottla.records.record import Record, read_records
 
 
@@ -53,9 +55,14 @@ class BatchFilter:
         self._delete_retention_ms = delete_retention_ms
         self.records_read = 0
         self.records_kept = 0
+        self.unreadable: list[int] = []
+        self.unreadable_count = 0
 
     def retained(self, batch: Batch, *, is_last: bool) -> bytes | None:
-        """Return the bytes that take the batch's place; None = it goes. Raises: RecordsError."""
+        """Return the bytes that take the batch's place; None = it goes.
+
+        Raises: RecordsError where a control batch does not decode.
+        """
         header, buffer, start = batch.header, batch.buffer, batch.start
         self.records_read += header.record_count
         may_discard = self._transactions.may_discard(header, buffer, start)
@@ -65,7 +72,12 @@ class BatchFilter:
         marker_to_go = may_discard and header.is_control
         if marker_to_go:
             may_discard = header.has_delete_horizon and self._is_past_horizon(header)
-        records = [] if may_discard else read_records(buffer, start, header)
+        try:
+            records = [] if may_discard else read_records(buffer, start, header)
+        except RecordsError:
+            if header.is_control:
+                raise
+            return self._unreadable(batch)
         kept = (
             records
             if header.is_control
@@ -86,6 +98,14 @@ class BatchFilter:
             return _bytes_of(batch)
         level = self._levels.get(header.compression)
         return encode_retained(header, kept, level=level, delete_horizon_ms=horizon)
+
+    def _unreadable(self, batch: Batch) -> bytes:
+        """Keep a batch that was stored before records were checked; its keys are not known."""
+        self.records_kept += batch.header.record_count
+        self.unreadable_count += 1
+        if len(self.unreadable) < UNREADABLE_NAMED_MAX:
+            self.unreadable.append(batch.header.base_offset)
+        return _bytes_of(batch)
 
     def _stays(self, header: BatchHeader, record: Record) -> bool:
         if record.offset >= self._end_offset:

@@ -7,7 +7,7 @@ which a start removes; only the log's owner turns them into segments (`cleaner_s
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.ports import Disk
 from ottla.log import names
@@ -17,6 +17,10 @@ from ottla.records.compression import Codec
 
 class CleaningFailed(Exception):
     """The log cannot be cleaned as it is: a batch is damaged, or a segment would grow too large."""
+
+
+UNREADABLE_NAMED_MAX: Final = 10
+"""Batches that a cleaning names where their records do not decode."""
 
 
 class SegmentPlan(NamedTuple):
@@ -79,13 +83,19 @@ class CleanedSegment(NamedTuple):
 
 
 class CleaningEnd(NamedTuple):
-    """All is rewritten: below `end_offset` no key is there twice."""
+    """All is rewritten: below `end_offset` no key is there twice.
+
+    Fields: `unreadable`: base offsets of batches that were kept as they are, since their records
+            do not decode: the first UNREADABLE_NAMED_MAX; `unreadable_count`: of all of them.
+    """
 
     end_offset: int
     bytes_read: int
     bytes_written: int
     records_read: int
     records_kept: int
+    unreadable: tuple[int, ...] = ()
+    unreadable_count: int = 0
 
 
 def remove_temporaries(disk: Disk, job: CleaningJob) -> None:

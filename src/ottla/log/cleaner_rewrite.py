@@ -21,10 +21,13 @@ from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import BatchHeader, parse_header
 from ottla.records.errors import RecordsError
-from ottla.records.record import read_records
+from ottla.records.record import read_records, record_bytes
 
 Throttle = Callable[[int], None]
 """Told of the bytes read or written; waits where they are too many."""
+
+COUNT_BELIEVED_MAX = 1 << 20
+"""Records that a batch may say it has; for more it must have the bytes. The map grows with it."""
 
 _INDEX_BYTES_MAX = 1 << 62
 """Grouping has seen to the indexes' sizes."""
@@ -87,6 +90,8 @@ class _Cleaning:
             self.bytes_written,
             rules.records_read,
             rules.records_kept,
+            tuple(rules.unreadable),
+            rules.unreadable_count,
         )
 
     # --- the map -------------------------------------------------------------------------
@@ -103,9 +108,12 @@ class _Cleaning:
         total = largest = 0
         for segment in self._dirty():
             with _Opened(self.disk, self._path(segment.base_offset)) as file:
-                for _, header in scan_headers(file, 0, segment.size):
-                    total += header.record_count
-                    largest = max(largest, header.record_count)
+                for position, header in scan_headers(file, 0, segment.size):
+                    count = header.record_count
+                    if count > COUNT_BELIEVED_MAX:
+                        count = _real_count(file, position, header)
+                    total += count
+                    largest = max(largest, count)
         return total, largest
 
     def _fill(self, latest: OffsetMap) -> int:
@@ -126,7 +134,10 @@ class _Cleaning:
 
     def _note(self, latest: OffsetMap, batch: Batch) -> bool:
         """Put a batch's keys into the map, all or none; tell which."""
-        records = read_records(batch.buffer, batch.start, batch.header)
+        try:
+            records = read_records(batch.buffer, batch.start, batch.header)
+        except RecordsError:
+            return True  # It is kept as it is, and supersedes nothing.
         if not latest.has_room_for(len(records)):
             return False
         for record in records:
@@ -180,6 +191,15 @@ class _Cleaning:
 
     def _path(self, base_offset: int) -> str:
         return f"{self.job.directory}/{names.segment_name(base_offset, names.LOG)}"
+
+
+def _real_count(file: File, position: int, header: BatchHeader) -> int:
+    """Return the number of records of a batch that says it has very many; 0 = it does not."""
+    try:
+        record_bytes(file.read_at(position, header.size_in_bytes), 0, header)
+    except RecordsError:
+        return 0
+    return header.record_count
 
 
 class _Writer:

@@ -103,6 +103,20 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
             ((("delayed_operation", "Produce"),), broker.replicas.produces.count),
         ],
     )
+    work = broker.replicas.batch_work
+    yield counter(
+        "ottla_batch_work_total",
+        "Pieces of work on batches that workers have ended.",
+        [((), work.done)],
+    )
+    yield counter(
+        "ottla_batch_work_reserved_bytes_total",
+        "Bytes that these, and those under way, could take.",
+        [((), work.reserved_bytes)],
+    )
+    yield gauge(
+        "ottla_batch_work_waiting", "Pieces of work on batches that have not ended.", work.waiting
+    )
     yield from _session_families(broker)
     yield from _group_families(broker)
     if broker.told is None:  # Else it applies what it is told, which has no offsets.

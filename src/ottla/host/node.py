@@ -172,6 +172,11 @@ def _open_zookeeper(config: NodeConfig, loop: asyncio.AbstractEventLoop) -> Open
     )
 
 
+SWITCH_SECONDS = 0.0005
+"""How long a worker may keep the interpreter's lock while the loop waits for it. Python's own 5 ms
+pass each time that the loop comes back from the kernel, some ten times for a message."""
+
+
 def run_node(config: NodeConfig, output: Path | None = None) -> int:
     """Run a node until it is told to stop; return the exit code.
 
@@ -184,6 +189,7 @@ def run_node(config: NodeConfig, output: Path | None = None) -> int:
         format="[%(asctime)s.%(msecs)03d] %(levelname)s %(message)s (%(name)s)",
         datefmt="%Y-%m-%d %H:%M:%S",
     )
+    sys.setswitchinterval(SWITCH_SECONDS)
     return asyncio.run(_run(config))
 
 

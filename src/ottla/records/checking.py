@@ -13,6 +13,7 @@ Rules are those of `ottla.records.record`; the offset deltas must be 0, 1, 2, ..
 
 from typing import Final, NamedTuple
 
+from ottla.records.compression import Expanded
 from ottla.records.errors import InvalidRecord
 from ottla.records.varint import ZIGZAG, read_varint, read_varlong
 
@@ -88,20 +89,24 @@ class _Run(NamedTuple):
     delta_max: int
 
 
-def check_sequence(data: Column, count: int, steps: int = UNBOUNDED) -> RecordsFound:
+def check_sequence(
+    data: Expanded, count: int, steps: int = UNBOUNDED, *, size: int | None = None
+) -> RecordsFound:
     """Check that `data` is `count` records with offset deltas 0, 1, 2, ... and nothing else.
+
+    `size`: how many bytes of it count, None = all.
 
     Raises: InvalidRecord; StepsExhausted where it would take more than `steps`.
     """
     if count > steps * _RUN_RECORDS_PER_STEP:
         raise StepsExhausted
     try:
-        return _check(data, count, steps)
+        return _check(data, len(data) if size is None else size, count, steps)
     except IndexError:
         raise InvalidRecord(f"the bytes end within a record of {count}") from None
 
 
-def _check(data: Column, count: int, steps: int) -> RecordsFound:
+def _check(data: Expanded, size: int, count: int, steps: int) -> RecordsFound:
     """Walk records until one is followed by others like it, look for their end, and so on."""
     delta_min, delta_max, key_min = 2**63, -(2**63), 0
     cursor = index = 0
@@ -117,7 +122,7 @@ def _check(data: Column, count: int, steps: int) -> RecordsFound:
         key_min = min(key_min, walked.key_min)
         if steps < 0:
             raise StepsExhausted
-        run = None if walked.headers else _run_of(data, walked, index, count - index)
+        run = None if walked.headers else _run_of(data, size, walked, index, count - index)
         if run is not None:
             index += run.length
             cursor += run.length * (cursor - walked.start)
@@ -126,12 +131,12 @@ def _check(data: Column, count: int, steps: int) -> RecordsFound:
             delta_max = max(delta_max, run.delta_max)
         is_worth_it = run is not None and run.length >= _RUN_RECORDS_MIN
         walk = 1 if is_worth_it else min(2 * walk, _WALK_MAX)
-    if cursor != len(data):
-        raise InvalidRecord(f"{len(data) - cursor} bytes follow the batch's last record")
+    if cursor != size:
+        raise InvalidRecord(f"{size - cursor} bytes follow the batch's last record")
     return RecordsFound(delta_min, delta_max, key_min < 0, steps)
 
 
-def _walk(data: Column, cursor: int, index: int, count: int, headers_max: int) -> _Walked:
+def _walk(data: Expanded, cursor: int, index: int, count: int, headers_max: int) -> _Walked:
     """Check `count` records from the one with that offset delta at `cursor` on, field by field.
 
     Most varints have one or two bytes; the branches below spare a call for each of these. A
@@ -198,7 +203,7 @@ def _walk(data: Column, cursor: int, index: int, count: int, headers_max: int) -
     return _Walked(delta_min, delta_max, key_min, all_headers, *places)
 
 
-def _check_headers(data: Column, cursor: int, end: int, count: int) -> int:
+def _check_headers(data: Expanded, cursor: int, end: int, count: int) -> int:
     """Return where a record's headers end."""
     if not 0 <= 2 * count <= end - cursor:
         raise InvalidRecord(f"a record says it has {count} headers")
@@ -230,7 +235,7 @@ def _check_headers(data: Column, cursor: int, end: int, count: int) -> int:
     return cursor
 
 
-def _run_of(data: Column, last: _Walked, index: int, left: int) -> _Run | None:
+def _run_of(data: Expanded, size: int, last: _Walked, index: int, left: int) -> _Run | None:
     """Look how many of the records behind a sound one without headers look like it.
 
     `index`: of the first record behind it. None = it is not worth while, or one does not; where
@@ -240,7 +245,7 @@ def _run_of(data: Column, last: _Walked, index: int, left: int) -> _Run | None:
     if not left or data[end : end + times_at - start] != data[start:times_at]:
         return None
     stride = end - start
-    count = min(left, _RUN_RECORDS_MAX, (len(data) - end) // stride)
+    count = min(left, _RUN_RECORDS_MAX, (size - end) // stride)
     width = keys_at - deltas_at
     border = _borders(width, index)
     count = min(count, border - index)
@@ -288,7 +293,7 @@ def _borders(width: int, index: int) -> int:
     return (index // _TWO_BYTES_END + 1) * _TWO_BYTES_END if width == 3 else 0
 
 
-def _varint_width(data: Column, position: int) -> int:
+def _varint_width(data: Expanded, position: int) -> int:
     width = 1
     while data[position] > 127:
         position += 1

@@ -8,6 +8,7 @@ Sources: Kafka's CompressionType; KIP-57 (lz4: independent blocks, correct heade
 KIP-110 (zstd), KIP-390 (levels); the Xerial framing of snappy-java; RFC 1952; RFC 8878.
 """
 
+import mmap
 import struct
 import zlib
 from collections.abc import Callable
@@ -20,9 +21,14 @@ import lz4.frame
 from ottla.records.errors import CorruptBatch, RecordsTooLarge
 
 Buffer = bytes | bytearray | memoryview
+Expanded = bytes | bytearray | mmap.mmap
 
 DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 """What a batch may grow to where the caller knows no better bound."""
+
+
+PIECE_BYTES: Final = 1 << 20
+"""What is decompressed in one call, and up to where memory is taken as for anything else."""
 
 
 class Codec(IntEnum):
@@ -67,11 +73,18 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Return the original bytes; see `expand`."""
-    return bytes(expand(codec, data, limit))
+    expanded, size = expand(codec, data, limit)
+    if isinstance(expanded, bytes):
+        return expanded
+    with memoryview(expanded) as view:
+        return bytes(view[:size])
 
 
-def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes | bytearray:
-    """Return the original bytes as they come, for who only looks at them.
+def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> tuple[Expanded, int]:
+    """Return the original bytes as they come, and how many they are, for who only looks at them.
+
+    Behind that many there may be more, which mean nothing. Large ones are never copied or cleared
+    as a whole: that would hold the interpreter's lock, and other threads, for tens of milliseconds.
 
     Raises: CorruptBatch where `data` is damaged, its child RecordsTooLarge where it would grow
             beyond `limit` bytes, or is cut into more pieces than `blocks_max` allows.
@@ -79,8 +92,40 @@ def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> b
     if codec is Codec.NONE:
         if len(data) > limit:
             raise _too_long(limit)
-        return bytes(data)
+        return bytes(data), len(data)
     return _DECOMPRESSORS[codec](data, limit)
+
+
+class _Pieces:
+    """What is decompressed piece by piece: joined while it is small, else in memory of its own."""
+
+    __slots__ = ("_limit", "_parts", "_room", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._room: mmap.mmap | None = None
+        self.size = 0
+
+    def add(self, part: bytes) -> None:
+        """Take the next piece. Raises: RecordsTooLarge."""
+        begin, self.size = self.size, self.size + len(part)
+        if self.size > self._limit:
+            raise _too_long(self._limit)
+        if self._room is not None:
+            self._room[begin : self.size] = part
+            return
+        self._parts.append(part)
+        if self.size > PIECE_BYTES:
+            self._room = mmap.mmap(-1, self._limit + 1)
+            self._room.write(b"".join(self._parts))
+            self._parts = []
+
+    def all(self) -> tuple[Expanded, int]:
+        """Return all pieces, one behind the other, and their size."""
+        if self._room is not None:
+            return self._room, self.size
+        return b"".join(self._parts), self.size
 
 
 def blocks_max(limit: int) -> int:
@@ -132,20 +177,23 @@ def _gzip_compress(data: Buffer, level: int | None) -> bytes:
     return coder.compress(data) + coder.flush()
 
 
-def _gzip_decompress(data: Buffer, limit: int) -> bytes:
+def _gzip_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
     decoder = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        result = decoder.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise CorruptBatch(f"bad gzip data: {error}") from None
-    if len(result) > limit:
-        raise _too_long(limit)
-    if not decoder.eof:
-        raise CorruptBatch("truncated gzip data")
+    pieces = _Pieces(limit)
+    rest: Buffer = data
+    while not decoder.eof:
+        try:
+            part = decoder.decompress(rest, PIECE_BYTES)
+        except zlib.error as error:
+            raise CorruptBatch(f"bad gzip data: {error}") from None
+        pieces.add(part)
+        rest = decoder.unconsumed_tail
+        if not part and not rest and not decoder.eof:
+            raise CorruptBatch("truncated gzip data")
     if decoder.unused_data:
         # No producer writes several members, and reading thousands of empty ones is quadratic.
         raise CorruptBatch(f"{len(decoder.unused_data)} bytes follow the gzip member")
-    return result
+    return pieces.all()
 
 
 # --- snappy ---------------------------------------------------------------------------------
@@ -181,13 +229,13 @@ def _snappy_block(block: memoryview, made: int, limit: int) -> bytes:
         raise CorruptBatch(f"bad snappy data: {error}") from None
 
 
-def _snappy_decompress(data: Buffer, limit: int) -> bytes:
+def _snappy_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
-        return _snappy_block(view, 0, limit)  # Raw, as librdkafka and others write it.
-    parts: list[bytes] = []
+        whole = _snappy_block(view, 0, limit)  # Raw, as librdkafka and others write it.
+        return whole, len(whole)
+    pieces = _Pieces(limit)
     position = 0
-    made = 0
     blocks = blocks_max(limit)
     while position < len(view):
         blocks -= 1
@@ -202,13 +250,11 @@ def _snappy_decompress(data: Buffer, limit: int) -> bytes:
         position += 4
         if not 0 < length <= len(view) - position:
             raise CorruptBatch(f"a snappy block says its length is {length}")
-        part = _snappy_block(view[position : position + length], made, limit)
-        made += len(part)
+        pieces.add(_snappy_block(view[position : position + length], pieces.size, limit))
         position += length
-        parts.append(part)
     if position != len(view):
         raise CorruptBatch("truncated snappy data")
-    return b"".join(parts)
+    return pieces.all()
 
 
 # --- lz4 ------------------------------------------------------------------------------------
@@ -232,31 +278,27 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _lz4_decompress(data: Buffer, limit: int) -> bytes:
+def _lz4_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
     decoder = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
-    size = 0
+    pieces = _Pieces(limit)
     chunk: Buffer = data
-    # The decoder reserves all that it may return: ask for little first, then for ever more.
+    # The decoder reserves all that it may return: ask for little first, then for more.
     ask = max(_LZ4_FIRST_READ_BYTES, 4 * len(data))
     while not decoder.eof:
-        if size > limit:
-            raise _too_long(limit)
         try:
-            part = decoder.decompress(chunk, max_length=min(ask, limit - size + 1))
+            part = decoder.decompress(
+                chunk, max_length=min(ask, limit - pieces.size + 1, PIECE_BYTES)
+            )
         except (RuntimeError, EOFError, ValueError) as error:
             raise CorruptBatch(f"bad lz4 data: {error}") from None
         if not part and not decoder.eof and decoder.needs_input:
             raise CorruptBatch("truncated lz4 data")
-        parts.append(part)
-        size += len(part)
+        pieces.add(part)
         chunk = b""
         ask *= 2
-    if size > limit:
-        raise _too_long(limit)
     if decoder.unused_data:
         raise CorruptBatch(f"{len(decoder.unused_data)} bytes follow the lz4 frame")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return pieces.all()
 
 
 # --- zstd -----------------------------------------------------------------------------------
@@ -271,11 +313,12 @@ def _zstd_compress(data: Buffer, level: int | None) -> bytes:
     return bytes(cramjam.zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
 
 
-def _zstd_decompress(data: Buffer, limit: int) -> bytearray:
+def _zstd_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
     view = memoryview(data)
     bound = _zstd_bound(view, limit)
     # One byte beyond the limit tells "exactly the limit" from "more than that".
-    target = bytearray(min(bound, limit + 1))
+    room = min(bound, limit + 1)
+    target = bytearray(room) if room <= PIECE_BYTES else mmap.mmap(-1, room)
     try:
         length = cramjam.zstd.decompress_into(view, target)
     except cramjam.DecompressionError as error:
@@ -284,8 +327,7 @@ def _zstd_decompress(data: Buffer, limit: int) -> bytearray:
         raise CorruptBatch(f"bad zstd data: {error}") from None
     if length > limit:
         raise _too_long(limit)
-    del target[length:]
-    return target
+    return target, length
 
 
 def _zstd_bound(view: memoryview, limit: int) -> int:
@@ -346,7 +388,7 @@ _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
     Codec.LZ4: _lz4_compress,
     Codec.ZSTD: _zstd_compress,
 }
-_DECOMPRESSORS: Final[dict[Codec, Callable[[Buffer, int], bytes | bytearray]]] = {
+_DECOMPRESSORS: Final[dict[Codec, Callable[[Buffer, int], tuple[Expanded, int]]]] = {
     Codec.GZIP: _gzip_decompress,
     Codec.SNAPPY: _snappy_decompress,
     Codec.LZ4: _lz4_decompress,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.records.batch import (
+    BATCH_LENGTH_MIN,
     LOG_APPEND_TIME_BIT,
     RECORD_SIZE_MIN,
     RECORDS_AT,
@@ -23,6 +24,7 @@ from ottla.records.compression import (
     DECOMPRESSED_BYTES_MAX,
     Buffer,
     Codec,
+    Expanded,
     check_single,
     expand,
 )
@@ -145,13 +147,13 @@ def check_records(
 
     Raises: CorruptBatch, InvalidRecord; StepsExhausted. Source: LogValidator.
     """
-    data = expanded_records(buffer, position, header, limit=limit)
+    data, size = expanded_records(buffer, position, header, limit=limit)
     codec = header.compression
-    if codec is not Codec.NONE:
+    if codec is not Codec.NONE and header.batch_length > BATCH_LENGTH_MIN:
         with memoryview(buffer) as view:
             check_single(codec, view[position + RECORDS_AT : position + header.size_in_bytes])
     count = header.record_count
-    found = check_sequence(data, count, steps)
+    found = check_sequence(data, count, steps, size=size)
     if header.last_offset_delta != count - 1:
         raise InvalidRecord(f"{count} records, last offset delta {header.last_offset_delta}")
     oldest = newest = header.max_timestamp
@@ -160,7 +162,7 @@ def check_records(
         newest = header.base_timestamp + found.delta_max
         if oldest < TIMESTAMP_MIN or newest > TIMESTAMP_MAX:
             raise InvalidRecord("a record's timestamp exceeds 64 bits")
-    return RecordsSummary(oldest, newest, found.has_null_key, len(data), found.steps)
+    return RecordsSummary(oldest, newest, found.has_null_key, size, found.steps)
 
 
 def null_keys(
@@ -172,7 +174,7 @@ def null_keys(
     count_max: int = NULL_KEYS_MAX,
 ) -> tuple[int, ...]:
     """Return the first indexes of the records without a key in a batch that was checked."""
-    data = expanded_records(buffer, position, header, limit=limit)
+    data, _ = expanded_records(buffer, position, header, limit=limit)
     found: list[int] = []
     cursor = 0
     for index in range(header.record_count):
@@ -202,7 +204,7 @@ def find_timestamp(
     Reads length and deltas of each record up to that one, and nothing else of it.
     Raises: CorruptBatch where it cannot find its way.
     """
-    data = expanded_records(buffer, position, header, limit=limit)
+    data, size = expanded_records(buffer, position, header, limit=limit)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.attributes & LOG_APPEND_TIME_BIT
     cursor = 0
@@ -216,7 +218,7 @@ def find_timestamp(
                 delta, cursor = read_varint(data, cursor)
                 if base_offset + delta >= start_offset:
                     return base_offset + delta, found
-            if end <= cursor:
+            if not cursor < end <= size:
                 raise InvalidRecord(f"a record says its length is {length}")
             cursor = end
     except IndexError:
@@ -232,7 +234,11 @@ def record_bytes(
     limit: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
     """Return the records of one batch, decompressed but not parsed; see `expanded_records`."""
-    return bytes(expanded_records(buffer, position, header, limit=limit))
+    data, size = expanded_records(buffer, position, header, limit=limit)
+    if isinstance(data, bytes):
+        return data
+    with memoryview(data) as view:
+        return bytes(view[:size])
 
 
 def expanded_records(
@@ -241,18 +247,18 @@ def expanded_records(
     header: BatchHeader,
     *,
     limit: int = DECOMPRESSED_BYTES_MAX,
-) -> bytes | bytearray:
-    """Return the records of one batch, for who only looks at them.
+) -> tuple[Expanded, int]:
+    """Return the records of one batch and their size, for who only looks at them; see `expand`.
 
     Raises: CorruptBatch where they are damaged, longer than `limit`, or too few bytes for the
             header's record count (so that nobody makes room for billions of records).
     """
     with memoryview(buffer) as view:
         section = view[position + RECORDS_AT : position + header.size_in_bytes]
-        data = expand(header.compression, section, limit) if len(section) else b""
-    if header.record_count * RECORD_SIZE_MIN > len(data):
-        raise InvalidRecord(f"{len(data)} bytes cannot hold {header.record_count} records")
-    return data
+        data, size = expand(header.compression, section, limit) if len(section) else (b"", 0)
+    if header.record_count * RECORD_SIZE_MIN > size:
+        raise InvalidRecord(f"{size} bytes cannot hold {header.record_count} records")
+    return data, size
 
 
 def _fields_at(data: bytes, cursor: int) -> tuple[int, int, int, int, int, int, int, int, int]:

@@ -9,6 +9,7 @@ Source: Kafka's ByteUtils; the encoding is that of Protocol Buffers' sint32 and 
 
 from typing import Final
 
+from ottla.records.compression import Expanded
 from ottla.records.errors import InvalidRecord
 
 VARINT_BYTES_MAX: Final = 5
@@ -43,7 +44,7 @@ def varint_size(value: int) -> int:
     return max(1, (rest.bit_length() + 6) // 7)
 
 
-def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def read_varint(data: Expanded, position: int) -> tuple[int, int]:
     """Return the int32 at `position` and where it ends.
 
     Raises: InvalidRecord where it is no int32; IndexError where `data` ends within it.
@@ -58,7 +59,7 @@ def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     return _read(data, position, VARINT_BYTES_MAX, 32)
 
 
-def read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def read_varlong(data: Expanded, position: int) -> tuple[int, int]:
     """Return the int64 at `position` and where it ends; raises as `read_varint`."""
     byte = data[position]
     if byte < 128:
@@ -70,7 +71,7 @@ def read_varlong(data: bytes | bytearray, position: int) -> tuple[int, int]:
     return _read(data, position, VARLONG_BYTES_MAX, 64)
 
 
-def _read(data: bytes | bytearray, position: int, bytes_max: int, bits: int) -> tuple[int, int]:
+def _read(data: Expanded, position: int, bytes_max: int, bits: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 7 * bytes_max, 7):
         byte = data[position]

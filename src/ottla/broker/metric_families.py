@@ -12,6 +12,7 @@ from ottla.base.metrics import Family, Sample, counter, gauge, histogram
 from ottla.coordinator.group_states import NAMES, State
 
 if TYPE_CHECKING:
+    from ottla.broker.batch_work import BatchWork
     from ottla.broker.core import Broker
     from ottla.broker.metrics import ApiMetrics, TopicMetrics
     from ottla.broker.partition import Partition
@@ -103,20 +104,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
             ((("delayed_operation", "Produce"),), broker.replicas.produces.count),
         ],
     )
-    work = broker.replicas.batch_work
-    yield counter(
-        "ottla_batch_work_total",
-        "Pieces of work on batches that workers have ended.",
-        [((), work.done)],
-    )
-    yield counter(
-        "ottla_batch_work_reserved_bytes_total",
-        "Bytes that these, and those under way, could take.",
-        [((), work.reserved_bytes)],
-    )
-    yield gauge(
-        "ottla_batch_work_waiting", "Pieces of work on batches that have not ended.", work.waiting
-    )
+    yield from _batch_work_families(broker.replicas.batch_work)
     yield from _session_families(broker)
     yield from _group_families(broker)
     if broker.told is None:  # Else it applies what it is told, which has no offsets.
@@ -212,6 +200,22 @@ def _isr_families(broker: "Broker") -> Iterator[Family]:
         ("failed_isr_updates", "Proposals of in-sync sets that were not done.", isr.failures),
     ):
         yield counter(f"kafka_server_replica_manager_{name}_total", text, [((), value)])
+
+
+def _batch_work_families(work: "BatchWork") -> Iterator[Family]:
+    yield counter(
+        "ottla_batch_work_total",
+        "Pieces of work on batches that workers have ended.",
+        [((), work.done)],
+    )
+    yield counter(
+        "ottla_batch_work_reserved_bytes_total",
+        "Bytes that these, and those under way, could take.",
+        [((), work.reserved_bytes)],
+    )
+    yield gauge(
+        "ottla_batch_work_waiting", "Pieces of work on batches that have not ended.", work.waiting
+    )
 
 
 def _session_families(broker: "Broker") -> Iterator[Family]:

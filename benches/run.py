@@ -11,6 +11,7 @@ BENCHES = (
     "startup",
     "latency",
     "throughput",
+    "validation",
     "codec",
     "decode",
     "spark_scan",

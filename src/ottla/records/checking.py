@@ -143,7 +143,7 @@ def _walk(data: Expanded, cursor: int, index: int, count: int, headers_max: int)
     record's attributes, before its timestamp, are unused; some readers take them for a varint.
     """
     zigzag = ZIGZAG
-    delta_min, delta_max, key_min, all_headers, timestamp_before = 2**63, -(2**63), 0, 0, 2**64
+    delta_min, delta_max, key_min, all_headers, time_before = 2**63, -(2**63), 0, 0, -1
     for offset_delta in range(index, index + count):
         start = cursor
         if (low := data[cursor]) < 128:
@@ -156,14 +156,18 @@ def _walk(data: Expanded, cursor: int, index: int, count: int, headers_max: int)
             length, cursor = read_varint(data, cursor)
         end = cursor + length
         times_at = cursor + 1
-        timestamp, deltas_at = read_varlong(data, times_at)
-        if timestamp != timestamp_before:
-            timestamp_before = timestamp
-            delta_min = min(delta_min, timestamp)
-            delta_max = max(delta_max, timestamp)
+        if (low := data[times_at]) == time_before:
+            deltas_at = times_at + 1
+        else:
+            timestamp, deltas_at = read_varlong(data, times_at)
+            delta_min, delta_max = min(delta_min, timestamp), max(delta_max, timestamp)
+            time_before = low if low < 128 else -1
         if (low := data[deltas_at]) < 128:
             keys_at = deltas_at + 1
             delta = zigzag[low]
+        elif (high := data[deltas_at + 1]) < 128 and not low & 1:
+            keys_at = deltas_at + 2
+            delta = low >> 1 & 63 | high << 6
         else:
             delta, keys_at = read_varint(data, deltas_at)
         if (low := data[keys_at]) < 128:
@@ -186,27 +190,32 @@ def _walk(data: Expanded, cursor: int, index: int, count: int, headers_max: int)
         if value > 0:
             cursor += value
         if data[cursor]:
-            headers, cursor = read_varint(data, cursor)
+            headers, cursor = _check_headers(data, cursor, end, headers_max - all_headers)
             all_headers += headers
-            if all_headers > headers_max:
-                raise StepsExhausted
-            cursor = _check_headers(data, cursor, end, headers)
         else:
             cursor += 1
         is_odd = data[times_at - 1] or key_min < -1 or value < -1
         if is_odd or cursor != end or delta != offset_delta:
-            raise InvalidRecord(
-                f"record {offset_delta} ends at byte {end}, its fields at {cursor}; "
-                f"it says offset delta {delta}, lengths {key} and {value}"
-            )
+            raise _misfit(offset_delta, end, cursor, (delta, key, value))
     places = start, times_at, deltas_at, keys_at, values_at, value, end
     return _Walked(delta_min, delta_max, key_min, all_headers, *places)
 
 
-def _check_headers(data: Expanded, cursor: int, end: int, count: int) -> int:
-    """Return where a record's headers end."""
+def _misfit(number: int, end: int, cursor: int, said: tuple[int, int, int]) -> InvalidRecord:
+    delta, key, value = said
+    return InvalidRecord(
+        f"record {number} ends at byte {end}, its fields at {cursor}; "
+        f"it says offset delta {delta}, lengths {key} and {value}"
+    )
+
+
+def _check_headers(data: Expanded, cursor: int, end: int, count_max: int) -> tuple[int, int]:
+    """Return how many headers a record has, and where they end."""
+    count, cursor = read_varint(data, cursor)
     if not 0 <= 2 * count <= end - cursor:
         raise InvalidRecord(f"a record says it has {count} headers")
+    if count > count_max:
+        raise StepsExhausted
     for _ in range(count):
         if (length := data[cursor]) < 128:
             cursor += 1
@@ -232,7 +241,7 @@ def _check_headers(data: Expanded, cursor: int, end: int, count: int) -> int:
             cursor += length
         elif length < -1:
             raise InvalidRecord(f"a field says its length is {length}")
-    return cursor
+    return count, cursor
 
 
 def _run_of(data: Expanded, size: int, last: _Walked, index: int, left: int) -> _Run | None:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.pending import Pending, completed, gather
+from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.partition import Partition
 from ottla.broker.timestamp_lookups import look_up
@@ -49,19 +49,37 @@ def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Answer:
     named = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
-    answers: list[Partly | Pending[Partly]] = []
-    for topic in request.topics:
-        for each in topic.partitions:
-            if named[topic.name, each.partition_index] > 1:
-                answers.append(_response(ctx, each.partition_index, Error.INVALID_REQUEST))
-            else:
-                answers.append(_partition(ctx, request, topic.name, each))
+    asked = [
+        (topic.name, each, named[topic.name, each.partition_index] > 1)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
     # Nothing else of the request is kept, should it wait.
     shape = [(topic.name, len(topic.partitions)) for topic in request.topics]
-    late = [each if isinstance(each, Pending) else completed(each) for each in answers]
-    if all(each.done for each in late):
-        return _answer(shape, [each.value for each in late])
-    return gather(late).map(lambda found: _answer(shape, found))
+    asker = request.replica_id, request.isolation_level
+    found: list[Partly] = []
+    answer: Pending[wire.ListOffsetsResponse] = Pending()
+
+    def go_on(late: Partly | None = None) -> None:
+        """Answer one partition after the other: a lookup holds a file open."""
+        if late is not None:
+            found.append(late)
+        while len(found) < len(asked):
+            topic, each, is_twice = asked[len(found)]
+            if is_twice:
+                found.append(_response(ctx, each.partition_index, Error.INVALID_REQUEST))
+                continue
+            part = _partition(ctx, asker, topic, each)
+            if isinstance(part, Pending):
+                if not part.done:
+                    part.then(go_on)
+                    return
+                part = part.value
+            found.append(part)
+        answer.complete(_answer(shape, found))
+
+    go_on()
+    return answer.value if answer.done else answer
 
 
 def _answer(shape: list[tuple[str, int]], found: list[Partly]) -> wire.ListOffsetsResponse:
@@ -75,12 +93,11 @@ def _answer(shape: list[tuple[str, int]], found: list[Partly]) -> wire.ListOffse
 
 
 def _partition(
-    ctx: Context, request: wire.ListOffsetsRequest, topic: str, each: wire.ListOffsetsPartition
+    ctx: Context, asker: Asker, topic: str, each: wire.ListOffsetsPartition
 ) -> Partly | Pending[Partly]:
     index, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
     if timestamp < 0 and ctx.version < SINCE_VERSION.get(timestamp, 2**15):
         return _response(ctx, index, Error.UNSUPPORTED_VERSION)
-    asker = request.replica_id, request.isolation_level
     try:
         partition = ctx.broker.replicas.partition(topic, index)
         log = partition.leader_log(epoch)
@@ -99,12 +116,8 @@ def _partition(
             if partition.gone:
                 raise ApiError(partition.gone)
             # Who leads, and how far all is committed, may have changed meanwhile.
-            return _response(
-                ctx,
-                index,
-                Error.NONE,
-                _bounded(partition, partition.leader_log(epoch), found, asker),
-            )
+            visible = _bounded(partition, partition.leader_log(epoch), found, asker)
+            return _response(ctx, index, Error.NONE, visible)
         except ApiError as refusal:
             return _refusal(ctx, index, refusal)
 

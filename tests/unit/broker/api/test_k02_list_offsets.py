@@ -230,3 +230,24 @@ def test_a_batch_that_expands_too_far_is_said_to(world: World) -> None:
     log.advance_high_watermark(5)
     assert ask(world, START_MS + 50)[:2] == (Error.MESSAGE_TOO_LARGE, -1)
     assert ask(world, START_MS + 20)[:2] == (Error.NONE, 1)
+
+
+def test_partitions_are_looked_up_one_after_the_other() -> None:
+    """A lookup holds a file open, and a request may name all partitions there are."""
+    world = World()
+    world.add_broker()
+    world.add_topic(partitions=50)
+    for index in range(50):
+        world.broker.replicas.append("t", index, batch("a", timestamp=START_MS + index))
+    world.workers.inline = False
+    partitions = tuple(
+        ListOffsetsPartition(partition_index=index, timestamp=START_MS) for index in range(50)
+    )
+    topics = (ListOffsetsTopic(name="t", partitions=partitions),)
+    answer = world.begin(ListOffsetsRequest(replica_id=-1, topics=topics), 10)
+    assert world.broker.replicas.batch_work.waiting == 1
+    world.workers.run()
+    found = answer.value.topics[0].partitions
+    assert [(each.partition_index, each.offset, each.timestamp) for each in found] == [
+        (index, 0, START_MS + index) for index in range(50)
+    ]

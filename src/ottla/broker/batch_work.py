@@ -1,7 +1,8 @@
 """Work on the records of batches, done by workers: what could hold up the loop, or take its memory.
 
-A peer chooses what a batch expands to. All such work of a node waits in one queue and is begun in
-its order, two at a time at most, while the bytes that they may take stay within
+A peer chooses what a batch expands to. All such work of a node waits its turn: each owner, a
+connection, has one piece begun after the other, so that a request with a thousand of them does not
+hold up others. Two run at a time at most, while the bytes that they may take stay within
 `BATCH_WORK_BYTES_MAX`; a larger piece is done alone. Threads share one interpreter: more of them
 at once would gain nothing and hold up the loop.
 
@@ -40,7 +41,8 @@ class BatchWork:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._waiting: deque[_Piece[object]] = deque()
+        self._waiting: dict[object, deque[_Piece[object]]] = {}
+        """By owner, whose turn is next first."""
         self._bytes = 0
         self._held = 0
         self._running = 0
@@ -55,30 +57,36 @@ class BatchWork:
     @property
     def waiting(self) -> int:
         """Return how many pieces have not ended."""
-        return len(self._waiting) + self._running
+        return sum(map(len, self._waiting.values())) + self._running
 
     def submit(
-        self, work: Callable[[], T], *, expands_to: int, held: int = 0
+        self, work: Callable[[], T], *, expands_to: int, owner: object = None, held: int = 0
     ) -> Pending[T | ApiError | OSError]:
         """Have `work` done by a worker; return the promise of its result, or of what it raised.
 
-        Fields: `expands_to`: bytes that it takes at most while it runs; `held`: bytes that are
-                kept for it until it has ended. What it raises besides ApiError and OSError is a
-                mistake of ours: it is logged, and an ApiError (UNKNOWN_SERVER_ERROR).
+        Fields: `expands_to`: bytes that it takes at most while it runs; `owner`: whose turn it
+                takes, None = its own; `held`: bytes that are kept for it until it has ended.
+        What it raises besides ApiError and OSError is a mistake of ours: it is logged, and an
+        ApiError (UNKNOWN_SERVER_ERROR).
         """
         piece = _Piece(work, expands_to, held)
         self._held += held
-        self._waiting.append(cast("_Piece[object]", piece))
+        waiting = self._waiting.setdefault(piece if owner is None else owner, deque())
+        waiting.append(cast("_Piece[object]", piece))
         self._advance()
         return piece.outcome
 
     def _advance(self) -> None:
         while self._waiting:
-            piece = self._waiting[0]
+            owner, pieces = next(iter(self._waiting.items()))
+            piece = pieces[0]
             is_too_much = self._bytes + piece.bytes > BATCH_WORK_BYTES_MAX
             if self._running and (is_too_much or self._running == RUNNING_MAX):
                 return
-            self._waiting.popleft()
+            pieces.popleft()
+            del self._waiting[owner]
+            if pieces:
+                self._waiting[owner] = pieces  # Behind all others.
             self._running += 1
             self._bytes += piece.bytes
             self.reserved_bytes += piece.bytes

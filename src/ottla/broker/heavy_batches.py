@@ -50,14 +50,22 @@ class HeavyBatches:
         (producer_id,) = _producer_of(data)
         return producer_id >= 0 and (partition, producer_id) in self._last
 
-    def examine(self, partition: Partition, data: Buffer, config: "LogConfig") -> Pending[Outcome]:
-        """Have a copy of a batch examined; the listener that comes first appends it."""
+    def examine(
+        self, partition: Partition, data: Buffer, config: "LogConfig", owner: object
+    ) -> Pending[Outcome]:
+        """Have a copy of a batch examined; the listener that comes first appends it.
+
+        `owner`: whose turn of the work it takes, None = its own.
+        """
         copy = bytearray(data)
         is_packed = copy[ATTRIBUTES_AT + 1] & CODEC_MASK
         expands_to = len(copy) + (expanded_bytes_max(config) if is_packed else 0)
         where = f"{partition.topic}-{partition.index}"
         examined: Pending[Outcome] = self._work.submit(
-            lambda: examine(copy, config, where), expands_to=expands_to, held=len(copy)
+            lambda: examine(copy, config, where),
+            expands_to=expands_to,
+            owner=owner,
+            held=len(copy),
         )
         (producer_id,) = _producer_of(copy)
         key = partition, producer_id

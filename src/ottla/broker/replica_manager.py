@@ -307,7 +307,7 @@ class ReplicaManager:
                 late.complete([AppendResult(Error.KAFKA_STORAGE_ERROR)])
                 continue
             # Before whatever else hears of it: what waits behind it must find it appended.
-            self._heavy.examine(partition, data, log.config).then(
+            self._heavy.examine(partition, data, log.config, gone).then(
                 partial(self._append_examined, partition, late, acks, timeout_ms, gone)
             )
 

@@ -83,6 +83,11 @@ class Allowance:
     steps: int = INLINE_STEPS_MAX
     recompressed_bytes: int = INLINE_RECOMPRESSED_BYTES_MAX
 
+    def halve(self) -> None:
+        """Follow that a batch was too heavy: what was tried in vain counts, too."""
+        self.bytes //= 2
+        self.steps //= 2
+
 
 class NullKeys(ApiError):
     """A compacted topic was sent records without a key; `indexes`: which ones, in the batch."""
@@ -311,11 +316,14 @@ def _look(
     try:
         found = check_records(data, 0, header, limit=limit, steps=steps)
     except StepsExhausted:
+        assert allowance is not None
+        allowance.halve()
         raise TooHeavy from None
     except RecordsTooLarge:
-        if is_bounded:
-            raise TooHeavy from None
-        raise
+        if allowance is None or not is_bounded:
+            raise
+        allowance.halve()
+        raise TooHeavy from None
     except CorruptBatch as error:
         # The checksum is right: nothing is gained by sending the same bytes again.
         raise InvalidRecord(str(error)) from None

@@ -10,17 +10,21 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api.base import NO_ANSWER, CloseConnection
+from ottla.log import validation
 from ottla.log.validation import INLINE_BYTES_MAX, INLINE_STEPS_MAX
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
 from ottla.records.batch import parse_header
 from ottla.records.builder import encode_batch, seal
 from ottla.records.compression import Codec, compress
+from ottla.records.record import check_records
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 from .world import START_MS, TOPIC_ID, World, batch
 
+OTHER_ID = Uuid(b"o" * 16)
 PRODUCED = {"max.message.bytes": str(8 << 20)}
 
 
@@ -238,3 +242,47 @@ def test_a_bomb_costs_the_loop_only_what_it_may(world: World) -> None:
     world.workers.run()
     assert answer.value == [(Error.MESSAGE_TOO_LARGE, -1)]
     assert end_of(world) == 0
+
+
+def test_bombs_of_one_request_together_cost_no_more_than_two(world: World) -> None:
+    """Each is tried on the loop with half of what the one before it was."""
+    bomb = seal(
+        parse_header(encode_batch([(b"k", b"v", (), START_MS)], codec=Codec.ZSTD)),
+        compress(Codec.ZSTD, bytes(100 << 20)),
+    )
+    tried: list[int] = []
+
+    def watched(*args: Any, limit: int, **rest: Any) -> Any:
+        tried.append(limit)
+        return check_records(*args, limit=limit, **rest)
+
+    world.add_topic("many", OTHER_ID, partitions=50)
+    replicas = world.broker.replicas
+    asked = [(replicas.partition("many", index), bytearray(bomb)) for index in range(50)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(validation, "check_records", watched)
+        answer = replicas.append_all(asked, acks=1, timeout_ms=1000)
+    assert isinstance(answer, Pending)
+    assert len(tried) == 50
+    assert sum(tried) <= 2 * INLINE_BYTES_MAX
+    world.workers.run()
+    assert {each.error for each in answer.value} == {Error.MESSAGE_TOO_LARGE}
+
+
+def test_a_request_with_many_does_not_hold_up_others(world: World) -> None:
+    heavy = HEAVY["many records"]()
+    world.add_topic("many", OTHER_ID, partitions=20)
+    replicas = world.broker.replicas
+    asked = [(replicas.partition("many", index), heavy) for index in range(20)]
+    many = replicas.append_all(asked, acks=1, timeout_ms=1000, gone=Pending())
+    one = replicas.append_all(
+        [(replicas.partition("t", 0), heavy)], acks=1, timeout_ms=1000, gone=Pending()
+    )
+    assert isinstance(many, Pending)
+    assert isinstance(one, Pending)
+    ran = 0
+    while not one.done:
+        world.workers._waiting.pop(0)()
+        ran += 1
+    assert ran <= 4
+    assert not many.done

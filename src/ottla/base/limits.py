@@ -106,3 +106,51 @@ assert 1 + 3 * DELETIONS_QUEUED_PER_STEP_MAX <= ZOOKEEPER_MULTI_OPERATIONS_MAX
 ZNODE_NESTING_MAX = 32
 """Levels of objects and lists in a znode's JSON: those that are known have three. What is read is
 shown in errors, compared and written again, which Python cannot do some 1,000 levels deep."""
+
+LONG_REQUEST_BYTES_MIN = 2 * 1024
+"""From this size on a request is decoded, handled and answered in steps (`ottla.base.turns`): some
+hundred elements, which take up to a few milliseconds."""
+
+LONG_RUNNING_MAX = 2
+"""Long requests that are worked on at once, each with up to REQUEST_ELEMENTS_MAX elements decoded;
+others wait as the bytes that they came as."""
+
+LONG_SMALL_BYTES_MAX = 16 * 1024
+"""Long requests up to this size do not wait for larger ones, but only for one another."""
+
+LONG_SMALL_RUNNING_BYTES_MAX = 256 * 1024
+"""Bytes of such requests that are worked on at once; decoded they take up to 200 times as much."""
+
+STEPS_PER_SLICE_MAX = 10_000
+"""Steps of long work in one turn, where no clock ends it before: a simulated one stands still."""
+
+ELEMENTS_PER_STEP = 64
+"""Array elements that are decoded or encoded between two points where that may be interrupted."""
+
+REQUEST_ELEMENTS_MAX = 30_000
+"""Structs and strings in the arrays of one client's request; an element costs about 0.5 us and
+300 bytes to decode. No broker has that many partitions, and clients name none that it does not
+have: one that says more is disconnected, as for a frame above socket.request.max.bytes. Enough for
+10,000 partitions with three replicas each."""
+
+REQUEST_WITHOUT_RECORDS_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of a client's request that carries no record batches: room for REQUEST_ELEMENTS_MAX
+elements of 500 bytes. It is copied to be worked on in steps, which 100 MB must not be."""
+
+NODE_REQUEST_ELEMENTS_MAX = 2_000_000
+"""The same between nodes, which tell of all partitions of a cluster at once (UpdateMetadata)."""
+
+JOIN_PROTOCOLS_MAX = 1_000
+"""Protocols that a member may join a group with: clients name as many as they have assignors."""
+
+DELETED_TOPICS_PER_REQUEST_MAX = 10_000
+"""Topics that one DeleteTopics may name; what they mean is looked up in one turn of the loop."""
+
+AUTO_CREATED_IN_FLIGHT_MAX = 1_000
+"""Topics that a broker has the controller create at once because clients asked for them; further
+ones are asked for when their clients ask again."""
+
+NUMBERS_PER_ELEMENT = 2
+"""Numbers in an array that count as one element: partition indexes, replicas."""
+
+assert REQUEST_ELEMENTS_MAX >= 2 * PARTITIONS_PER_REQUEST_MAX

@@ -2,6 +2,7 @@
 
 The creation is sent to the controller and not waited for: the client asks for metadata again
 until the topic is there, as with Kafka. A topic that is being created is not asked for twice.
+So many at once; a client that asked for more asks again anyway.
 The internal topics are made here too, with the settings that their coordinators need.
 
 Source: Kafka's AutoTopicCreationManager.
@@ -13,6 +14,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.base.limits import AUTO_CREATED_IN_FLIGHT_MAX
 from ottla.broker.api.base import Forwarder
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages.create_topics import (
@@ -23,6 +25,15 @@ from ottla.wire.messages.create_topics import (
 )
 
 logger = logging.getLogger(__name__)
+
+
+NAMES_LOGGED_MAX = 10
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMES_LOGGED_MAX
+    first = ", ".join(names[:NAMES_LOGGED_MAX])
+    return f"{first} and {more} others" if more > 0 else first
 
 
 class AutoCreate:
@@ -42,7 +53,8 @@ class AutoCreate:
                 answers[name] = Error.INVALID_TOPIC_EXCEPTION
                 continue
             answers[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
-            if name not in self._in_flight:
+            in_flight = len(self._in_flight) + len(wanted)
+            if name not in self._in_flight and in_flight < AUTO_CREATED_IN_FLIGHT_MAX:
                 wanted.append(name)
         if wanted:
             self._send(wanted)
@@ -60,12 +72,15 @@ class AutoCreate:
     def _told(self, names: list[str], response: CreateTopicsResponse | ApiError) -> None:
         self._in_flight.difference_update(names)
         if isinstance(response, ApiError):
-            logger.warning("topics %s were not created: %s", ", ".join(names), response)
+            logger.warning("topics %s were not created: %s", _listed(names), response)
             return
+        failed: dict[str, list[str]] = {}
         for topic in response.topics:
             if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
                 reason = topic.error_message or Error(topic.error_code).message
-                logger.warning("topic %s was not created: %s", topic.name, reason)
+                failed.setdefault(reason, []).append(topic.name)
+        for reason, topics in failed.items():
+            logger.warning("topics %s were not created: %s", _listed(topics), reason)
 
     def _topic(self, name: str) -> CreatableTopic:
         config = self._config

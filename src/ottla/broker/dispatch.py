@@ -14,8 +14,10 @@ from functools import cache
 from typing import Any
 
 import ottla.broker.api
+from ottla.base.limits import LONG_REQUEST_BYTES_MIN, REQUEST_WITHOUT_RECORDS_BYTES_MAX
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
+from ottla.base.turns import Steps, Turns
 from ottla.broker.absent_controller import AbsentController, is_absent
 from ottla.broker.api.base import (
     NO_ANSWER,
@@ -24,16 +26,23 @@ from ottla.broker.api.base import (
     CloseConnection,
     Context,
     Forwarded,
+    InSteps,
     Listener,
     Message,
     RunsOn,
 )
 from ottla.broker.controller_limits import within_limit
 from ottla.broker.metrics import ApiMetrics, Find, error_finder
-from ottla.wire.codec import decode
+from ottla.wire.codec import decode, decode_in_steps, holds_records
 from ottla.wire.errors import UnsupportedVersionError, WireError
-from ottla.wire.frames import RequestHeader, decode_request_header, encode_response
+from ottla.wire.frames import (
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+    encode_response_in_steps,
+)
 from ottla.wire.registry import FETCH, NAMES, PRODUCE, request_type, response_type
+from ottla.wire.schema import spec_of
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +54,16 @@ Outcome = Chunks | Pending[Chunks | None] | None
 API_VERSIONS = 18
 
 
+class LongOutcome(Pending[Chunks | None]):
+    """The answer to a request whose bytes are kept until it is handled: `held_bytes` of them."""
+
+    __slots__ = ("held_bytes",)
+
+    def __init__(self, held_bytes: int) -> None:
+        super().__init__()
+        self.held_bytes = held_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One API with its handler."""
@@ -53,6 +72,12 @@ class Endpoint:
     handle: Callable[[Context, Message], Answer]
     request: type
     name: str
+
+    def is_long(self, body_bytes: int) -> bool:
+        """Tell whether a request of that size is worked on in steps."""
+        if body_bytes < LONG_REQUEST_BYTES_MIN:
+            return self.api.large_answers
+        return not holds_records(spec_of(self.request))
 
 
 def load_apis() -> dict[int, Endpoint]:
@@ -107,13 +132,20 @@ class Dispatcher:
     """Routes one node's requests. `zookeeper`: of a cluster whose metadata is in ZooKeeper.
 
     `timers` end the wait for a controller's decision; see `ottla.broker.controller_limits`.
+    `turns` are those of the node's loop.
     """
 
     def __init__(
-        self, endpoints: Mapping[int, Endpoint], *, timers: Timers, zookeeper: bool = False
+        self,
+        endpoints: Mapping[int, Endpoint],
+        *,
+        timers: Timers,
+        turns: Turns,
+        zookeeper: bool = False,
     ) -> None:
         self.endpoints = endpoints
         self._timers = timers
+        self._turns = turns
         self._zookeeper = zookeeper
         self._served = {
             key: endpoint.api.answers_on(zookeeper=zookeeper) for key, endpoint in endpoints.items()
@@ -146,21 +178,116 @@ class Dispatcher:
     def _handled(
         self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
     ) -> Outcome:
-        version = ctx.header.api_version
+        if endpoint.is_long(len(frame) - body_at):
+            return self._handled_in_steps(ctx, endpoint, frame, body_at)
         try:
-            request: Message = decode(endpoint.request, frame, version, body_at, lenient=True)
+            request: Message = decode(
+                endpoint.request,
+                frame,
+                ctx.header.api_version,
+                body_at,
+                lenient=True,
+                elements_max=endpoint.api.elements_max,
+            )
         except WireError as error:
-            raise CloseConnection(f"malformed {endpoint.name} request: {error}") from None
+            raise _malformed(endpoint, error) from None
+        return self._answered(ctx, endpoint.handle(self._limited(ctx, endpoint, request), request))
+
+    def _limited(self, ctx: Context, endpoint: Endpoint, request: Message) -> Context:
         if endpoint.api.runs_on is RunsOn.CONTROLLER and not is_absent(ctx.controller_or_none):
-            ctx = within_limit(ctx, request, self._timers)
-        return self._answered(ctx, endpoint.handle(ctx, request))
+            return within_limit(ctx, request, self._timers)
+        return ctx
+
+    def _handled_in_steps(
+        self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
+    ) -> Outcome:
+        """Decode, handle and encode in as many turns of the loop as it takes."""
+        if endpoint.api.is_for_clients and len(frame) > REQUEST_WITHOUT_RECORDS_BYTES_MAX:
+            raise CloseConnection(f"a {endpoint.name} request of {len(frame)} bytes")
+        kept: memoryview | bytes = frame
+
+        def keep() -> None:
+            nonlocal kept
+            kept = bytes(frame)  # The receive buffer is used again.
+
+        size, gone = len(frame) - body_at, ctx.connection.closed
+        handled = self._turns.run(
+            lambda: self._steps(ctx, endpoint, bytes(kept), body_at),
+            size=size,
+            gone=gone,
+            keep=keep,
+        )
+        if handled.done:
+            if isinstance(handled.value, Exception):
+                raise handled.value
+            if not isinstance(handled.value, Pending):
+                return handled.value
+        outcome = LongOutcome(len(frame))
+
+        def end(result: Outcome | Exception) -> None:
+            if isinstance(result, CloseConnection):
+                ctx.connection.refusal = str(result)
+                outcome.complete(None)
+            elif isinstance(result, Exception):
+                log.error("%s: %s failed", ctx.connection.id, endpoint.name, exc_info=result)
+                outcome.complete(None)
+            elif isinstance(result, Pending):
+                outcome.held_bytes = 0
+                result.then(encode)
+            else:
+                outcome.complete(result)
+
+        def encode(late: Answer) -> None:
+            if late is None:
+                outcome.complete(None)
+                return
+            self._turns.run(lambda: self._encoded(ctx, late), size=size, gone=gone).then(end)
+
+        handled.then(end)
+        return outcome
+
+    def _steps(
+        self, ctx: Context, endpoint: Endpoint, frame: bytes, body_at: int
+    ) -> Steps[Chunks | Pending[Message] | None]:
+        """Return the encoded answer, or the answer that comes later."""
+        try:
+            request: Message = yield from decode_in_steps(
+                endpoint.request,
+                frame,
+                ctx.header.api_version,
+                body_at,
+                elements_max=endpoint.api.elements_max,
+            )
+        except WireError as error:
+            raise _malformed(endpoint, error) from None
+        handle, ctx = endpoint.handle, self._limited(ctx, endpoint, request)
+        answer: Answer
+        if isinstance(handle, InSteps):
+            answer = yield from handle.steps(ctx, request)
+        else:
+            answer = handle(ctx, request)
+        if isinstance(answer, Pending):
+            if not answer.done:
+                return answer
+            answer = answer.value
+        if answer is None:
+            return None
+        return (yield from self._encoded(ctx, answer))
+
+    def _encoded(self, ctx: Context, answer: Message) -> Steps[Chunks]:
+        version, correlation_id = ctx.header.api_version, ctx.header.correlation_id
+        self.metrics[ctx.header.api_key].answered(answer)
+        if holds_records(spec_of(type(answer))):
+            # It pins slices of files, which nobody would release were it dropped half way.
+            return encode_response(answer, version, correlation_id)
+        return (yield from encode_response_in_steps(answer, version, correlation_id))
 
     def _sent_on(
         self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
     ) -> Pending[Chunks | None]:
         """Have the controller answer; where none does, say so in the request's own form."""
         kept = bytes(frame)  # The receive buffer is used again.
-        outcome: Pending[Chunks | None] = Pending()
+        outcome = LongOutcome(len(kept))
 
         def end(chunks: Chunks | None) -> None:
             outcome.complete(chunks)
@@ -176,7 +303,7 @@ class Dispatcher:
                 try:
                     refused = self._handled(alone, endpoint, memoryview(kept), body_at)
                 except CloseConnection as error:
-                    log.info("%s: %s", ctx.connection.id, error)
+                    ctx.connection.refusal = str(error)
                 except Exception:
                     log.exception("%s: %s failed", ctx.connection.id, endpoint.name)
             if isinstance(refused, Pending):
@@ -221,6 +348,10 @@ class Dispatcher:
         answer = refusal(ctx)
         self.metrics[API_VERSIONS].answered(answer)
         return encode_response(answer, 0, ctx.header.correlation_id)
+
+
+def _malformed(endpoint: Endpoint, error: WireError) -> CloseConnection:
+    return CloseConnection(f"malformed {endpoint.name} request: {error}")
 
 
 def _is_from_node(ctx: Context) -> bool:

@@ -17,6 +17,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
+from ottla.base.turns import Steps, at_once
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, FetchSession
 from ottla.broker.parked import Parked, ParkingLot
 from ottla.broker.partition import Partition
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 NEWS_MS = 10
 """How long a parked follower waits for records before it is told of a high watermark or log
 start alone: under load it comes with the next records, and costs no request of its own."""
+
+PARTITIONS_PER_STEP = 64
+"""Partitions that a large fetch reads between two points where it may be interrupted."""
 
 Reads = list[tuple[FetchPartition, PartitionRead]]
 
@@ -92,14 +96,20 @@ class Fetcher:
     def fetch(
         self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
     ) -> Reads | Pending[Reads]:
+        """Do all steps of `fetch_in_steps` now."""
+        return at_once(self.fetch_in_steps(fetching, limits, gone))
+
+    def fetch_in_steps(
+        self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
+    ) -> Steps[Reads | Pending[Reads]]:
         """Read what is there, or wait for `min_bytes` of it until `max_wait_ms` have passed.
 
         An error or a diverging log in any partition is answered at once. `gone` is kept when
         nobody waits for the answer any more: then the request is forgotten.
         """
         if limits.replica_id >= 0:
-            return self._fetch_for_follower(fetching, limits, gone)
-        reads, size, urgent = self.read(fetching, limits)
+            return (yield from self._fetch_for_follower(fetching, limits, gone))
+        reads, size, urgent = yield from self._read_large(fetching, limits, None)
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
             return reads
         self.take_back(reads)
@@ -109,7 +119,7 @@ class Fetcher:
 
     def _fetch_for_follower(
         self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
-    ) -> Reads | Pending[Reads]:
+    ) -> Steps[Reads | Pending[Reads]]:
         """Note how far the follower is, then answer it as any other fetch.
 
         Those that waited for it are woken last: what they do next must find this fetch parked.
@@ -120,7 +130,7 @@ class Fetcher:
         if session is not None:
             session.fetched_by((limits.replica_id, limits.replica_epoch), now_ms)
         try:
-            reads, size, urgent = self._read_all(fetching, limits, moved)
+            reads, size, urgent = yield from self._read_large(fetching, limits, moved)
             wait_ms = limits.max_wait_ms
             if size >= limits.min_bytes or urgent or wait_ms <= 0 or not fetching.partitions:
                 return reads
@@ -166,28 +176,46 @@ class Fetcher:
         In a session, partitions that have nothing new are left out. The first batch found is
         returned whatever its size (KIP-74), or a consumer could never get past a large one.
         """
-        return self._read_all(fetching, limits, None)
+        return at_once(self._read_all(fetching, limits, None))
+
+    def _read_large(
+        self, fetching: Fetching, limits: FetchLimits, moved: list[Partition] | None
+    ) -> Steps[tuple[Reads, int, bool]]:
+        """Read in steps; where that took time and not enough was found, look once more at once.
+
+        What was appended between two steps has woken nobody, since nothing was parked yet.
+        """
+        began_ms = self._clock.monotonic_ms()
+        reads, size, urgent = yield from self._read_all(fetching, limits, moved)
+        if size >= limits.min_bytes or urgent or self._clock.monotonic_ms() == began_ms:
+            return reads, size, urgent
+        if len(fetching.partitions) < PARTITIONS_PER_STEP:
+            return reads, size, urgent
+        self.take_back(reads, for_follower=limits.replica_id >= 0)
+        return self.read(fetching, limits)
 
     def _read_all(
         self, fetching: Fetching, limits: FetchLimits, moved: list[Partition] | None
-    ) -> tuple[Reads, int, bool]:
+    ) -> Steps[tuple[Reads, int, bool]]:
         reads: Reads = []
         try:
             if limits.replica_id >= 0:
-                return self._read_for_follower(fetching, limits, reads, moved)
-            return self._read(fetching, limits, reads)
+                return (yield from self._read_for_follower(fetching, limits, reads, moved))
+            return (yield from self._read(fetching, limits, reads))
         except BaseException:
             _release(reads)
             raise
 
     def _read(
         self, fetching: Fetching, limits: FetchLimits, reads: Reads
-    ) -> tuple[Reads, int, bool]:
+    ) -> Steps[tuple[Reads, int, bool]]:
         total, left, urgent = 0, limits.max_bytes, False
         committed_only, anywhere = limits.committed_only, limits.anywhere
         asked_for, skip_idle = self._hosts.asked_for, fetching.incremental
         select = self._select if limits.rack and anywhere else None
-        for asked in fetching.partitions.values():
+        for number, asked in enumerate(tuple(fetching.partitions.values()), 1):
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
             try:
                 partition = asked_for(asked)
                 partition.metrics.is_used = True
@@ -225,14 +253,17 @@ class Fetcher:
         limits: FetchLimits,
         reads: Reads,
         moved: list[Partition] | None,
-    ) -> tuple[Reads, int, bool]:
+    ) -> Steps[tuple[Reads, int, bool]]:
         """Read up to the log's end. `moved`: where to put the partitions that the fetch moved
         on; None = the fetch has been noted before."""
         total, left, urgent = 0, limits.max_bytes, False
         asked_for, session = self._hosts.asked_for, _session_of(fetching)
         node, node_epoch = limits.replica_id, limits.replica_epoch
         active = None if session is None else session.active
-        for asked in tuple((fetching.partitions if active is None else active).values()):
+        wanted = tuple((fetching.partitions if active is None else active).values())
+        for number, asked in enumerate(wanted, 1):
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
             try:
                 partition = asked_for(asked)
                 if session is not None and asked.watched is not partition:
@@ -250,7 +281,7 @@ class Fetcher:
                         moved.append(partition)
                     if session is not None and _has_all(asked, log):
                         if active is not None and node in partition.isr:
-                            del active[asked.key]
+                            active.pop(asked.key, None)
                         continue
                     room = asked.max_bytes
                     found = partition.read_to_end(asked, room if room < left else left, total == 0)

@@ -44,7 +44,14 @@ def look_at(frame: bytes, image: ClusterImage) -> Forwarding:
     header, body_at = decode_request_header(frame)
     endpoint = load_apis()[header.api_key]
     try:
-        request: Any = decode(endpoint.request, frame, header.api_version, body_at, lenient=True)
+        request: Any = decode(
+            endpoint.request,
+            frame,
+            header.api_version,
+            body_at,
+            lenient=True,
+            elements_max=endpoint.api.elements_max,
+        )
     except WireError:
         return Forwarding(once=True)  # The controller will end it.
     return Forwarding(

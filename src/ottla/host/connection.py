@@ -2,7 +2,8 @@
 
 As in Kafka, the next request of a connection begins when the one before it is answered; what
 arrives meanwhile is kept up to a limit and then the socket is no longer read. That order makes
-pipelining safe and is the back-pressure.
+pipelining safe and is the back-pressure. One whose requests take long also waits for its turn
+(`ottla.base.turns`), so that it holds up nobody else.
 
 Reading: a buffer is lent by the server for the length of one read, since it is read and parsed
 in one go; a frame that does not fit gets a buffer of its own, which grows with what arrives,
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING
 
 from ottla.base import limits
 from ottla.base.pending import Pending
+from ottla.base.turns import Turns
 from ottla.broker.api.base import CloseConnection, Connection
+from ottla.broker.dispatch import LongOutcome
 from ottla.host.frame_buffers import FrameBuffers
 from ottla.host.outgoing import Outgoing, release
 
@@ -66,6 +69,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         lent: memoryview,
         budget: FrameBudget,
         buffers: FrameBuffers,
+        turns: Turns,
         *,
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
@@ -76,6 +80,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._lent = lent
         self._budget = budget
         self._buffers = buffers
+        self._turns = turns
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
         self._on_close = on_close
@@ -87,6 +92,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._waiting: deque[bytearray] = deque()
         self._waiting_bytes = 0
         self._answering = False
+        self._held_bytes = 0
+        """Bytes of a request that is being worked on."""
+        self._is_heavy = False
+        """The last request took long: the next one waits for the turn of such connections."""
+        self._is_in_line = False
+        self._has_turn = False
         self._reading = True
         self._closing = False
         self.active = True
@@ -132,7 +143,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _drop_input(self) -> None:
         """Forget the requests that nobody will handle any more."""
-        self._budget.give_back(self._charged + self._waiting_bytes)
+        self._budget.give_back(self._charged + self._waiting_bytes + self._held_bytes)
+        self._held_bytes = 0
         self._partial = bytearray()
         self._filled = self._wanted = self._charged = 0
         self._waiting.clear()
@@ -257,7 +269,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._answering or self._outgoing.is_behind
 
     def _on_frame(self, frame: memoryview) -> None:
-        if self._busy or self._waiting:
+        if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
             if not self._budget.take(len(frame)):
                 self.close("the server holds too many waiting requests")
                 return
@@ -270,6 +282,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._handle(frame)
 
     def _handle(self, frame: memoryview) -> None:
+        ticks_ns = self._turns.ticks_ns
+        began_ns = ticks_ns()
         try:
             outcome = self._handler(self.info, frame)
         except CloseConnection as reason:
@@ -279,6 +293,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             log.exception("a request of %s failed", self.info.id)
             self.close("a request failed in the server")
             return
+        finally:
+            self._is_heavy = self._turns.spend(ticks_ns() - began_ns)
         if not isinstance(outcome, Pending):
             if outcome is not None:
                 self._outgoing.add(outcome)
@@ -287,16 +303,28 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._answer(outcome.value)
         else:
             self._answering = True
+            if isinstance(outcome, LongOutcome) and not self._hold(outcome.held_bytes):
+                return
             outcome.then(self._answered_later)
+
+    def _hold(self, count: int) -> bool:
+        """Count the bytes of a request that is kept while it is worked on."""
+        if not self._budget.take(count):
+            self.close("the server holds too many unfinished requests")
+            return False
+        self._held_bytes = count
+        return True
 
     def _answer(self, chunks: "Chunks | None") -> None:
         if chunks is None:
-            self.close("the request could not be answered")
+            self.close(self.info.refusal or "the request could not be answered")
         else:
             self._outgoing.add(chunks)
 
     def _answered_later(self, chunks: "Chunks | None") -> None:
         self._answering = False
+        self._budget.give_back(self._held_bytes)
+        self._held_bytes = 0
         if self._closing:
             release(chunks)
             return
@@ -305,14 +333,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue()
 
     def _continue(self) -> None:
-        """Handle what waited, as far as answers are sent; then read on."""
+        """Handle what waited while answers are sent and it is its turn; then read on."""
         self._outgoing.flush()
         while self._waiting and not self._busy and not self._closing:
+            if not self._has_turn and not self._turns.may_handle(heavy=self._is_heavy):
+                self._stand_in_line()
+                break
+            self._has_turn = False
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             self._budget.give_back(len(frame))
             self._handle(memoryview(frame))
             self._outgoing.flush()
+        self._has_turn = False
         if (
             not self._reading
             and not self._closing
@@ -320,3 +353,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         ):
             self._reading = True
             self._transport.resume_reading()
+
+    def _stand_in_line(self) -> None:
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._turns.wait(self._take_turn, heavy=self._is_heavy)
+
+    def _take_turn(self) -> None:
+        """Handle one request that waited for a turn of the loop, and more where there is time."""
+        self._is_in_line = False
+        if not self._closing:
+            self._has_turn = True
+            self._continue()

@@ -59,12 +59,14 @@ class Node(NodeCore):
             cleanings=ProcessRunner(loop),
             ticks_ns=time.perf_counter_ns,
             boot_id=boot_id(),
+            call_next_turn=loop.call_soon,
             open_zookeeper=_open_zookeeper(config, loop),
         )
         super().__init__(config, ports, on_failure=self._fail)
         self._server = Server(
             loop,
             self.handle,
+            turns=self.turns,
             frame_bytes_max=config["socket.request.max.bytes"],
             frames_held_bytes_max=(
                 config["queued.max.request.bytes"]

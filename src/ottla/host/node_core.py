@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
+from ottla.base.turns import Turns
 from ottla.broker.api.base import CloseConnection, Connection, Context, Listener
 from ottla.broker.dispatch import (
     API_VERSIONS,
@@ -99,12 +100,18 @@ class NodeCore:
             for each in Listener
             for to_ottla in (False, True)
         }
-        self._dispatcher = Dispatcher(endpoints, timers=ports.timers, zookeeper=in_zookeeper)
+        self.turns = Turns(ports.ticks_ns, ports.call_next_turn or self._call_by_timer)
+        self._dispatcher = Dispatcher(
+            endpoints, timers=ports.timers, turns=self.turns, zookeeper=in_zookeeper
+        )
         self._folders: Folders | None = None
         self._roles: ZooKeeperRoles | None = None
         self._controller: ControllerNode | None = None
         self._peers: VoterLinks | None = None
         self._broker: BrokerNode | None = None
+
+    def _call_by_timer(self, turn: Callable[[], None]) -> None:
+        self.ports.timers.at(self.ports.clock.monotonic_ms(), turn)
 
     # -- NodeFacts -----------------------------------------------------------------------------
 
@@ -255,7 +262,7 @@ class NodeCore:
                     self._context(connection, header), kept, body_at
                 )
             except CloseConnection as reason:
-                log.info("%s: a request that waited has no answer: %s", connection.id, reason)
+                connection.refusal = str(reason)
             except Exception:
                 # It ends its connection; the node's start goes on.
                 log.exception("%s: a request that waited failed", connection.id)

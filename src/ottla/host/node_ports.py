@@ -8,6 +8,7 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
+from ottla.base.turns import CallNextTurn
 from ottla.base.zookeeper import OpenSession
 from ottla.host.dialer import Address
 from ottla.log.cleaner import Runner
@@ -75,6 +76,7 @@ class NodePorts:
     Fields: `connect`: makes connections to other nodes; `cleanings`: where logs are cleaned;
             `boot_id`: tells this boot of the machine from all others, "" = unknown;
             `ticks_ns`: a clock for measuring how long handlers take, and for nothing else;
+            `call_next_turn`: calls back in the loop's next turn, None = a timer does;
             `open_zookeeper`: the way to the ensemble, in ZooKeeper mode.
     """
 
@@ -87,4 +89,5 @@ class NodePorts:
     cleanings: CleaningRunner
     ticks_ns: Callable[[], int]
     boot_id: str = ""
+    call_next_turn: CallNextTurn | None = None
     open_zookeeper: OpenSession | None = None

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla.base import limits
+from ottla.base.turns import Turns
 from ottla.broker.api.base import Connection, Listener
 from ottla.host.connection import FrameBudget, Handler, ServerConnection
 from ottla.host.frame_buffers import FrameBuffers
@@ -47,6 +49,7 @@ class Server:
         loop: asyncio.AbstractEventLoop,
         handler: Handler,
         *,
+        turns: Turns | None = None,
         frame_bytes_max: int = limits.REQUEST_BYTES_MAX,
         frames_held_bytes_max: int | None = None,
         connection_limits: Callable[[], ConnectionLimits] = lambda: NO_LIMITS,
@@ -56,6 +59,7 @@ class Server:
         """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle."""
         self._loop = loop
         self._handler = handler
+        self._turns = turns or Turns(time.perf_counter_ns, loop.call_soon)
         self._frame_bytes_max = frame_bytes_max
         self._connection_limits = connection_limits
         self._idle_ms = idle_ms
@@ -158,6 +162,7 @@ class Server:
             self._lent,
             self._budget,
             self._buffers,
+            self._turns,
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
             on_close=self._closed,

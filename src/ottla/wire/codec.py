@@ -5,16 +5,33 @@ Encoding fails with EncodeError (our bug), decoding with WireError (the peer's b
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from ottla.wire.compile_decode import Decoder, compile_decoder
-from ottla.wire.compile_encode import Cut, Encoder, compile_encoder
+from ottla.wire.compile_decode import (
+    Decoder,
+    StepDecoder,
+    compile_decoder,
+    compile_step_decoder,
+)
+from ottla.wire.compile_encode import (
+    Cut,
+    Encoder,
+    StepEncoder,
+    compile_encoder,
+    compile_step_encoder,
+)
 from ottla.wire.errors import EncodeError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.schema import Array, Chunk, Records, StructSpec, spec_of
 
 T = TypeVar("T")
+
+UNLIMITED = 2**62
+"""More elements than any buffer can hold."""
+
+PARTS_JOINED_MIN = 4096
+"""Parts of an encoded message that are joined before it goes on: each is an object of its own."""
 
 _ENCODERS: dict[tuple[type, int], Encoder] = {}
 _Kind = Callable[[Buffer], bytes | memoryview]
@@ -22,6 +39,10 @@ _Kind = Callable[[Buffer], bytes | memoryview]
 _DECODERS: dict[tuple[type, int], tuple[Decoder, _Kind]] = {}
 """With each, what to read from. Indexing bytes is faster than indexing a view, which is only
 taken where RECORDS must not be copied."""
+
+
+_STEP_ENCODERS: dict[tuple[type, int], StepEncoder] = {}
+_STEP_DECODERS: dict[tuple[type, int], StepDecoder] = {}
 
 
 def encode(message: object, version: int) -> bytes:
@@ -77,14 +98,20 @@ def gather(parts: list[Any], cuts: list[Cut]) -> tuple[list[Chunk], int]:
 
 
 def decode(
-    cls: type[T], buffer: Buffer, version: int, offset: int = 0, *, lenient: bool = False
+    cls: type[T],
+    buffer: Buffer,
+    version: int,
+    offset: int = 0,
+    *,
+    lenient: bool = False,
+    elements_max: int = UNLIMITED,
 ) -> T:
     """Return the message that fills `buffer` from `offset` to its end.
 
     `lenient` lets bytes follow the message, as Kafka's brokers do with requests: librdkafka's
     Metadata v13 for all topics has three too many. RECORDS values are views of `buffer`, so it
     must stay unchanged while they are used; all else is copied. Raises WireError whatever is
-    wrong with the bytes.
+    wrong with the bytes, TooManyElementsError where the arrays hold more than `elements_max`.
     """
     known = _DECODERS.get((cls, version))
     if known is None:
@@ -93,7 +120,7 @@ def decode(
     decoder, kind = known
     try:
         data = kind(buffer)
-        made, position = decoder(data, offset)
+        made, position = decoder(data, offset, elements_max)
     except (struct.error, IndexError):
         raise WireError(f"{cls.__name__} version {version} ends too early") from None
     except UnicodeDecodeError as error:
@@ -103,6 +130,49 @@ def decode(
         raise WireError(f"{cls.__name__} version {version} is followed by {extra} bytes too many")
     message: T = made
     return message
+
+
+def decode_in_steps(
+    cls: type[T], data: bytes, version: int, offset: int, *, elements_max: int
+) -> Generator[None, None, T]:
+    """Return what `decode`, lenient, returns of a message without RECORDS; yield now and then.
+
+    Raises: WireError, TooManyElementsError.
+    """
+    decoder = _STEP_DECODERS.get((cls, version))
+    if decoder is None:
+        decoder = _STEP_DECODERS[cls, version] = compile_step_decoder(cls, version)
+    try:
+        made, _ = yield from decoder(data, offset, elements_max)
+    except (struct.error, IndexError):
+        raise WireError(f"{cls.__name__} version {version} ends too early") from None
+    except UnicodeDecodeError as error:
+        raise WireError(f"{cls.__name__} version {version}: {error}") from None
+    message: T = made
+    return message
+
+
+def encode_parts_in_steps(
+    message: object, version: int
+) -> Generator[None, None, tuple[list[Any], list[Cut]]]:
+    """Return what `encode_parts` returns, joined where there are many; yield now and then."""
+    cls = type(message)
+    encoder = _STEP_ENCODERS.get((cls, version))
+    if encoder is None:
+        encoder = _STEP_ENCODERS[cls, version] = compile_step_encoder(cls, version)
+    done: list[Any] = []
+    parts: list[Any] = []
+    cuts: list[Cut] = []
+    has_records = holds_records(spec_of(cls))
+    try:
+        for _ in encoder(message, parts, cuts):
+            if len(parts) >= PARTS_JOINED_MIN and not has_records:
+                done.append(b"".join(parts))
+                parts.clear()
+            yield
+    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        raise EncodeError(f"{cls.__name__} version {version}: {error}") from error
+    return (done + parts if done else parts), cuts
 
 
 def records_view(records: Records | None) -> memoryview:

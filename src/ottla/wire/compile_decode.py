@@ -1,9 +1,10 @@
 """Compiles a declared class and a version into a function that decodes it.
 
-The function made is `decode(b, p)`: from the buffer `b` and a position it returns the object and
-the position behind it. For a struct of two integers and a string, version flexible:
+The function made is `decode(b, p, left)`: from the buffer `b` and a position it returns the object
+and the position behind it; `left` is how many array elements may come. For a struct of two integers
+and a string, version flexible:
 
-    def decode(b, p):
+    def decode(b, p, left):
         end = len(b)
         m1 = shell_1()
         m1.partition_index, m1.leader_id, n2 = unpack_2(b, p)      # the string's length with it
@@ -19,19 +20,22 @@ the position behind it. For a struct of two integers and a string, version flexi
 
 Safe with any bytes: a read past the end raises IndexError or struct.error, which `codec` turns
 into WireError; slices, which would not raise, are checked; an array's length is checked against
-the bytes left before anything is made of it, so work and memory follow the bytes received.
+the bytes left before anything is made of it, so work and memory follow the bytes received. The
+same function made as a generator yields every so many elements of arrays, and returns the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct, unpack_from
 from typing import Any
 
-from ottla.wire.errors import WireError
+from ottla.base.limits import ELEMENTS_PER_STEP, NUMBERS_PER_ELEMENT
+from ottla.wire.errors import TooManyElementsError, WireError
 from ottla.wire.primitives import Buffer, decode_uvarint
 from ottla.wire.schema import Array, FieldSpec, Primitive, StructSpec, WireType, spec_of
 from ottla.wire.source import RUNS_TABLED, Source, check_version, fields_in, size_min
 
-Decoder = Callable[[Any, int], tuple[Any, int]]
+Decoder = Callable[[Any, int, int], tuple[Any, int]]
+StepDecoder = Callable[[Any, int, int], Generator[None, None, tuple[Any, int]]]
 
 _RUNS: dict[str, tuple[Callable[..., tuple[Any, ...]], ...]] = {}
 
@@ -41,6 +45,13 @@ def compile_decoder(cls: type, version: int) -> Decoder:
     spec = spec_of(cls)
     check_version(spec, version)
     return _Reader(version, version in spec.flexible).compile(spec)
+
+
+def compile_step_decoder(cls: type, version: int) -> StepDecoder:
+    """Return the same as a generator function, which yields where it may be interrupted."""
+    spec = spec_of(cls)
+    check_version(spec, version)
+    return _Reader(version, version in spec.flexible, in_steps=True).compile(spec)
 
 
 def short(position: int) -> WireError:
@@ -76,10 +87,12 @@ def _run_unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
 
 
 class _Reader(Source):
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
         super().__init__(version, flexible)
+        self._in_steps = in_steps
         self._run: list[tuple[str, str]] = []
         self.scope |= {
+            "TooManyElementsError": TooManyElementsError,
             "WireError": WireError,
             "short": short,
             "long_length": long_length,
@@ -87,12 +100,15 @@ class _Reader(Source):
             "unpack_from": unpack_from,
         }
 
-    def compile(self, spec: StructSpec) -> Decoder:
+    def compile(self, spec: StructSpec) -> Callable[..., Any]:
         self.line("end = len(b)")
+        if self._in_steps:
+            self.line(f"step = {ELEMENTS_PER_STEP}")
+            self.line("if not step: yield")  # Never: a message without arrays is a generator, too.
         made = self._struct(spec)
         self._close(spec, made)
         self.line(f"return {made}, p")
-        return self.finish("decode", "b, p")
+        return self.finish("decode", "b, p, left")
 
     def _fixed(self, code: str, target: str) -> None:
         self._run.append((code, target))
@@ -226,11 +242,15 @@ class _Reader(Source):
         assert least > 0, "else a length could ask for work without bytes"
         self.line(f"if {n} * {least} > end - p: raise short(p)")
         if isinstance(element, Primitive) and element.code and element.name != "uuid":
+            self.line(f"left -= {n} // {NUMBERS_PER_ELEMENT}")
+            self.line("if left < 0: raise TooManyElementsError()")
             table = self.constant("run", _run_unpackers(element.code), element.code)
             form = f"unpack_from(f'>{{{n}}}{element.code}', b, p)"
             self.line(f"{target} = {table}[{n}](b, p) if {n} < {RUNS_TABLED} else {form}")
             self.line(f"p += {n} * {least}")
             return
+        self.line(f"left -= {n}")
+        self.line("if left < 0: raise TooManyElementsError()")
         items, item = self.fresh("items"), self.fresh("v")
         self.line(f"{items} = []")
         self.line(f"for {n} in range({n}):")
@@ -241,6 +261,9 @@ class _Reader(Source):
         else:
             self._element(element, item)
         self.line(f"{items}.append({item})")
+        if self._in_steps:
+            self.line("step -= 1")
+            self.line(f"if not step: step = {ELEMENTS_PER_STEP}; yield")
         self.indent -= 1
         self.line(f"{target} = tuple({items})")
 

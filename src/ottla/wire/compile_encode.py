@@ -13,13 +13,15 @@ they are. For a struct of two integers and a string, version flexible, the sourc
         w(pack_1(o.partition_index, o.leader_id))     # format ">iix", x = no tagged fields
 
 Structs are written inline, arrays of structs as loops. Values of fixed size wait in `_run` until
-something else must be written, so that one `pack` writes them all.
+something else must be written, so that one `pack` writes them all. The same function made as a
+generator yields every so many elements of arrays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import Struct, pack
 from typing import Any
 
+from ottla.base.limits import ELEMENTS_PER_STEP
 from ottla.wire.errors import EncodeError
 from ottla.wire.primitives import ONE_BYTE, encode_uvarint
 from ottla.wire.schema import STRING, Array, FieldSpec, Primitive, StructSpec, WireType, spec_of
@@ -29,6 +31,7 @@ Cut = tuple[int, int]
 """Where in the parts a chunk of a RECORDS value is, and its size."""
 
 Encoder = Callable[[Any, list[Any], list[Cut]], None]
+StepEncoder = Callable[[Any, list[Any], list[Cut]], Generator[None, None, None]]
 
 _COMPACT_NULL = b"\x00"
 _RUNS: dict[tuple[str, str], tuple[Callable[..., bytes], ...]] = {}
@@ -39,6 +42,13 @@ def compile_encoder(cls: type, version: int) -> Encoder:
     spec = spec_of(cls)
     check_version(spec, version)
     return _Writer(version, version in spec.flexible).compile(spec)
+
+
+def compile_step_encoder(cls: type, version: int) -> StepEncoder:
+    """Return the same as a generator function, which yields where it may be interrupted."""
+    spec = spec_of(cls)
+    check_version(spec, version)
+    return _Writer(version, version in spec.flexible, in_steps=True).compile(spec)
 
 
 def lacking(owner: str, name: str, version: int, value: object) -> EncodeError:
@@ -79,8 +89,9 @@ def _run_packers(prefix: str, code: str) -> tuple[Callable[..., bytes], ...]:
 
 
 class _Writer(Source):
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
         super().__init__(version, flexible)
+        self._in_steps = in_steps
         self._run: list[tuple[str, str]] = []
         self.scope |= {
             "one_byte": ONE_BYTE,
@@ -91,8 +102,11 @@ class _Writer(Source):
             "EncodeError": EncodeError,
         }
 
-    def compile(self, spec: StructSpec) -> Encoder:
+    def compile(self, spec: StructSpec) -> Callable[..., Any]:
         self.line("w = parts.append")
+        if self._in_steps:
+            self.line(f"step = {ELEMENTS_PER_STEP}")
+            self.line("if not step: yield")  # Never: a message without arrays is a generator, too.
         self._struct(spec, "o", "w")
         self._flush("w")
         return self.finish("encode", "o, parts, cuts")
@@ -231,6 +245,9 @@ class _Writer(Source):
         self._value(element, item, w)
         self._flush(w)
         assert len(self.lines) > mark, "an element must take some bytes"
+        if self._in_steps:
+            self.line("step -= 1")
+            self.line(f"if not step: step = {ELEMENTS_PER_STEP}; yield")
         self.indent -= 1
 
     def _run_of(self, code: str, value: str, w: str) -> None:

@@ -5,6 +5,13 @@ class WireError(Exception):
     """Bytes from a peer that are not a well-formed message of the version they claim."""
 
 
+class TooManyElementsError(WireError):
+    """A message whose arrays hold more elements than the caller lets it have."""
+
+    def __init__(self) -> None:
+        super().__init__("its arrays hold too many elements")
+
+
 class UnsupportedVersionError(WireError):
     """A request whose key or version this package does not know.
 

@@ -7,10 +7,12 @@ Source: RequestHeader.json, ResponseHeader.json; ApiMessageType; KIP-482.
 """
 
 import struct
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.wire.codec import decode, encode_parts, gather
+from ottla.wire.codec import decode, encode_parts, encode_parts_in_steps, gather
 from ottla.wire.compile_decode import skip_tags
+from ottla.wire.compile_encode import Cut
 from ottla.wire.errors import EncodeError, UnsupportedVersionError, WireError
 from ottla.wire.primitives import Buffer
 from ottla.wire.registry import API_VERSIONS, APIS, CONTROLLED_SHUTDOWN, ApiInfo
@@ -135,8 +137,21 @@ def encode_response(message: object, version: int, correlation_id: int) -> list[
 
     RECORDS chunks are passed on uncopied; a chunk that is not bytes-like counts by its `length`.
     """
+    return _response_frame(message, version, correlation_id, *encode_parts(message, version))
+
+
+def encode_response_in_steps(
+    message: object, version: int, correlation_id: int
+) -> Generator[None, None, list[Chunk]]:
+    """Return the same; yield now and then."""
+    parts, cuts = yield from encode_parts_in_steps(message, version)
+    return _response_frame(message, version, correlation_id, parts, cuts)
+
+
+def _response_frame(
+    message: object, version: int, correlation_id: int, parts: list[Any], cuts: list[Cut]
+) -> list[Chunk]:
     api_key = _key_of(message)
-    parts, cuts = encode_parts(message, version)
     tags = b"\x00" if response_header_version(api_key, version) else b""
     chunks, size = gather(parts, cuts)
     first = chunks[0]

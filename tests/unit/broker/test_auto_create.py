@@ -7,6 +7,7 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.base.limits import AUTO_CREATED_IN_FLIGHT_MAX
 from ottla.broker.auto_create import AutoCreate
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 
@@ -86,3 +87,23 @@ def test_internal_topics_have_settings_of_their_own(
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
+
+
+def test_so_many_at_once_and_one_line_of_log(
+    auto_create: AutoCreate, controller: FakeForwarder, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"t{number}" for number in range(AUTO_CREATED_IN_FLIGHT_MAX + 10)]
+    assert set(auto_create.create(names).values()) == {MISSING}
+    (request, _) = controller.calls[0]
+    assert len(request.topics) == AUTO_CREATED_IN_FLIGHT_MAX
+    auto_create.create(names)
+    assert len(controller.calls) == 1, "the others wait until these are answered"
+    refused = tuple(
+        CreatableTopicResult(name=each.name, error_code=Error.INVALID_REPLICATION_FACTOR)
+        for each in request.topics
+    )
+    controller.answer(CreateTopicsResponse(topics=refused))
+    assert len(caplog.records) == 1
+    auto_create.create(names[-10:])
+    assert len(controller.calls) == 1
+    assert [each.name for each in controller.calls[0][0].topics] == names[-10:]

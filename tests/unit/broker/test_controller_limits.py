@@ -22,6 +22,7 @@ from ottla.controller.step import Decision, Step
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.registry import response_type
+from tests.unit.base.scripted_turns import ScriptedTurns
 
 from ...controller_requests import FROM_MEMORY, REQUESTS, all_keys, limit_ms, version_of
 from .controller_world import Controller
@@ -69,7 +70,7 @@ def ask(controller: Controller, key: int, timers: Timers, *, zookeeper: bool) ->
         controller,
         cast(Any, AbsentController(broker)),
     )
-    dispatcher = Dispatcher(load_apis(), timers=timers, zookeeper=zookeeper)
+    dispatcher = Dispatcher(load_apis(), timers=timers, turns=ScriptedTurns(), zookeeper=zookeeper)
     return dispatcher.dispatch(ctx, frame, body_at)
 
 

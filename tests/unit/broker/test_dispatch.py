@@ -3,13 +3,18 @@
 Method: the real table of APIs for what is served; scripted endpoints for how answers travel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.limits import (
+    LONG_REQUEST_BYTES_MIN,
+    REQUEST_ELEMENTS_MAX,
+    REQUEST_WITHOUT_RECORDS_BYTES_MAX,
+)
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.broker.api.base import (
@@ -19,10 +24,18 @@ from ottla.broker.api.base import (
     Connection,
     Context,
     Forwarded,
+    InSteps,
     Listener,
     RunsOn,
 )
-from ottla.broker.dispatch import Dispatcher, Endpoint, advertised, load_apis, read_header
+from ottla.broker.dispatch import (
+    Dispatcher,
+    Endpoint,
+    LongOutcome,
+    advertised,
+    load_apis,
+    read_header,
+)
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.alter_configs import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -34,6 +47,11 @@ from ottla.wire.messages.describe_deletions import DescribeDeletionsRequest
 from ottla.wire.messages.describe_idle_topics import DescribeIdleTopicsRequest
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest
+from ottla.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -41,6 +59,7 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.messages.update_features import UpdateFeaturesRequest
 from ottla.wire.registry import response_type
 from ottla.wire.schema import spec_of
+from tests.unit.base.scripted_turns import ScriptedTurns
 
 HEARTBEAT = 12
 TABLE = load_apis()
@@ -67,7 +86,7 @@ def ask(
 def scripted(handle: Callable[..., Any], **api: Any) -> Dispatcher:
     declared = Api(key=HEARTBEAT, versions=range(4), listeners=CLIENTS, **api)
     endpoint = Endpoint(declared, handle, HeartbeatRequest, "Heartbeat")
-    return Dispatcher({HEARTBEAT: endpoint}, timers=Timers())
+    return Dispatcher({HEARTBEAT: endpoint}, timers=Timers(), turns=ScriptedTurns())
 
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -149,7 +168,9 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_first() -> None:
     header, body_at = read_header(memoryview(frame))
     assert (header.api_version, header.correlation_id, body_at) == (99, 77, len(frame))
     ctx = Context(header, connection(), 0, 0, node=None)  # type: ignore[arg-type]
-    chunks: Any = Dispatcher(TABLE, timers=Timers()).dispatch(ctx, memoryview(frame), body_at)
+    chunks: Any = Dispatcher(TABLE, timers=Timers(), turns=ScriptedTurns()).dispatch(
+        ctx, memoryview(frame), body_at
+    )
     _, response = decode_response(ApiVersionsResponse, b"".join(chunks)[4:], 0)
     assert response.error_code == Error.UNSUPPORTED_VERSION
     (own,) = response.api_keys
@@ -246,7 +267,12 @@ def test_where_no_controller_answers_clients_are_told_so(request_: Any) -> None:
     key = spec_of(type(request_)).key
     assert key is not None
     version = TABLE[key].api.versions[-1]
-    outcome = ask(Dispatcher(TABLE, timers=Timers()), request_, version, broker_or_none=broker)
+    outcome = ask(
+        Dispatcher(TABLE, timers=Timers(), turns=ScriptedTurns()),
+        request_,
+        version,
+        broker_or_none=broker,
+    )
     assert not outcome.done
     broker.forwarder.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
     chunks = outcome.value
@@ -272,3 +298,108 @@ def test_on_the_controller_they_are_decided() -> None:
     )
     outcome = ask(dispatcher, BEAT, 0, controller_or_none=object())
     assert body_of(outcome).error_code == 0
+
+
+def long_request(count: int) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(
+        key_type=0, coordinator_keys=tuple(f"group-{number}" for number in range(count))
+    )
+
+
+class LongWork:
+    """FindCoordinator with a handler that takes a millisecond for each key."""
+
+    def __init__(self) -> None:
+        self.turns = ScriptedTurns()
+        self.seen: list[str] = []
+        self.connection = connection()
+        endpoint = Endpoint(
+            Api(key=10, versions=range(7), listeners=CLIENTS),
+            InSteps(self._handle),
+            FindCoordinatorRequest,
+            "FindCoordinator",
+        )
+        self.dispatcher = Dispatcher({10: endpoint}, timers=Timers(), turns=self.turns)
+
+    def _handle(
+        self, _ctx: Context, request: FindCoordinatorRequest
+    ) -> Generator[None, None, FindCoordinatorResponse]:
+        for key in request.coordinator_keys:
+            self.seen.append(key)
+            self.turns.now_ns += 1_000_000
+            yield
+        return FindCoordinatorResponse(
+            coordinators=tuple(
+                Coordinator(key=key, node_id=1, host="h", port=1, error_code=0) for key in self.seen
+            )
+        )
+
+    def ask(self, frame: bytes) -> Any:
+        lent = bytearray(frame[4:])
+        header, body_at = read_header(memoryview(lent))
+        ctx = Context(header, self.connection, 0, 0, node=None)  # type: ignore[arg-type]
+        try:
+            return self.dispatcher.dispatch(ctx, memoryview(lent), body_at)
+        finally:
+            lent[:] = b"\xaa" * len(lent)  # As the next read does.
+
+
+def test_a_long_request_is_handled_in_turns() -> None:
+    work = LongWork()
+    request = long_request(1000)
+    outcome = work.ask(encode_request(request, 4, 77, "me"))
+    assert isinstance(outcome, LongOutcome)
+    assert outcome.held_bytes > LONG_REQUEST_BYTES_MIN
+    assert 0 < len(work.seen) < 10
+    assert work.turns.run_all() > 100
+    frame = b"".join(outcome.value or ())
+    _, answer = decode_response(FindCoordinatorResponse, frame[4:], 4)
+    assert tuple(each.key for each in answer.coordinators) == request.coordinator_keys
+
+
+def test_long_requests_that_wait_keep_their_bytes() -> None:
+    work = LongWork()
+    frames = [encode_request(long_request(2000), 4, 77, "me") for _ in range(5)]
+    outcomes = [work.ask(frame) for frame in frames]
+    work.turns.run_all()
+    assert all(outcome.value for outcome in outcomes)
+    assert len(work.seen) == 5 * 2000
+
+
+def test_a_long_request_of_one_who_is_gone_is_dropped() -> None:
+    work = LongWork()
+    outcome = work.ask(encode_request(long_request(1000), 4, 77, "me"))
+    work.connection.closed.complete(None)
+    work.turns.run_all()
+    assert len(work.seen) < 10
+    assert not outcome.done
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda frame: frame[:-1], lambda frame: frame[:3000] + b"\xff" * 1000]
+)
+def test_a_malformed_long_request_ends_the_connection(damage: Callable[[bytes], bytes]) -> None:
+    work = LongWork()
+    with pytest.raises(CloseConnection, match="malformed"):
+        work.ask(damage(encode_request(long_request(1000), 4, 77, "me")))
+    assert not work.seen
+
+
+def test_one_that_waited_ends_it_later_and_says_why() -> None:
+    work = LongWork()
+    for _ in range(3):
+        work.ask(encode_request(long_request(2000), 4, 77, "me"))
+    outcome = work.ask(encode_request(long_request(2000), 4, 77, "me")[:-1])
+    work.turns.run_all()
+    assert outcome.value is None
+    assert "malformed FindCoordinator" in (work.connection.refusal or "")
+
+
+def test_requests_beyond_every_client_end_the_connection() -> None:
+    work = LongWork()
+    with pytest.raises(CloseConnection, match="too many elements"):
+        work.ask(encode_request(long_request(REQUEST_ELEMENTS_MAX + 1), 4, 77, "me"))
+    keys = ("x" * 1000,) * (REQUEST_WITHOUT_RECORDS_BYTES_MAX // 1000)
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
+    with pytest.raises(CloseConnection, match="bytes"):
+        work.ask(encode_request(request, 4, 77, "me"))

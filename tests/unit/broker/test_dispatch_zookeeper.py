@@ -27,6 +27,7 @@ from ottla.broker.api.base import (
 from ottla.broker.dispatch import Dispatcher, Endpoint, advertised, load_apis, read_header
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.unit.base.scripted_turns import ScriptedTurns
 
 HEARTBEAT = 12
 TABLE = load_apis()
@@ -63,9 +64,9 @@ class Asked:
         header, body_at = read_header(frame)
         connection = Connection("c", Listener.CLIENT, name, "h", 1)
         ctx = Context(header, connection, 0, 0, cast(Any, None), brokers.broker, cast(Any, brokers))
-        self.outcome = Dispatcher({HEARTBEAT: endpoint}, timers=Timers(), zookeeper=True).dispatch(
-            ctx, frame, body_at, **how
-        )
+        self.outcome = Dispatcher(
+            {HEARTBEAT: endpoint}, timers=Timers(), turns=ScriptedTurns(), zookeeper=True
+        ).dispatch(ctx, frame, body_at, **how)
 
     def _handle(self, _ctx: Context, _request: Any) -> Any:
         self.handled += 1

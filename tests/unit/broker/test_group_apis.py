@@ -10,12 +10,14 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
+from ottla.base.limits import JOIN_PROTOCOLS_MAX
 from ottla.broker.api import k10_find_coordinator
 from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -273,3 +275,12 @@ def test_delete_in_every_version(world: GroupWorld, version: int) -> None:
         "simple": 0,
         "nope": Error.GROUP_ID_NOT_FOUND,
     }
+
+
+@pytest.mark.parametrize("count", [JOIN_PROTOCOLS_MAX, JOIN_PROTOCOLS_MAX + 1])
+def test_a_member_may_name_so_many_protocols(world: GroupWorld, count: int) -> None:
+    names = [f"p{number}" for number in range(count)]
+    protocols = tuple(JoinGroupRequestProtocol(name=name, metadata=b"") for name in names)
+    told = world.join(protocols=protocols)
+    refused = count > JOIN_PROTOCOLS_MAX
+    assert told.error_code == (Error.INCONSISTENT_GROUP_PROTOCOL if refused else Error.NONE)

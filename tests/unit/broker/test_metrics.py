@@ -22,6 +22,7 @@ from ottla.wire.messages import create_topics, metadata
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import produce as produce_wire
 from tests.exposition import Scrape
+from tests.unit.base.scripted_turns import ScriptedTurns
 
 from .world import TOPIC_ID, World, batch
 
@@ -231,7 +232,7 @@ def test_where_no_error_can_be_nothing_is_looked_for() -> None:
 
 
 def test_every_api_counts_errors_of_its_responses() -> None:
-    dispatcher = Dispatcher(load_apis(), timers=Timers())
+    dispatcher = Dispatcher(load_apis(), timers=Timers(), turns=ScriptedTurns())
     without = [each.name for each in dispatcher.metrics.values() if each.find_errors is None]
     assert without == ["Produce"]  # It counts them where it writes them.
     answer = create_topics.CreateTopicsResponse(

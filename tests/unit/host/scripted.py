@@ -5,6 +5,7 @@ The handler's first byte says what to do with the rest.
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,9 +13,14 @@ from typing import Any
 
 from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import CloseConnection, Connection, Listener
+from ottla.broker.dispatch import LongOutcome
 from ottla.host.server import Server
 
-ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW = (bytes([value]) for value in range(8))
+ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD = (
+    bytes([value]) for value in range(10)
+)
+
+SLOW_SECONDS = 0.004
 
 BIG_BYTES = 100_000
 
@@ -52,6 +58,7 @@ class Scripted:
         self.slices: list[PlainSlice] = []
         self.file: PlainFile | None = None
         self.seen = 0
+        self.slow = 0
         self.closed: list[str] = []
 
     def handle(self, connection: Connection, frame: memoryview) -> Any:
@@ -70,6 +77,14 @@ class Scripted:
             raise CloseConnection("asked to")
         if kind == BIG:
             return framed(bytes(BIG_BYTES))
+        if kind == SLOW:
+            time.sleep(SLOW_SECONDS)  # It holds the loop, as a handler that takes long does.
+            self.slow += 1
+            return framed(b"")
+        if kind == HELD:
+            held = LongOutcome(len(frame))
+            self.later.append((rest, held))
+            return held
         if kind == NOW:
             return completed(framed(rest))
         if kind == FILE:

@@ -18,9 +18,11 @@ from .scripted import (
     ECHO,
     FAIL,
     FILE,
+    HELD,
     LATER,
     NOTHING,
     NOW,
+    SLOW,
     PlainFile,
     PlainSlice,
     eventually,
@@ -324,5 +326,56 @@ def test_a_disk_that_fails_ends_the_connection_and_unpins_all(tmp_path: Path) ->
             await eventually(lambda: not server.connections)
             assert [piece.released for piece in peer.slices] == [1] * len(peer.slices)
             writer.close()
+
+    run(test)
+
+
+def test_slow_requests_of_many_take_turns_with_quick_ones() -> None:
+    """Who asks for much waits for those who ask for little, not the other way round."""
+
+    async def test() -> None:
+        async with serving() as (peer, server, port):
+            slow = []
+            for _ in range(20):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request(SLOW) * 20)
+                slow.append((reader, writer))
+            await eventually(lambda: peer.seen >= 30)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            worst = 0
+            for _ in range(10):
+                seen = peer.slow
+                writer.write(request(ECHO, b"x"))
+                assert await read_frame(reader) == b"x"
+                worst = max(worst, peer.slow - seen)
+            assert peer.slow < 20 * 20, "or it proves nothing"
+            assert worst <= 6, "a quick request met a slow one in each of a few turns, at most"
+            for slow_reader, _ in slow:
+                for _ in range(20):
+                    assert await read_frame(slow_reader) == b""
+            assert peer.slow == 20 * 20
+            assert server._budget.used_bytes == 0
+            for _, each in (*slow, (reader, writer)):
+                each.close()
+
+    run(test)
+
+
+def test_requests_that_are_kept_count() -> None:
+    async def test() -> None:
+        async with serving(frames_held_bytes_max=250_000) as (peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(HELD, b"x" * 100_000))
+            await eventually(lambda: len(peer.later) == 1)
+            assert server.frames_held_bytes == 100_001
+            others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            for _, other in others:
+                other.write(request(HELD, b"y" * 100_000))
+            assert await others[1][0].read() == b"", "there is no room for a third one"
+            peer.answer_next()
+            assert len(await read_frame(reader)) == 100_000
+            for _, each in (*others, (reader, writer)):
+                each.close()
+            await eventually(lambda: server.frames_held_bytes == 0)
 
     run(test)

@@ -3,16 +3,19 @@
 Every `kNN_<name>.py` beside this file has a constant `API` and a function
 `handle(ctx, request)`. The handler returns one of: the response message; a `Pending` of it,
 where the answer comes later; `None`, where the protocol wants no answer (Produce, acks=0).
-Handlers are plain functions on the node's loop: they never wait and never block.
+Handlers are plain functions on the node's loop: they never wait and never block. One whose work
+grows with what a peer sends, or with the cluster, is a generator under `@InSteps`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.base.errors import ApiError
+from ottla.base.limits import NODE_REQUEST_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from ottla.base.pending import Pending
+from ottla.base.turns import Steps, at_once
 
 if TYPE_CHECKING:
     from ottla.broker.core import Broker
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.wire.frames import RequestHeader
 
 R = TypeVar("R")
+M = TypeVar("M")
 
 Message = Any
 """A message class of `ottla.wire.messages`; each handler names its own."""
@@ -81,8 +85,9 @@ class Api:
             clients only: others need not know what a key beyond Kafka's means. `zookeeper`: the
             listeners where ZooKeeper keeps the metadata, None = no difference. `once`: to do it
             twice is not the same, for what it names may be something else by then: a broker does
-            not send it to the controller again where that may have done it. `acl`: operation
-            and resource, for later enforcement.
+            not send it to the controller again where that may have done it. `large_answers`:
+            a small request may ask for a large answer. `acl`: operation and resource, for later
+            enforcement.
     """
 
     key: int
@@ -93,6 +98,7 @@ class Api:
     zookeeper: frozenset[Listener] | None = None
     runs_on: RunsOn = RunsOn.BROKER
     once: bool = False
+    large_answers: bool = False
     acl: str = ""
 
     def answers_on(self, *, zookeeper: bool) -> frozenset[Listener]:
@@ -103,6 +109,11 @@ class Api:
     def is_for_clients(self) -> bool:
         """Tell whether clients ask it: what only nodes do is told to nobody else's."""
         return Listener.CLIENT in self.listeners and self.advertised != NOBODY
+
+    @property
+    def elements_max(self) -> int:
+        """Return how many array elements a request may hold."""
+        return REQUEST_ELEMENTS_MAX if self.is_for_clients else NODE_REQUEST_ELEMENTS_MAX
 
 
 @dataclass(slots=True)
@@ -117,8 +128,24 @@ class Connection:
     client_port: int
     software_name: str = "unknown"
     software_version: str = "unknown"
+    refusal: str | None = None
+    """Why its last request has no answer, where that showed later than the request came."""
     closed: Pending[None] = field(default_factory=Pending)
     """Kept when the connection ends: what it holds (a parked request) is released then."""
+
+
+class InSteps(Generic[M]):
+    """A handler whose work grows with its request, as a generator that yields in between.
+
+    The dispatcher works on `steps` in turns (`ottla.base.turns`); called, it does all at once.
+    """
+
+    def __init__(self, steps: "Callable[[Context, M], Steps[Answer]]") -> None:
+        self.steps = steps
+
+    def __call__(self, ctx: "Context", request: M) -> Answer:
+        """Handle the request at once."""
+        return at_once(self.steps(ctx, request))
 
 
 class ControllerPort(Protocol):

@@ -15,7 +15,8 @@ Not done:  quotas.
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
-from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, Listener
+from ottla.base.turns import Steps, at_once
+from ottla.broker.api.base import EVERYWHERE, Answer, Api, Context, InSteps, Listener
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, Key
 from ottla.broker.fetcher import FetchLimits, Reads
 from ottla.broker.nodes import node_of, partition_state
@@ -30,7 +31,11 @@ READ_COMMITTED = 1
 Asked = dict[Key, FetchPartition]
 
 
-def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
+PARTITIONS_PER_STEP = 64
+
+
+@InSteps
+def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
     """Answer with what is there, or later with what came."""
     connection = ctx.connection
     if connection.listener is Listener.CONTROLLER:
@@ -42,8 +47,13 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
             request.replica_state.replica_id,
             request.replica_state.replica_epoch,
         )
+    asked: Asked = {}
+    for topic in request.topics:
+        for begin in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
+            _ask(asked, topic, topic.partitions[begin : begin + PARTITIONS_PER_STEP])
+            yield
     fetching = broker.sessions.open(
-        _asked(request),
+        asked,
         _forgotten(request) if request.forgotten_topics_data else (),
         session_id=request.session_id,
         epoch=request.session_epoch,
@@ -65,29 +75,30 @@ def handle(ctx: Context, request: wire.FetchRequest) -> Answer:
         request.rack_id,
         connection.listener_name,
     )
-    reads = broker.replicas.fetcher.fetch(fetching, limits, connection.closed)
+    reads = yield from broker.replicas.fetcher.fetch_in_steps(fetching, limits, connection.closed)
     if isinstance(reads, Pending):
-        return reads.map(lambda late: _answer(ctx, fetching, late))
-    return _answer(ctx, fetching, reads)
+        return reads.map(lambda late: at_once(_answer(ctx, fetching, late)))
+    try:
+        return (yield from _answer(ctx, fetching, reads))
+    except GeneratorExit:  # The connection is gone.
+        _release_untold(reads, [])
+        raise
 
 
-def _asked(request: wire.FetchRequest) -> Asked:
-    asked: Asked = {}
-    for topic in request.topics:
-        name, topic_id = topic.topic, topic.topic_id
-        for each in topic.partitions:
-            partition = FetchPartition(
-                name,
-                topic_id,
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                each.current_leader_epoch,
-                each.last_fetched_epoch,
-                each.log_start_offset,
-            )
-            asked[partition.key] = partition
-    return asked
+def _ask(asked: Asked, topic: wire.FetchTopic, partitions: tuple[wire.FetchPartition, ...]) -> None:
+    name, topic_id = topic.topic, topic.topic_id
+    for each in partitions:
+        partition = FetchPartition(
+            name,
+            topic_id,
+            each.partition,
+            each.fetch_offset,
+            each.partition_max_bytes,
+            each.current_leader_epoch,
+            each.last_fetched_epoch,
+            each.log_start_offset,
+        )
+        asked[partition.key] = partition
 
 
 def _forgotten(request: wire.FetchRequest) -> list[Key]:
@@ -98,7 +109,7 @@ def _forgotten(request: wire.FetchRequest) -> list[Key]:
     ]
 
 
-def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> wire.FetchResponse:
+def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> Steps[wire.FetchResponse]:
     if ctx.version < 10:
         reads = _without_zstd(ctx, reads)
     error, session_id, told = fetching.finish(reads, ctx.broker.clock.now_ms())
@@ -108,7 +119,9 @@ def _answer(ctx: Context, fetching: Fetching, reads: Reads) -> wire.FetchRespons
     responses: list[wire.FetchableTopicResponse] = []
     partitions: list[wire.PartitionData] = []
     topic: FetchPartition | None = None
-    for asked, found in told:
+    for number, (asked, found) in enumerate(told, 1):
+        if number % PARTITIONS_PER_STEP == 0:
+            yield
         # Neighbours of one topic share an entry; the order of partitions stays.
         if topic is None or asked.topic_id != topic.topic_id or asked.topic != topic.topic:
             if topic is not None:

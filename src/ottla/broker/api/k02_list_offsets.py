@@ -10,13 +10,16 @@ Versions:  v1 one offset; v2 isolation level; v4 leader epochs (KIP-320); v5 OFF
 Not done:  -6 (v11), the offset that will be tiered next: UNSUPPORTED_VERSION. Remote tier.
 """
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.partition import Partition
 from ottla.broker.timestamp_lookups import look_up
 from ottla.log.partition_log import PartitionLog
@@ -42,41 +45,52 @@ Asker = tuple[int, int]
 """Its replica id (-1 = a consumer) and isolation level."""
 
 Partly = wire.ListOffsetsPartitionResponse
+NOT_YET = Partly(partition_index=-1, error_code=Error.NONE)
+
+Lookup = Callable[[], Pending[Partly]]
+"""Begins to look for a record by its timestamp."""
 
 
-def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Steps[Answer]:
     """Answer each partition by itself; one that is named twice is refused."""
     named = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
-    asked = [
-        (topic.name, each, named[topic.name, each.partition_index] > 1)
-        for topic in request.topics
-        for each in topic.partitions
-    ]
+    found: list[Partly] = []
+    lookups: deque[tuple[int, Lookup]] = deque()
+    asker = request.replica_id, request.isolation_level
+    for topic in request.topics:
+        for each in topic.partitions:
+            if named[topic.name, each.partition_index] > 1:
+                part = _response(ctx, each.partition_index, Error.INVALID_REQUEST)
+            else:
+                part = _partition(ctx, asker, topic.name, each)
+            if callable(part):
+                lookups.append((len(found), part))
+                part = NOT_YET
+            found.append(part)
+            yield
     # Nothing else of the request is kept, should it wait.
     shape = [(topic.name, len(topic.partitions)) for topic in request.topics]
-    asker = request.replica_id, request.isolation_level
-    found: list[Partly] = []
+    if not lookups:
+        return _answer(shape, found)
     answer: Pending[wire.ListOffsetsResponse] = Pending()
 
-    def go_on(late: Partly | None = None) -> None:
-        """Answer one partition after the other: a lookup holds a file open."""
-        if late is not None:
-            found.append(late)
-        while len(found) < len(asked):
-            topic, each, is_twice = asked[len(found)]
-            if is_twice:
-                found.append(_response(ctx, each.partition_index, Error.INVALID_REQUEST))
-                continue
-            part = _partition(ctx, asker, topic, each)
-            if isinstance(part, Pending):
-                if not part.done:
-                    part.then(go_on)
-                    return
-                part = part.value
-            found.append(part)
+    def go_on() -> None:
+        """Look up one partition after the other: a lookup holds a file open."""
+        while lookups:
+            slot, begin = lookups.popleft()
+            late = begin()
+            if not late.done:
+                late.then(partial(keep, slot))
+                return
+            found[slot] = late.value
         answer.complete(_answer(shape, found))
+
+    def keep(slot: int, part: Partly) -> None:
+        found[slot] = part
+        go_on()
 
     go_on()
     return answer.value if answer.done else answer
@@ -94,7 +108,8 @@ def _answer(shape: list[tuple[str, int]], found: list[Partly]) -> wire.ListOffse
 
 def _partition(
     ctx: Context, asker: Asker, topic: str, each: wire.ListOffsetsPartition
-) -> Partly | Pending[Partly]:
+) -> Partly | Lookup:
+    """Return the answer, or what looks for it."""
     index, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
     if timestamp < 0 and ctx.version < SINCE_VERSION.get(timestamp, 2**15):
         return _response(ctx, index, Error.UNSUPPORTED_VERSION)
@@ -122,7 +137,7 @@ def _partition(
             return _refusal(ctx, index, refusal)
 
     wanted = None if timestamp == MAX_TIMESTAMP else timestamp
-    return look_up(ctx.broker.replicas.batch_work, log, wanted).map(looked_up)
+    return lambda: look_up(ctx.broker.replicas.batch_work, log, wanted).map(looked_up)
 
 
 def _bound(partition: Partition, log: PartitionLog, asker: Asker) -> tuple[int, bool]:

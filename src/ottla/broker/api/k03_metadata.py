@@ -16,7 +16,8 @@ Not done:  authorization: everybody may do all, and is told so.
 
 from ottla.base.errors import Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_UUID, Uuid
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.nodes import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -32,10 +33,11 @@ from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import PartitionImage, TopicImage
 from ottla.wire.messages import metadata as wire
 
-API = Api(key=3, versions=range(14), acl="topic:describe")
+API = Api(key=3, versions=range(14), large_answers=True, acl="topic:describe")
 
 
-def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
     """Answer from the broker's image; start the creation of missing topics."""
     broker, version = ctx.broker, ctx.version
     if version < 12 and _has_nameless(request):
@@ -44,6 +46,7 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
     listener = ctx.connection.listener_name
     nodes = told_nodes(image, listener, broker.config.node_id)
     asked = 8 <= version <= 10 and request.include_cluster_authorized_operations
+    topics = yield from _topics(ctx, request)
     return wire.MetadataResponse(
         brokers=tuple(
             wire.MetadataResponseBroker(
@@ -53,7 +56,7 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Answer:
         ),
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id,
-        topics=_topics(ctx, request),
+        topics=topics,
         cluster_authorized_operations=operations(CLUSTER_OPERATIONS) if asked else NOT_ASKED,
     )
 
@@ -81,7 +84,9 @@ def _refusal(request: wire.MetadataRequest) -> wire.MetadataResponse:
     )
 
 
-def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataResponseTopic, ...]:
+def _topics(
+    ctx: Context, request: wire.MetadataRequest
+) -> Steps[tuple[wire.MetadataResponseTopic, ...]]:
     image = ctx.broker.announced_image
     teller = _Teller(
         image,
@@ -89,29 +94,41 @@ def _topics(ctx: Context, request: wire.MetadataRequest) -> tuple[wire.MetadataR
         ctx.version,
         operations(TOPIC_OPERATIONS) if request.include_topic_authorized_operations else NOT_ASKED,
     )
+    told: list[wire.MetadataResponseTopic] = []
     if request.topics is None or (ctx.version == 0 and not request.topics):
-        return tuple(teller.topic(topic) for topic in image.topics)
+        for each in image.topics:
+            described = yield from teller.topic(each)
+            told.append(described)
+        return tuple(told)
     ids = list(dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != NO_UUID))
     if ids:
         # A request speaks of topics by id or by name; with any id, the names do not count.
-        found = (image.topics.by_id(topic_id) for topic_id in ids)
-        return tuple(
-            teller.topic(topic)
-            if topic is not None
-            else teller.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id)
-            for topic_id, topic in zip(ids, found, strict=True)
-        )
+        for topic_id in ids:
+            topic = image.topics.by_id(topic_id)
+            if topic is None:
+                told.append(teller.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id))
+                yield
+            else:
+                told.append((yield from teller.topic(topic)))
+        return tuple(told)
     names = dict.fromkeys(each.name for each in request.topics if each.name is not None)
     missing = [name for name in names if name not in image.topics]
-    errors = {name: _why_missing(name) for name in missing}
+    yield
+    errors: dict[str, Error] = {}
     creates = request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]
     if missing and creates:
         errors |= ctx.broker.auto_create.create(missing)
-    told: list[wire.MetadataResponseTopic] = []
     for name in names:
         topic = image.topics.by_name(name)
-        told.append(teller.missing(name, errors[name]) if topic is None else teller.topic(topic))
+        if topic is None:
+            told.append(teller.missing(name, errors.get(name) or _why_missing(name)))
+            yield
+        else:
+            told.append((yield from teller.topic(topic)))
     return tuple(told)
+
+
+PARTITIONS_PER_STEP = 64
 
 
 def _why_missing(name: str) -> Error:
@@ -133,13 +150,19 @@ class _Teller:
         self._leaders: dict[int, int] = {}
         self._offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], tuple[int, ...]] = {}
 
-    def topic(self, topic: TopicImage) -> wire.MetadataResponseTopic:
+    def topic(self, topic: TopicImage) -> Steps[wire.MetadataResponseTopic]:
+        partitions: list[wire.MetadataResponsePartition] = []
+        for index, state in topic.in_order():
+            partitions.append(self._partition(index, state))
+            if not len(partitions) % PARTITIONS_PER_STEP:
+                yield
+        yield
         return wire.MetadataResponseTopic(
             error_code=0,
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=tuple(self._partition(index, state) for index, state in topic.in_order()),
+            partitions=tuple(partitions),
             topic_authorized_operations=self._allowed,
         )
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps, at_once
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.coordinator.offsets import commit
 from ottla.coordinator.values import Commit, OffsetToCommit
 from ottla.metadata.topics import TopicImage
@@ -26,29 +27,35 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 FIRST_VERSION_WITH_MISSING_GROUP = 9
 
 
-def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
     """Answer when the offsets are stored."""
     topics = [_find(ctx, topic) for topic in request.topics]
     asked: list[OffsetToCommit] = []
     errors: list[list[Error]] = []
     for topic, found in zip(request.topics, topics, strict=True):
-        errors.append([_check(ctx, found, each.partition_index) for each in topic.partitions])
         if found is not None:
             ctx.broker.idle.committed(found.id)
-            asked += [
-                OffsetToCommit(
+        errors.append([])
+        for each in topic.partitions:
+            error = _check(ctx, found, each.partition_index)
+            errors[-1].append(error)
+            if found is not None and not error:
+                offset = OffsetToCommit(
                     found.name,
                     each.partition_index,
                     each.committed_offset,
                     each.committed_leader_epoch,
                     each.committed_metadata,
                 )
-                for each, error in zip(topic.partitions, errors[-1], strict=True)
-                if not error
-            ]
+                asked.append(offset)
+            yield
     if not asked:
-        return _answer(request, errors, [])
-    return _commit(ctx, request, asked).map(lambda stored: _answer(request, errors, stored))
+        return (yield from _answer(request, errors, []))
+    stored = _commit(ctx, request, asked)
+    if stored.done:
+        return (yield from _answer(request, errors, stored.value))
+    return stored.map(lambda late: at_once(_answer(request, errors, late)))
 
 
 def _find(ctx: Context, topic: wire.OffsetCommitRequestTopic) -> TopicImage | None:
@@ -89,20 +96,21 @@ def _commit(
 
 def _answer(
     request: wire.OffsetCommitRequest, errors: list[list[Error]], stored: Sequence[Error]
-) -> wire.OffsetCommitResponse:
+) -> Steps[wire.OffsetCommitResponse]:
     outcomes = iter(stored)
-    return wire.OffsetCommitResponse(
-        topics=tuple(
-            wire.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=tuple(
-                    wire.OffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=error or next(outcomes)
-                    )
-                    for each, error in zip(topic.partitions, refused, strict=True)
-                ),
+    topics: list[wire.OffsetCommitResponseTopic] = []
+    for topic, refused in zip(request.topics, errors, strict=True):
+        partitions: list[wire.OffsetCommitResponsePartition] = []
+        for each, error in zip(topic.partitions, refused, strict=True):
+            partitions.append(
+                wire.OffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=error or next(outcomes)
+                )
             )
-            for topic, refused in zip(request.topics, errors, strict=True)
+            yield
+        topics.append(
+            wire.OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)
+            )
         )
-    )
+    return wire.OffsetCommitResponse(topics=tuple(topics))

@@ -17,12 +17,13 @@ from itertools import groupby
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending, completed, gather
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.coordinator.offsets import fetch
 from ottla.coordinator.values import FetchedOffset, PartitionKey
 from ottla.wire.messages import offset_fetch as wire
 
-API = Api(key=9, versions=range(1, 11), acl="group:describe")
+API = Api(key=9, versions=range(1, 11), large_answers=True, acl="group:describe")
 
 FIRST_VERSION_WITH_SEVERAL_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -30,11 +31,15 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 Fetched = tuple[Error, list[FetchedOffset]]
 
 
-def handle(ctx: Context, request: wire.OffsetFetchRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.OffsetFetchRequest) -> Steps[Answer]:
     """Answer from the coordinators' shards of this broker."""
     if ctx.version < FIRST_VERSION_WITH_SEVERAL_GROUPS:
         return _one(ctx, request)
-    answers = [_group(ctx, group, request.require_stable) for group in request.groups]
+    answers: list[Pending[wire.OffsetFetchResponseGroup]] = []
+    for group in request.groups:
+        answers.append(_group(ctx, group, request.require_stable))
+        yield
     return gather(answers).map(lambda groups: wire.OffsetFetchResponse(groups=tuple(groups)))
 
 

@@ -15,7 +15,8 @@ from enum import IntEnum
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.nodes import Node, leader_of, node_of
 from ottla.wire.messages import find_coordinator as wire
 
@@ -33,14 +34,15 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
-def handle(ctx: Context, request: wire.FindCoordinatorRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.FindCoordinatorRequest) -> Steps[Answer]:
     """Answer from the broker's image."""
     if ctx.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
-        return wire.FindCoordinatorResponse(
-            coordinators=tuple(
-                _coordinator(ctx, request.key_type, key) for key in request.coordinator_keys
-            )
-        )
+        coordinators: list[wire.Coordinator] = []
+        for key in request.coordinator_keys:
+            coordinators.append(_coordinator(ctx, request.key_type, key))
+            yield
+        return wire.FindCoordinatorResponse(coordinators=tuple(coordinators))
     found = _coordinator(ctx, request.key_type, request.key)
     return wire.FindCoordinatorResponse(
         error_code=found.error_code,

@@ -2,13 +2,15 @@
 
 Behaviour: the answer comes when the generation begins; its leader is told all members. A new
            member without a group instance id is given an id and has to join again (KIP-394).
+           More than JOIN_PROTOCOLS_MAX protocols are INCONSISTENT_GROUP_PROTOCOL.
 Versions:  v1 rebalance timeout (v0: the session's); v4 MEMBER_ID_REQUIRED; v5 group instance
            ids (KIP-345); v6 flexible; v7 the protocol's type, and null for no protocol
            (KIP-559); v8 a reason (KIP-800); v9 skip_assignment (KIP-814).
 Not done:  groups of the consumer protocol (KIP-848).
 """
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, Error
+from ottla.base.limits import JOIN_PROTOCOLS_MAX
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.coordinator.joining import join
 from ottla.coordinator.values import Join, JoinAnswer
@@ -25,6 +27,8 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 def handle(ctx: Context, request: wire.JoinGroupRequest) -> Answer:
     """Answer when the member's group has decided."""
     try:
+        if len(request.protocols) > JOIN_PROTOCOLS_MAX:
+            raise ApiError(Error.INCONSISTENT_GROUP_PROTOCOL)
         shard = ctx.broker.groups.shard_of(request.group_id)
     except ApiError as refusal:
         return _answer(ctx, JoinAnswer(error=refusal.error, member_id=request.member_id))

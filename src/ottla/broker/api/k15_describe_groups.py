@@ -7,25 +7,29 @@ Not done:  authorization: everybody may do all, and is told so.
 """
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.nodes import GROUP_OPERATIONS, NOT_ASKED, operations
 from ottla.coordinator.group_states import NAMES, State
 from ottla.coordinator.groups import describe
 from ottla.coordinator.values import GroupView, MemberView
 from ottla.wire.messages import describe_groups as wire
 
-API = Api(key=15, versions=range(7), acl="group:describe")
+API = Api(key=15, versions=range(7), large_answers=True, acl="group:describe")
 
 FIRST_VERSION_WITH_MISSING_GROUP = 6
 
 
-def handle(ctx: Context, request: wire.DescribeGroupsRequest) -> Answer:
-    """Answer at once."""
+@InSteps
+def handle(ctx: Context, request: wire.DescribeGroupsRequest) -> Steps[Answer]:
+    """Answer each group by itself."""
     asked = request.include_authorized_operations
     allowed = operations(GROUP_OPERATIONS) if asked else NOT_ASKED
-    return wire.DescribeGroupsResponse(
-        groups=tuple(_group(ctx, group_id, allowed) for group_id in request.groups)
-    )
+    groups: list[wire.DescribedGroup] = []
+    for group_id in dict.fromkeys(request.groups):
+        groups.append(_group(ctx, group_id, allowed))
+        yield
+    return wire.DescribeGroupsResponse(groups=tuple(groups))
 
 
 def _group(ctx: Context, group_id: str, allowed: int) -> wire.DescribedGroup:

@@ -12,6 +12,7 @@ Behaviour: KRaft: the name is free again with the answer; brokers drop the logs 
            A controller that is lost takes its answer along: the broker that passed the request on
            asks again by ids, for the topics that it knew by these names when the request came; see
            `ottla.broker.repeated_deletions`.
+           More than DELETED_TOPICS_PER_REQUEST_MAX topics are refused (INVALID_REQUEST).
            A topic named twice, or by name and by id, is refused and kept. Internal topics are
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.
 Versions:  v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before; v4 flexible; v5 messages;
@@ -24,8 +25,10 @@ from dataclasses import replace
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
 from ottla.base.pending import Pending
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
 from ottla.controller.deletion import (
     DeletedTopic,
     TopicReference,
@@ -48,13 +51,18 @@ API = Api(
 BY_ID_VERSION = 6
 """From here on topics may be named by their ids, and are answered with them."""
 
+TOO_MANY = f"The request names more than {DELETED_TOPICS_PER_REQUEST_MAX} topics."
+
 Topics = tuple[DeletedTopic, ...]
 Reply = Topics | ApiError
 
 
-def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Steps[Answer]:
     """Decide on the controller; translate."""
     version = ctx.version
+    if len(request.topics) + len(request.topic_names) > DELETED_TOPICS_PER_REQUEST_MAX:
+        return (yield from _too_many(request, version))
     wanted = references(request, version)
     context = ctx.controller.context
     in_zookeeper = context.config.zookeeper_connect is not None
@@ -64,6 +72,21 @@ def handle(ctx: Context, request: wire.DeleteTopicsRequest) -> Answer:
     ended: Pending[Reply] = Pending()
     decided.then(lambda reply: _await_end(ctx, reply, request.timeout_ms, ended))
     return ended.map(lambda reply: _answer(wanted, reply, version))
+
+
+def _too_many(request: wire.DeleteTopicsRequest, version: int) -> Steps[wire.DeleteTopicsResponse]:
+    """Refuse each topic as it was named."""
+    refused: list[wire.DeletableTopicResult] = []
+    by_id = version >= BY_ID_VERSION
+    named = (
+        [(each.name, each.topic_id) for each in request.topics]
+        if by_id
+        else [(name, NO_UUID) for name in request.topic_names]
+    )
+    for name, topic_id in named:
+        refused.append(result(name, topic_id, Error.INVALID_REQUEST, TOO_MANY, version))
+        yield
+    return wire.DeleteTopicsResponse(responses=tuple(refused))
 
 
 def references(request: wire.DeleteTopicsRequest, version: int) -> list[TopicReference]:

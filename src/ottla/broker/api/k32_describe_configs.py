@@ -2,7 +2,8 @@
 
 Behaviour: a node, broker or controller, describes itself and, under the empty name, the dynamic
            defaults of all brokers; topics from its image. Null or no keys = all; names that do
-           not exist are left out.
+           not exist are left out. A resource that is named more than once is described once, with
+           all keys asked for.
 Versions:  v1 sources and synonyms (KIP-226); v3 types and documentation (KIP-569); v4 flexible.
 Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authorization.
 """
@@ -10,7 +11,8 @@ Not done:  broker loggers, client metrics and groups (INVALID_REQUEST); authoriz
 from collections.abc import Iterable
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context, Listener
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener
 from ottla.metadata.config_describe import (
     Entry,
     Source,
@@ -30,35 +32,48 @@ API = Api(
 )
 
 
-def handle(ctx: Context, request: wire.DescribeConfigsRequest) -> Answer:
+Keys = frozenset[str] | None
+"""None = all of them."""
+
+
+@InSteps
+def handle(ctx: Context, request: wire.DescribeConfigsRequest) -> Steps[Answer]:
     """Answer each resource by itself, from this node's own state."""
-    return wire.DescribeConfigsResponse(
-        results=tuple(_result(ctx, request, resource) for resource in request.resources)
-    )
+    wanted: dict[tuple[int, str], Keys] = {}
+    for resource in request.resources:
+        name = (resource.resource_type, resource.resource_name)
+        keys = frozenset(resource.configuration_keys or ()) or None
+        known = wanted.get(name, keys)
+        wanted[name] = None if known is None or keys is None else known | keys
+        yield
+    results: list[wire.DescribeConfigsResult] = []
+    for (resource_type, resource_name), keys in wanted.items():
+        results.append(_result(ctx, request, resource_type, resource_name, keys))
+        yield
+    return wire.DescribeConfigsResponse(results=tuple(results))
 
 
 def _result(
-    ctx: Context, request: wire.DescribeConfigsRequest, resource: wire.DescribeConfigsResource
+    ctx: Context, request: wire.DescribeConfigsRequest, resource_type: int, name: str, keys: Keys
 ) -> wire.DescribeConfigsResult:
     try:
-        entries = _entries(ctx, resource.resource_type, resource.resource_name)
+        entries = _entries(ctx, resource_type, name)
     except ApiError as refusal:
         return wire.DescribeConfigsResult(
             error_code=refusal.error,
             error_message=refusal.message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
+            resource_type=resource_type,
+            resource_name=name,
             configs=(),
         )
-    keys = resource.configuration_keys
     return wire.DescribeConfigsResult(
         error_code=Error.NONE,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        resource_type=resource_type,
+        resource_name=name,
         configs=tuple(
             _config(ctx.version, request, entry)
             for entry in entries
-            if not keys or entry.name in keys
+            if keys is None or entry.name in keys
         ),
     )
 

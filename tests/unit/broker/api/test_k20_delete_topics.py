@@ -7,6 +7,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.limits import DELETED_TOPICS_PER_REQUEST_MAX
 from ottla.controller import deletion
 from ottla.metadata.records import Record, TopicRecord
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -121,3 +122,21 @@ def test_an_office_that_ends_between_two_decisions_ends_the_request(
         Error.NOT_CONTROLLER,
     ]
     assert controller.image.topics.names() == ["u", "v"]
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_too_many_are_refused(version: int) -> None:
+    controller = world()
+    names = ("t", *(f"t{number}" for number in range(DELETED_TOPICS_PER_REQUEST_MAX)))
+    request = (
+        DeleteTopicsRequest(
+            topics=tuple(DeleteTopicState(name=name, topic_id=NO_UUID) for name in names),
+            timeout_ms=1,
+        )
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=names, timeout_ms=1)
+    )
+    told = controller.ask(request, version).responses
+    assert [each.name for each in told] == list(names)
+    assert {each.error_code for each in told} == {Error.INVALID_REQUEST}
+    assert "t" in controller.image.topics

@@ -121,3 +121,19 @@ def test_the_default_of_all_brokers() -> None:
 )
 def test_refusals(resource_type: int, name: str, error: Error) -> None:
     assert ask(resource_type, name, 4) == (error, {})
+
+
+def test_a_resource_that_is_named_often_is_described_once() -> None:
+    def resource(kind: int, name: str, *keys: str) -> DescribeConfigsResource:
+        return DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=keys or None
+        )
+
+    resources = [resource(BROKER, "1")] * 1000
+    resources += [resource(TOPIC, "t", "retention.ms"), resource(TOPIC, "t", "segment.ms")]
+    resources += [resource(BROKER, "1", "num.partitions"), resource(TOPIC, "missing")] * 10
+    results = world().ask(DescribeConfigsRequest(resources=tuple(resources)), 4).results
+    assert [each.resource_name for each in results] == ["1", "t", "missing"]
+    broker, topic, _missing = results
+    assert len(broker.configs) > 100, "one that asked for all gets all"
+    assert {each.name for each in topic.configs} == {"retention.ms", "segment.ms"}

@@ -1,0 +1,283 @@
+"""Requests that ask for much are worked on in turns: nobody else notices, and memory stays bounded.
+
+Method: a broker of its own; a client that asks for something small fifty times a second, first
+alone and then beside the large requests, in the same process and minutes; a bystander that produces
+and reads, and watches the broker's memory; the broker's own measure of how late its loop was.
+"""
+
+import re
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.base.limits import REQUEST_ELEMENTS_MAX
+from ottla.testing import Cluster
+from ottla.wire.frames import decode_response
+from ottla.wire.messages import (
+    delete_topics,
+    describe_configs,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    join_group,
+    list_offsets,
+    offset_commit,
+    offset_fetch,
+)
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.wire.registry import response_type
+from ottla.wire.schema import spec_of
+
+from .bystander import Bystander
+from .conftest import QUICK
+from .raw import answer_to, answered, connect, encoded, framed, header
+
+MANY = REQUEST_ELEMENTS_MAX - 10
+HONEST = 10_000
+"""Topics or partitions that a client may well ask for at once."""
+
+LATE_SECONDS_MAX = 1.0
+"""How much later than beside nobody half of the answers may be on a busy machine; without turns one
+such request took up to a minute."""
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Cluster]:
+    with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bystander(victim: Cluster) -> Iterator[Bystander]:
+    with Bystander(victim) as someone:
+        yield someone
+
+
+class SmallRequests:
+    """Asks for the versions again and again; `seconds`: what each answer took."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.seconds: list[float] = []
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+
+    def __enter__(self) -> "SmallRequests":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        with connect(self._cluster) as raw:
+            while not self._stop.wait(0.02):
+                began = time.monotonic()
+                assert answered(raw, encoded(ApiVersionsRequest(), 0)) is not None
+                self.seconds.append(time.monotonic() - began)
+
+
+def quiet_seconds(cluster: Cluster) -> float:
+    with SmallRequests(cluster) as small:
+        time.sleep(1.0)
+    return statistics.quantiles(small.seconds, n=20)[-1]
+
+
+def loop_lag_over(cluster: Cluster, seconds: float) -> int:
+    """Return how often the loop was later than that, by the broker's own measure."""
+    with urlopen(f"http://{cluster.metrics_address(1)}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'ottla_loop_lag_seconds_bucket\{le="([^"]+)"\} (\d+)', text)
+    total = max(int(count) for _, count in found)
+    below = max(int(count) for bound, count in found if float(bound) <= seconds)
+    return total - below
+
+
+def large_requests() -> dict[str, tuple[Any, int]]:
+    """Return one request of each kind, with as many entries as are taken, and its version."""
+    numbers = range(MANY)
+    names = tuple(f"g{number}" for number in numbers)
+    return {
+        "DescribeConfigs": (
+            describe_configs.DescribeConfigsRequest(
+                resources=(
+                    describe_configs.DescribeConfigsResource(
+                        resource_type=4, resource_name="1", configuration_keys=None
+                    ),
+                )
+                * 20_000
+            ),
+            4,
+        ),
+        "Fetch": (
+            fetch.FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                topics=(
+                    fetch.FetchTopic(
+                        topic="none",
+                        partitions=tuple(
+                            fetch.FetchPartition(
+                                partition=number, fetch_offset=0, partition_max_bytes=1000
+                            )
+                            for number in numbers
+                        ),
+                    ),
+                ),
+            ),
+            11,
+        ),
+        "OffsetCommit": (
+            offset_commit.OffsetCommitRequest(
+                group_id="g",
+                topics=(
+                    offset_commit.OffsetCommitRequestTopic(
+                        name="none",
+                        partitions=tuple(
+                            offset_commit.OffsetCommitRequestPartition(
+                                partition_index=number, committed_offset=1, committed_metadata=None
+                            )
+                            for number in numbers
+                        ),
+                    ),
+                ),
+            ),
+            8,
+        ),
+        "OffsetFetch": (
+            offset_fetch.OffsetFetchRequest(
+                groups=(
+                    offset_fetch.OffsetFetchRequestGroup(
+                        group_id="g",
+                        topics=(
+                            offset_fetch.OffsetFetchRequestTopics(
+                                name="none", partition_indexes=tuple(numbers)
+                            ),
+                        ),
+                    ),
+                )
+            ),
+            8,
+        ),
+        "ListOffsets": (
+            list_offsets.ListOffsetsRequest(
+                replica_id=-1,
+                topics=(
+                    list_offsets.ListOffsetsTopic(
+                        name="none",
+                        partitions=tuple(
+                            list_offsets.ListOffsetsPartition(partition_index=number, timestamp=-1)
+                            for number in numbers
+                        ),
+                    ),
+                ),
+            ),
+            7,
+        ),
+        "DescribeGroups": (describe_groups.DescribeGroupsRequest(groups=names), 5),
+        "DeleteTopics": (
+            delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=10_000),
+            5,
+        ),
+        "FindCoordinator": (
+            find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=names),
+            4,
+        ),
+        "JoinGroup": (
+            join_group.JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=tuple(
+                    join_group.JoinGroupRequestProtocol(name=name, metadata=b"") for name in names
+                ),
+            ),
+            6,
+        ),
+    }
+
+
+LARGE = large_requests()
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_one_large_request_holds_up_nobody(
+    name: str, victim: Cluster, bystander: Bystander
+) -> None:
+    request, version = LARGE[name]
+    quiet = quiet_seconds(victim)
+    late_before = loop_lag_over(victim, 1.0)
+    with SmallRequests(victim) as small:
+        frame = answer_to(victim, encoded(request, version))
+    assert frame is not None, "as many as the limit are answered"
+    key = spec_of(type(request)).key
+    assert key is not None
+    _, answer = decode_response(response_type(key), frame, version)
+    if name == "DescribeConfigs":
+        assert len(answer.results) == 1
+        assert answer.results[0].error_code == Error.NONE
+    assert max(small.seconds, default=0) < quiet + 3 * LATE_SECONDS_MAX
+    assert loop_lag_over(victim, 1.0) == late_before
+
+
+def test_many_large_requests_on_many_connections(victim: Cluster, bystander: Bystander) -> None:
+    """Without turns each held the loop for 50 ms and more, all one after the other."""
+    topics = tuple(MetadataRequestTopic(name=f"n{number}") for number in range(HONEST))
+    data = encoded(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+    quiet = quiet_seconds(victim)
+    late_before = loop_lag_over(victim, 1.0)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(connect(victim)) for _ in range(60)]
+        with SmallRequests(victim) as small:
+            for raw in sockets:
+                raw.settimeout(60)
+                raw.sendall(data)
+            for raw in sockets:
+                frame = answered(raw, b"")
+                assert frame is not None
+                _, answer = decode_response(MetadataResponse, frame, 9)
+                assert len(answer.topics) == HONEST, "honest large requests still work"
+    assert len(small.seconds) > 10
+    assert statistics.median(small.seconds) < quiet + LATE_SECONDS_MAX / 4
+    assert max(small.seconds) < quiet + 3 * LATE_SECONDS_MAX
+    assert loop_lag_over(victim, 1.0) == late_before
+
+
+def test_more_elements_than_any_client_sends_end_the_connection(
+    victim: Cluster, bystander: Bystander
+) -> None:
+    """Forty million empty strings: neither decoded nor held as objects."""
+    count = 20_000_000
+    body = count.to_bytes(4, "big") + bytes(2 * count)
+    assert answer_to(victim, framed(header(3, 4) + body)) is None
+
+
+def test_small_requests_for_much_work_take_turns(victim: Cluster, bystander: Bystander) -> None:
+    """Thousands of requests in a row on one connection let others in between."""
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=4, resource_name="1", configuration_keys=None
+    )
+    data = encoded(describe_configs.DescribeConfigsRequest(resources=(resource,)), 4)
+    quiet = quiet_seconds(victim)
+    with connect(victim) as raw, SmallRequests(victim) as small:
+        raw.settimeout(60)
+        raw.sendall(data * 1000)
+        for _ in range(1000):
+            assert answered(raw, b"") is not None
+    assert statistics.median(small.seconds) < quiet + LATE_SECONDS_MAX / 4
+    assert max(small.seconds) < quiet + 2 * LATE_SECONDS_MAX

@@ -9,6 +9,7 @@ import random
 import select
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
@@ -167,6 +168,21 @@ def test_requests_that_claim_much_and_send_little(victim: Cluster, bystander: By
         value = b"x" * (10 << 20)
         sent = [Message(topic=topic, value=value)]
         produce(client_of("confluent"), victim.bootstrap, sent, max_bytes=20 << 20)
+
+
+def test_claims_without_bytes_keep_out_nobody(victim: Cluster, bystander: Bystander) -> None:
+    """Five hundred frames of 100 MB each are claimed; a request in two segments still comes in."""
+    frame = encoded(MetadataRequest(topics=None), 9)
+    with ExitStack() as stack:
+        for _ in range(520):
+            raw = stack.enter_context(connect(victim))
+            raw.sendall(struct.pack(">i", REQUEST_BYTES_MAX))
+        bystander.wait_round()
+        for _ in range(10):
+            raw = stack.enter_context(connect(victim))
+            raw.sendall(frame[:10])
+            time.sleep(0.02)
+            assert answered(raw, frame[10:]) is not None
 
 
 def test_slow_senders(victim: Cluster, bystander: Bystander) -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -20,17 +19,7 @@ from ottla.base.errors import Error
 from ottla.base.limits import REQUEST_ELEMENTS_MAX
 from ottla.testing import Cluster
 from ottla.wire.frames import decode_response
-from ottla.wire.messages import (
-    delete_topics,
-    describe_configs,
-    describe_groups,
-    fetch,
-    find_coordinator,
-    join_group,
-    list_offsets,
-    offset_commit,
-    offset_fetch,
-)
+from ottla.wire.messages import describe_configs
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -42,6 +31,7 @@ from ottla.wire.schema import spec_of
 
 from .bystander import Bystander
 from .conftest import QUICK
+from .large_requests import large_requests
 from .raw import answer_to, answered, connect, encoded, framed, header
 
 MANY = REQUEST_ELEMENTS_MAX - 10
@@ -106,113 +96,7 @@ def loop_lag_over(cluster: Cluster, seconds: float) -> int:
     return total - below
 
 
-def large_requests() -> dict[str, tuple[Any, int]]:
-    """Return one request of each kind, with as many entries as are taken, and its version."""
-    numbers = range(MANY)
-    names = tuple(f"g{number}" for number in numbers)
-    return {
-        "DescribeConfigs": (
-            describe_configs.DescribeConfigsRequest(
-                resources=(
-                    describe_configs.DescribeConfigsResource(
-                        resource_type=4, resource_name="1", configuration_keys=None
-                    ),
-                )
-                * 20_000
-            ),
-            4,
-        ),
-        "Fetch": (
-            fetch.FetchRequest(
-                max_wait_ms=0,
-                min_bytes=0,
-                topics=(
-                    fetch.FetchTopic(
-                        topic="none",
-                        partitions=tuple(
-                            fetch.FetchPartition(
-                                partition=number, fetch_offset=0, partition_max_bytes=1000
-                            )
-                            for number in numbers
-                        ),
-                    ),
-                ),
-            ),
-            11,
-        ),
-        "OffsetCommit": (
-            offset_commit.OffsetCommitRequest(
-                group_id="g",
-                topics=(
-                    offset_commit.OffsetCommitRequestTopic(
-                        name="none",
-                        partitions=tuple(
-                            offset_commit.OffsetCommitRequestPartition(
-                                partition_index=number, committed_offset=1, committed_metadata=None
-                            )
-                            for number in numbers
-                        ),
-                    ),
-                ),
-            ),
-            8,
-        ),
-        "OffsetFetch": (
-            offset_fetch.OffsetFetchRequest(
-                groups=(
-                    offset_fetch.OffsetFetchRequestGroup(
-                        group_id="g",
-                        topics=(
-                            offset_fetch.OffsetFetchRequestTopics(
-                                name="none", partition_indexes=tuple(numbers)
-                            ),
-                        ),
-                    ),
-                )
-            ),
-            8,
-        ),
-        "ListOffsets": (
-            list_offsets.ListOffsetsRequest(
-                replica_id=-1,
-                topics=(
-                    list_offsets.ListOffsetsTopic(
-                        name="none",
-                        partitions=tuple(
-                            list_offsets.ListOffsetsPartition(partition_index=number, timestamp=-1)
-                            for number in numbers
-                        ),
-                    ),
-                ),
-            ),
-            7,
-        ),
-        "DescribeGroups": (describe_groups.DescribeGroupsRequest(groups=names), 5),
-        "DeleteTopics": (
-            delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=10_000),
-            5,
-        ),
-        "FindCoordinator": (
-            find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=names),
-            4,
-        ),
-        "JoinGroup": (
-            join_group.JoinGroupRequest(
-                group_id="g",
-                session_timeout_ms=10_000,
-                rebalance_timeout_ms=10_000,
-                member_id="",
-                protocol_type="consumer",
-                protocols=tuple(
-                    join_group.JoinGroupRequestProtocol(name=name, metadata=b"") for name in names
-                ),
-            ),
-            6,
-        ),
-    }
-
-
-LARGE = large_requests()
+LARGE = large_requests(MANY)
 
 
 @pytest.mark.parametrize("name", LARGE)

@@ -17,8 +17,18 @@ FRAMES_QUEUED_BYTES_MAX = 1024 * 1024
 """Bytes of pipelined requests kept for one connection before its socket is no longer read."""
 
 FRAMES_HELD_BYTES_MAX = 512 * 1024 * 1024
-"""Unfinished and waiting frames of all connections of a server; the peer that would go over
-it is disconnected."""
+"""Unfinished and waiting frames of all connections of a server; where more arrives, the peers whose
+frames come slowest are disconnected."""
+
+FRAME_SECONDS_MAX = 60
+"""From a frame's first byte to its last; longer only while it comes at a fair rate. (Kafka waits as
+long as anything arrives within connections.max.idle.ms.)"""
+
+FRAME_BYTES_PER_SECOND_MIN = 100 * 1024
+"""A fair rate: what has arrived at it extends the time for the rest."""
+
+FRAME_GRACE_SECONDS = 1.0
+"""Frames younger than this are closed last where the server is short of bytes for frames."""
 
 FRAME_BUFFERS_KEPT_BYTES_MAX = 8 * 1024 * 1024
 """Buffers of large frames that a server keeps to use again."""

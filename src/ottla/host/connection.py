@@ -22,7 +22,7 @@ from ottla.base.pending import Pending
 from ottla.base.turns import Turns
 from ottla.broker.api.base import CloseConnection, Connection
 from ottla.broker.dispatch import LongOutcome
-from ottla.host.frame_buffers import FrameBuffers
+from ottla.host.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.outgoing import Outgoing, release
 
 if TYPE_CHECKING:
@@ -33,8 +33,15 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Connection, memoryview], "Outcome"]
 
 
-FIRST_LARGE_BYTES = 1024 * 1024
+FIRST_LARGE_BYTES = 4 * 1024
 """What a large frame gets at first, before it has shown that it sends what it claims."""
+
+GROWTH = 4
+"""A buffer that is full grows to so many times what has arrived, up to KEPT_BYTES_MIN; from there
+on twice."""
+
+RATE_SECONDS = 5.0
+"""How far back the rate of an unfinished frame is measured, at least."""
 
 
 class FrameBudget:
@@ -52,6 +59,11 @@ class FrameBudget:
             return False
         self.used_bytes += count
         return True
+
+    @property
+    def free_bytes(self) -> int:
+        """Return how many bytes are left."""
+        return self.limit_bytes - self.used_bytes
 
     def give_back(self, count: int) -> None:
         """Return reserved bytes."""
@@ -73,6 +85,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         *,
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
+        on_short: Callable[["ServerConnection", int], None],
         on_close: Callable[["ServerConnection"], None],
     ) -> None:
         self._facts = facts
@@ -83,12 +96,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._turns = turns
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
+        self._on_short = on_short
         self._on_close = on_close
         self._partial = bytearray()
         self._filled = 0
         self._wanted = 0
         self._charged = 0
         """Bytes of `_partial` that the budget was charged for: never more than will be read."""
+        self._began = self._marked = 0.0
+        """When the unfinished frame began, and since when its rate is measured: loop time."""
+        self._marked_bytes = 0
         self._waiting: deque[bytearray] = deque()
         self._waiting_bytes = 0
         self._answering = False
@@ -109,6 +126,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Begin; the server may refuse (too many connections)."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         local = transport.get_extra_info("sockname") or ("unknown", 0)
         self.info = self._facts(local[:2], peer[:2])
@@ -171,6 +189,59 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Go on sending."""
         self._outgoing.resume()
 
+    # -- unfinished frames ---------------------------------------------------------------------
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Return what is reserved for a frame that has not come whole; 0 = there is none."""
+        return self._charged
+
+    @property
+    def is_unread(self) -> bool:
+        """Tell whether requests wait because the peer does not read its answers."""
+        return self._waiting_bytes > 0 and self._outgoing.is_behind
+
+    def age(self, now: float) -> float:
+        """Return how many seconds ago the unfinished frame began."""
+        return now - self._began
+
+    def rate(self, now: float) -> float:
+        """Return how fast the unfinished frame has come of late, in bytes a second."""
+        return (self._filled - self._marked_bytes) / max(now - self._marked, 0.001)
+
+    def close_unfinished(self, now: float, seconds_max: float) -> bool:
+        """End the connection where its frame takes too long; tell whether it did.
+
+        A frame may take `seconds_max`, and longer while it comes at a fair rate.
+        """
+        if not self._charged or self._closing:
+            return False
+        fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
+        if self.age(now) <= seconds_max + fair:
+            return False
+        self.close("a request was not finished in time")
+        return True
+
+    def _take(self, count: int) -> bool:
+        """Reserve bytes, those of slower peers where none are left; False = this one is closed."""
+        if self._budget.take(count):
+            return True
+        self._on_short(self, count)
+        if not self._closing and self._budget.take(count):
+            return True
+        self.close("the server holds too many unfinished requests")
+        return False
+
+    def _mark(self, *, is_new: bool) -> None:
+        """Note the time of a frame's begin, and from when on its rate is measured."""
+        now = self._loop.time()
+        if is_new:
+            self._began = self._marked = now
+            self._marked_bytes = 0
+        elif now - self._marked > RATE_SECONDS:
+            self._marked = now
+            self._marked_bytes = self._filled
+
     # -- reading -------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -196,11 +267,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._budget.give_back(self._charged)
             self._charged = 0
             self._partial = bytearray()
-            self._split(self._lent[: held + count])
+            self._split(self._lent[: held + count], held)
         self._continue()
 
-    def _split(self, data: memoryview) -> None:
-        """Cut frames from `data` and keep the rest for the next read."""
+    def _split(self, data: memoryview, held: int) -> None:
+        """Cut frames from `data`, of which `held` bytes came before; keep the rest."""
         position, end = 0, len(data)
         while end - position >= 4:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
@@ -213,25 +284,25 @@ class ServerConnection(asyncio.BufferedProtocol):
             position += 4 + size
             if self._closing:
                 return
-        self._keep(data[position:])
+        self._keep(data[position:], is_new=position > 0 or not held)
 
-    def _keep(self, rest: memoryview) -> None:
+    def _keep(self, rest: memoryview, *, is_new: bool) -> None:
         """Keep the beginning of a frame that has not come whole."""
+        if len(rest):
+            self._mark(is_new=is_new)
         if len(rest) >= 4:
             size = int.from_bytes(rest[:4], "big")
             if size > limits.SMALL_FRAME_BYTES_MAX:
                 self._begin_large(size, rest[4:])
                 return
-        if len(rest) and not self._budget.take(len(rest)):
-            self.close("the server holds too many unfinished requests")
+        if len(rest) and not self._take(len(rest)):
             return
         self._partial = bytearray(rest)
         self._filled = self._charged = len(rest)
 
     def _begin_large(self, size: int, begun: memoryview) -> None:
-        first = min(size, FIRST_LARGE_BYTES)
-        if not self._budget.take(first):
-            self.close("the server holds too many unfinished requests")
+        first = min(size, max(FIRST_LARGE_BYTES, GROWTH * len(begun)))
+        if not self._take(first):
             return
         self._charged = first
         self._partial = self._buffers.take(first)
@@ -240,6 +311,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._wanted = size
 
     def _grow_large(self, count: int) -> None:
+        self._mark(is_new=False)
         self._filled += count
         if self._filled == self._wanted:
             buffer, self._partial = self._partial, bytearray()
@@ -250,11 +322,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._budget.give_back(charged)
             self._buffers.give_back(buffer)
         elif self._filled == len(self._partial):
-            # Doubling keeps memory within twice of what was sent, whatever size was claimed.
+            # Memory stays within a few times of what was sent, whatever size was claimed.
             # A copy, not a resize: the transport still holds a view of the old buffer.
-            size = min(self._wanted, 2 * self._filled)
-            if not self._budget.take(size - self._charged):
-                self.close("the server holds too many unfinished requests")
+            growth = GROWTH if self._filled < KEPT_BYTES_MIN // GROWTH else 2
+            size = min(self._wanted, growth * self._filled)
+            if not self._take(size - self._charged):
                 return
             self._charged = size
             grown = self._buffers.take(size)
@@ -270,8 +342,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
-            if not self._budget.take(len(frame)):
-                self.close("the server holds too many waiting requests")
+            if not self._take(len(frame)):
                 return
             self._waiting.append(bytearray(frame))
             self._waiting_bytes += len(frame)
@@ -309,8 +380,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _hold(self, count: int) -> bool:
         """Count the bytes of a request that is kept while it is worked on."""
-        if not self._budget.take(count):
-            self.close("the server holds too many unfinished requests")
+        if not self._take(count):
             return False
         self._held_bytes = count
         return True

@@ -1,12 +1,14 @@
 """Buffers for large frames, used again: fresh memory costs a page fault for every 4 KB of it.
 
 A buffer is taken for a frame that does not fit the lent receive buffer and given back once the
-frame was handled. Sizes are powers of two; a bounded number of bytes is kept.
+frame was handled. Sizes are powers of two; a bounded number of bytes is kept, in buffers from
+KEPT_BYTES_MIN on: smaller ones are cheap, and hold what has hardly begun to arrive.
 """
 
 from ottla.base import limits
 
-SMALLEST_BYTES = 1024 * 1024
+SMALLEST_BYTES = 4 * 1024
+KEPT_BYTES_MIN = 1024 * 1024
 
 
 class FrameBuffers:
@@ -33,6 +35,6 @@ class FrameBuffers:
     def give_back(self, buffer: bytearray) -> None:
         """Keep a buffer for the next frame, or let it go where enough are kept."""
         size = len(buffer)
-        if self._kept_bytes + size <= self._kept_bytes_max:
+        if size >= KEPT_BYTES_MIN and self._kept_bytes + size <= self._kept_bytes_max:
             self._kept_bytes += size
             self._kept.setdefault(size, []).append(buffer)

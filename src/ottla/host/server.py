@@ -54,6 +54,7 @@ class Server:
         frames_held_bytes_max: int | None = None,
         connection_limits: Callable[[], ConnectionLimits] = lambda: NO_LIMITS,
         idle_ms: int = 600_000,
+        frame_seconds_max: float = limits.FRAME_SECONDS_MAX,
         socket_options: SocketOptions = SocketOptions(),
     ) -> None:
         """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle."""
@@ -63,6 +64,10 @@ class Server:
         self._frame_bytes_max = frame_bytes_max
         self._connection_limits = connection_limits
         self._idle_ms = idle_ms
+        self._frame_seconds_max = frame_seconds_max
+        self._frame_sweeper: asyncio.TimerHandle | None = None
+        self.unfinished_closed = 0
+        """Connections that were closed for a frame that came too slowly."""
         self._socket_options = socket_options
         self._lent = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         if frames_held_bytes_max is None:
@@ -99,6 +104,8 @@ class Server:
         self._set_options(server)
         if self._sweeper is None and self._idle_ms >= 0:
             self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
+        if self._frame_sweeper is None:
+            self._sweep_frames()
         bound: int = server.sockets[0].getsockname()[1]
         return bound
 
@@ -139,8 +146,9 @@ class Server:
         await asyncio.sleep(0)
         for server in self._servers:
             server.close()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for sweeper in (self._sweeper, self._frame_sweeper):
+            if sweeper is not None:
+                sweeper.cancel()
         for connection in list(self.connections):
             connection.close("the server stops")
         await asyncio.sleep(0)
@@ -165,6 +173,7 @@ class Server:
             self._turns,
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
+            on_short=self._make_room,
             on_close=self._closed,
         )
 
@@ -189,6 +198,39 @@ class Server:
         self._by_ip[host] -= 1
         if not self._by_ip[host]:
             del self._by_ip[host]
+
+    def _make_room(self, asking: ServerConnection, count: int) -> None:
+        """Close those whose frames come slowest, young ones last, until `count` bytes are free.
+
+        Then those that do not read their answers while their requests wait. `asking` closes itself
+        where it would be the next one.
+        """
+        now = self._loop.time()
+        unfinished = sorted(
+            (each for each in self.connections if each.unfinished_bytes),
+            key=lambda each: (
+                each.age(now) < limits.FRAME_GRACE_SECONDS,
+                each.rate(now),
+                -each.unfinished_bytes,
+            ),
+        )
+        unread = [each for each in self.connections if each.is_unread and each not in unfinished]
+        # Some more than is asked for, or the next one would have to look again.
+        wanted = min(self._budget.limit_bytes, count + self._budget.limit_bytes // 16)
+        for each in (*unfinished, *unread):
+            if each is asking:
+                return
+            each.close("the server holds too many unfinished requests")
+            self.unfinished_closed += 1
+            if self._budget.free_bytes >= wanted:
+                return
+
+    def _sweep_frames(self) -> None:
+        """Close where a frame takes too long."""
+        now, limit = self._loop.time(), self._frame_seconds_max
+        for connection in list(self.connections):
+            self.unfinished_closed += connection.close_unfinished(now, limit)
+        self._frame_sweeper = self._loop.call_later(limit / 12, self._sweep_frames)
 
     def _sweep(self) -> None:
         """Close where nothing moved since the last sweep; a sweep comes once an idle period."""

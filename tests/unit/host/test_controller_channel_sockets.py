@@ -36,6 +36,7 @@ from ottla.wire.messages.delete_replicas import (
     DeleteReplicasResponse,
     DeleteReplicasTopic,
 )
+from tests.unit.base.scripted_turns import ScriptedTurns
 
 from ..broker.world import TOPIC_ID, World
 
@@ -64,7 +65,7 @@ class Broker:
         self.world.load(self.world.broker.image)
         self.world.broker.epoch = epoch
         self.world.add_broker()
-        self.dispatcher = Dispatcher(load_apis(), timers=Timers())
+        self.dispatcher = Dispatcher(load_apis(), timers=Timers(), turns=ScriptedTurns())
 
     async def listen(self) -> None:
         self.server = Server(asyncio.get_running_loop(), self.handle)

@@ -10,6 +10,7 @@ import socket
 
 import pytest
 
+from ottla.base.limits import FRAME_GRACE_SECONDS
 from ottla.broker.api.base import Listener
 from ottla.host.server import (
     ConnectionLimits,
@@ -192,3 +193,120 @@ def test_nobody_looks_up_a_name_that_is_not_needed() -> None:
         raise AssertionError("a look-up can take seconds")
 
     assert reachable([Endpoint("A", "host", 1)], {}, fail) == (Endpoint("A", "host", 1),)
+
+
+CLAIM = (90_000_000).to_bytes(4, "big")
+
+
+async def claiming(port: int, count: int, sent: bytes = b"") -> list[asyncio.StreamWriter]:
+    """Open connections that claim a large frame and send little of it."""
+    writers = []
+    for _ in range(count):
+        _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(CLAIM + sent)
+        writers.append(writer)
+    return writers
+
+
+def begun(server: Server) -> int:
+    return sum(connection.unfinished_bytes > 0 for connection in server.connections)
+
+
+def close_all(writers: list[asyncio.StreamWriter]) -> None:
+    for writer in writers:
+        writer.close()
+
+
+def test_a_claim_reserves_what_has_come_and_little_more() -> None:
+    async def test() -> None:
+        async with serving() as (_peer, server, port):
+            writers = await claiming(port, 100)
+            await eventually(
+                lambda: sum(1 for c in server.connections if c.unfinished_bytes) == 100
+            )
+            assert server.frames_held_bytes <= 100 * 4096
+            writers[0].write(bytes(100_000))
+            await eventually(lambda: server.frames_held_bytes > 100_000)
+            assert server.frames_held_bytes <= 100 * 4096 + 5 * 100_000
+            close_all(writers)
+
+    run(test)
+
+
+@pytest.mark.parametrize("body", [1_000, 900_000], ids=["small", "large"])
+def test_where_bytes_are_short_the_slowest_frames_go(body: int) -> None:
+    """Peers that claim much and stand still do not keep out one whose request comes in parts."""
+
+    async def test() -> None:
+        async with serving(frames_held_bytes_max=2_000_000) as (_peer, server, port):
+            writers = await claiming(port, 19, bytes(80_000))
+            await eventually(lambda: server.frames_held_bytes > 1_500_000)
+            await asyncio.sleep(FRAME_GRACE_SECONDS + 0.1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            data = request(ECHO, b"x" * body)
+            for at in range(0, len(data), len(data) // 3):
+                writer.write(data[at : at + len(data) // 3])
+                await asyncio.sleep(0.05)
+            assert await read_frame(reader) == b"x" * body
+            close_all([*writers, writer])
+
+    run(test)
+
+
+def test_of_two_frames_the_faster_one_stays() -> None:
+    async def test() -> None:
+        async with serving(frames_held_bytes_max=2_300_000) as (_peer, server, port):
+            still = await claiming(port, 1, bytes(400_000))
+            await eventually(lambda: server.frames_held_bytes > 400_000)
+            await asyncio.sleep(FRAME_GRACE_SECONDS + 0.1)
+            [fast] = await claiming(port, 1)
+            for _ in range(30):
+                fast.write(bytes(50_000))
+                await asyncio.sleep(0.01)
+            await eventually(lambda: len(server.connections) == 1)
+            assert server.unfinished_closed == 1
+            fast.write(bytes(10))
+            await fast.drain()
+            assert not fast.transport.is_closing()
+            close_all([*still, fast])
+
+    run(test)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x00", bytes(1000)], ids=len)
+def test_a_frame_must_come_whole_in_time(sent: bytes) -> None:
+    """Also one that goes on byte by byte, and one that is small."""
+
+    async def test() -> None:
+        async with serving(frame_seconds_max=0.3) as (_peer, server, port):
+            [large] = await claiming(port, 1, sent)
+            small_reader, small = await asyncio.open_connection("127.0.0.1", port)
+            small.write(request(ECHO, b"xyz")[:-1])
+            idle_reader, idle = await asyncio.open_connection("127.0.0.1", port)
+            for _ in range(100):
+                if server.unfinished_closed == 2:
+                    break
+                large.write(b"x")
+                await asyncio.sleep(0.02)
+            assert server.unfinished_closed == 2
+            assert await small_reader.read() == b""
+            idle.write(request(ECHO, b"here"))
+            assert await read_frame(idle_reader) == b"here", "it had no frame begun"
+            close_all([large, small, idle])
+
+    run(test)
+
+
+def test_a_large_frame_at_a_fair_rate_may_take_longer() -> None:
+    async def test() -> None:
+        async with serving(frame_seconds_max=0.2) as (_peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            data = request(ECHO, b"x" * 1_000_000)
+            for at in range(0, len(data), 50_000):
+                writer.write(data[at : at + 50_000])
+                await asyncio.sleep(0.03)
+            assert len(await read_frame(reader)) == 1_000_000
+            assert server.unfinished_closed == 0
+            writer.close()
+
+    run(test)

@@ -6,12 +6,14 @@ exception and never make the bystander fail.
 """
 
 import random
+import re
 import select
 import socket
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from urllib.request import urlopen
 
 import pytest
 
@@ -34,7 +36,7 @@ REQUEST_BYTES_MAX = 100 << 20
 
 @pytest.fixture(scope="module")
 def victim() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=QUICK) as cluster:
+    with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
         yield cluster
 
 
@@ -252,3 +254,23 @@ def test_peers_that_ask_and_never_read(victim: Cluster, bystander: Bystander) ->
                     raw.send(data)
         for _ in range(3):
             bystander.wait_round()
+
+
+def test_refusals_are_counted_and_do_not_fill_the_log(
+    victim: Cluster, bystander: Bystander
+) -> None:
+    before = len(victim.logs(1))
+    counted = refused_requests(victim)
+    for _ in range(300):
+        assert answer_to(victim, framed(b"\xff" * 30)) is None
+    assert refused_requests(victim) == counted + 300
+    logged = victim.logs(1)[before:]
+    assert logged.count("\n") < 20, "not a line for each"
+
+
+def refused_requests(cluster: Cluster) -> int:
+    with urlopen(f"http://{cluster.metrics_address(1)}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'ottla_refused_total\{listener="\w+",reason="request"\} (\d+)', text)
+    assert found
+    return sum(map(int, found))

@@ -22,8 +22,10 @@ from ottla.base.pending import Pending
 from ottla.base.turns import Turns
 from ottla.broker.api.base import CloseConnection, Connection
 from ottla.broker.dispatch import LongOutcome
+from ottla.host.descriptors import SocketBudget
 from ottla.host.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.outgoing import Outgoing, release
+from ottla.host.refusals import Refusal, Refusals
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Chunks, Outcome
@@ -39,6 +41,8 @@ FIRST_LARGE_BYTES = 4 * 1024
 GROWTH = 4
 """A buffer that is full grows to so many times what has arrived, up to KEPT_BYTES_MIN; from there
 on twice."""
+
+NO_ROOM = "the server holds too many unfinished requests"
 
 RATE_SECONDS = 5.0
 """How far back the rate of an unfinished frame is measured, at least."""
@@ -82,6 +86,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         budget: FrameBudget,
         buffers: FrameBuffers,
         turns: Turns,
+        sockets: SocketBudget,
+        refusals: Refusals,
         *,
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
@@ -94,6 +100,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._budget = budget
         self._buffers = buffers
         self._turns = turns
+        self._sockets = sockets
+        self._refusals = refusals
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
         self._on_short = on_short
@@ -117,6 +125,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._has_turn = False
         self._reading = True
         self._closing = False
+        self.has_descriptor = False
+        """It counts among the descriptors that connections may take."""
         self.active = True
         """Set by requests and answers, cleared by the server's sweep for idle connections."""
 
@@ -130,7 +140,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         local = transport.get_extra_info("sockname") or ("unknown", 0)
         self.info = self._facts(local[:2], peer[:2])
-        self._outgoing = Outgoing(transport, self._drained, self._broken)
+        self._outgoing = Outgoing(transport, self._drained, self._broken, self._sockets)
         if not self._on_open(self):
             self._closing = True
             transport.abort()
@@ -143,10 +153,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_close(self)
         self.info.closed.complete(None)
 
-    def close(self, reason: str) -> None:
-        """End the connection; what was answered already is still sent."""
+    def close(self, reason: str, why: Refusal | None = None) -> None:
+        """End the connection; what was answered already is still sent.
+
+        `why`: it is the peer's doing, and counted rather than logged.
+        """
         if not self._closing:
-            log.info("closing %s: %s", self.info.id, reason)
+            if why is None:
+                log.debug("closing %s: %s", self.info.id, reason)
+            else:
+                self._refusals.note(why, f"{self.info.id}: {reason}")
             self._closing = True
             self._drop_input()
             self._outgoing.close_when_sent()
@@ -173,7 +189,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._continue()
 
     def _broken(self, reason: str) -> None:
-        log.info("lost %s: %s", self.info.id, reason)
+        self._refusals.note(Refusal.LOST, f"{self.info.id}: {reason}")
         self._closing = True
         self._transport.abort()
 
@@ -219,7 +235,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
         if self.age(now) <= seconds_max + fair:
             return False
-        self.close("a request was not finished in time")
+        self.close("a request was not finished in time", Refusal.SLOW_REQUEST)
         return True
 
     def _take(self, count: int) -> bool:
@@ -229,7 +245,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_short(self, count)
         if not self._closing and self._budget.take(count):
             return True
-        self.close("the server holds too many unfinished requests")
+        self.close(NO_ROOM, Refusal.SLOW_REQUEST)
         return False
 
     def _mark(self, *, is_new: bool) -> None:
@@ -276,7 +292,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         while end - position >= 4:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
             if not 0 <= size <= self._frame_bytes_max:
-                self.close(f"a frame of {size} bytes; at most {self._frame_bytes_max} are read")
+                reason = f"a frame of {size} bytes; at most {self._frame_bytes_max} are read"
+                self.close(reason, Refusal.REQUEST)
                 return
             if end - position - 4 < size:
                 break
@@ -358,7 +375,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         try:
             outcome = self._handler(self.info, frame)
         except CloseConnection as reason:
-            self.close(str(reason))
+            self.close(str(reason), Refusal.REQUEST)
             return
         except Exception:
             log.exception("a request of %s failed", self.info.id)
@@ -387,7 +404,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _answer(self, chunks: "Chunks | None") -> None:
         if chunks is None:
-            self.close(self.info.refusal or "the request could not be answered")
+            self.close(self.info.refusal or "the request has no answer", Refusal.REQUEST)
         else:
             self._outgoing.add(chunks)
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from ottla.base.metrics import latency_ns
 from ottla.base.ports import Buffer
+from ottla.host.descriptors import SpareDescriptors
 
 VECTORS_MAX: Final = 512
 """Buffers given to one writev; the kernel's limit is 1024 (IOV_MAX)."""
@@ -131,10 +132,12 @@ class OsDisk:
 
     def __init__(self) -> None:
         self.syncs = SyncTimes()
+        self.spares = SpareDescriptors()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644), self.syncs)
+        opened = self.spares.opening(lambda: os.open(path, flags, 0o644))
+        return OsFile(path, opened, self.syncs)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -178,20 +181,21 @@ class OsDisk:
                     return
 
     def sync_dir(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = self.spares.opening(lambda: os.open(path, flags))
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with self.spares.opening(lambda: open(path, "rb")) as file:
             return file.read()
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         try:
-            with open(temporary, "wb") as file:
+            with self.spares.opening(lambda: open(temporary, "wb")) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -213,7 +217,8 @@ class OsDisk:
     def lock(self, path: str) -> Callable[[], None]:
         # flock belongs to the open file, so two holders within one process exclude each other
         # as well, and it ends with the process however that dies.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = self.spares.opening(lambda: os.open(path, flags, 0o644))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

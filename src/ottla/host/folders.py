@@ -22,11 +22,11 @@ import contextlib
 import logging
 import os
 import posixpath
-import resource
 
 from ottla.base.ids import Uuid
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
+from ottla.host.descriptors import descriptor_limit, plan
 from ottla.host.quorum_log import open_quorum_storage
 from ottla.host.quorum_storage import FROM_BACKUP, QuorumStorage
 from ottla.host.steps import Steps, wait
@@ -42,8 +42,6 @@ from ottla.metadata.topic_config import effective_topic_config
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 
 log = logging.getLogger(__name__)
-
-OPEN_FILES_MIN = 64
 
 
 class StartError(Exception):
@@ -150,7 +148,7 @@ def log_dirs_of(
         timers,
         paths,
         dice=dice,
-        open_files_max=_open_files_max(),
+        open_files_max=plan(descriptor_limit()).log_files,
         recovery_threads=config["num.recovery.threads.per.data.dir"],
         delete_delay_ms=config["log.segment.delete.delay.ms"],
     )
@@ -260,11 +258,3 @@ def _note_what_is_left(disk: Disk, path: str, epoch: int, boot_id: str) -> None:
     note = encode_running(epoch, boot_id)
     with contextlib.suppress(OSError):
         disk.write_atomic(posixpath.join(path, names.RUNNING), note)
-
-
-def _open_files_max() -> int:
-    """Return half of the descriptors that the process may have; connections get the rest."""
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return 1 << 16
-    return max(OPEN_FILES_MIN, soft // 2)

@@ -18,6 +18,7 @@ from ottla.controller.statistics import ElectionStatistics
 from ottla.host.controller_runtime import ControllerRuntime
 from ottla.host.deletion_metrics import DeletionCounts, count_deletions, deletion_gauges
 from ottla.host.metadata_publication import MetadataErrors
+from ottla.host.refusals import Refusal
 from ottla.host.server import Server
 from ottla.metadata.deletions import DeletionsImage
 from ottla.metadata.image import ClusterImage
@@ -84,6 +85,15 @@ def server_families(server: Server) -> Iterator[Family]:
         "kafka_network_socket_server_memory_pool_used_bytes",
         "Bytes of unfinished and waiting requests.",
         server.frames_held_bytes,
+    )
+    yield counter(
+        "ottla_refused_total",
+        "Connections that were refused, or ended for what they sent, by listener and reason.",
+        [
+            ((("listener", name), ("reason", why.value)), refusals.counts[why])
+            for name, refusals in sorted(server.refusals.items())
+            for why in Refusal
+        ],
     )
 
 

@@ -6,17 +6,20 @@ with exit code 1 and a line that says why. This is what runs behind `ottla serve
 
 import asyncio
 import logging
+import math
 import signal
 import socket
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ottla.base.zookeeper import OpenSession
 from ottla.broker.api.base import Listener
 from ottla.host.channel import Channel
 from ottla.host.cleaner import ProcessRunner
+from ottla.host.descriptors import check_limit, descriptor_limit, plan
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
 from ottla.host.folders import StartError
@@ -24,6 +27,7 @@ from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_storage import MetadataDamaged
+from ottla.host.refusals import LOG_SECONDS
 from ottla.host.rotating_output import RotatingOutput
 from ottla.host.server import (
     ConnectionLimits,
@@ -63,6 +67,7 @@ class Node(NodeCore):
             open_zookeeper=_open_zookeeper(config, loop),
         )
         super().__init__(config, ports, on_failure=self._fail)
+        self._descriptors = plan(descriptor_limit())
         self._server = Server(
             loop,
             self.handle,
@@ -76,6 +81,7 @@ class Node(NodeCore):
             connection_limits=self._connection_limits,
             idle_ms=config["connections.max.idle.ms"],
             socket_options=socket_options(config),
+            sockets_max=self._descriptors.sockets,
         )
         self._doors = _Sockets(loop, self._server)
         self.metrics = NodeMetrics(self, loop, self._server, disk.syncs.histogram)
@@ -86,6 +92,16 @@ class Node(NodeCore):
 
     async def start(self) -> None:
         """Start all roles; return when the node serves. Raises StartError, one line for people."""
+        limit = self._descriptors.limit
+        fault = check_limit(limit)
+        if fault is not None:
+            raise StartError(fault)
+        log.info(
+            "of %d descriptors, %d are for files of logs and %d for connections",
+            limit,
+            self._descriptors.log_files,
+            self._descriptors.sockets,
+        )
         self.open()
         await self.metrics.start()
         await walk(self.start_roles(self._doors))
@@ -198,6 +214,7 @@ def run_node(config: NodeConfig, output: Path | None = None) -> int:
 async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     node = Node(config, loop)
+    loop.set_exception_handler(AcceptFailures())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.ask_to_stop)
     reason = await _until_stopped(node, loop.create_task(node.start()))
@@ -211,6 +228,29 @@ async def _run(config: NodeConfig) -> int:
     log.error("node %d stops: %s", config.node_id, reason)
     print(f"ottla server: {reason}", file=sys.stderr)
     return 1
+
+
+class AcceptFailures:
+    """Reports what the loop cannot: that it is out of descriptors once a minute, all else as usual.
+
+    asyncio accepts again a second later, so that a shortage passes.
+    """
+
+    def __init__(self) -> None:
+        self._said = -math.inf
+        self.count = 0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take what the loop reports."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or "socket.accept()" not in context.get("message", ""):
+            loop.default_exception_handler(context)
+            return
+        self.count += 1
+        if loop.time() - self._said >= LOG_SECONDS:
+            self._said = loop.time()
+            reason = error.strerror or error
+            log.warning("cannot accept connections (%d times so far): %s", self.count, reason)
 
 
 async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None:

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ottla.host.descriptors import SocketBudget
+
 SENDFILE_BYTES_MIN = 32 * 1024
 """Below this, copying through Python costs less than the extra system calls."""
 
@@ -35,10 +37,12 @@ class Outgoing:
         transport: asyncio.Transport,
         drained: Callable[[], None],
         broken: Callable[[str], None],
+        sockets: SocketBudget,
     ) -> None:
         self._transport = transport
         self._drained = drained
         self._broken = broken
+        self._sockets = sockets
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
         self._paused = False
@@ -116,6 +120,7 @@ class Outgoing:
         if self._socket_copy >= 0:
             os.close(self._socket_copy)
             self._socket_copy = -1
+            self._sockets.give_back()
         release(list(self._queue))
         self._queue.clear()
         self._queued_bytes = 0
@@ -161,7 +166,7 @@ class Outgoing:
             if not self._is_warm(self._slice):
                 self._warm(self._slice)
                 return False
-        if not self._may_sendfile:
+        if not self._may_sendfile or not self._copy_socket():
             return self._copy_slice()
         if self._transport.get_write_buffer_size() > 0:
             self._await_writable()
@@ -170,8 +175,6 @@ class Outgoing:
 
     def _sendfile(self) -> bool:
         piece = self._slice
-        if self._socket_copy < 0:
-            self._socket_copy = os.dup(self._transport.get_extra_info("socket").fileno())
         while self._sent < piece.length:
             try:
                 count = os.sendfile(
@@ -213,9 +216,20 @@ class Outgoing:
         self._slice.release()
         self._slice = None
 
-    def _await_writable(self) -> None:
-        if self._socket_copy < 0:
+    def _copy_socket(self) -> bool:
+        """Have a duplicate of the socket to send files with; False = no descriptor is left."""
+        if self._socket_copy >= 0:
+            return True
+        if not self._sockets.take():
+            return False
+        try:
             self._socket_copy = os.dup(self._transport.get_extra_info("socket").fileno())
+        except OSError:
+            self._sockets.give_back()
+            return False
+        return True
+
+    def _await_writable(self) -> None:
         self._writer_armed = True
         self._loop.add_writer(self._socket_copy, self._writable)
 

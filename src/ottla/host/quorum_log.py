@@ -14,6 +14,7 @@ from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timers
+from ottla.host.descriptors import METADATA_FILES
 from ottla.host.quorum_recovery_point import RecoveryPoint, RecoveryPointDamaged
 from ottla.host.quorum_storage import (
     FOLDER,
@@ -39,9 +40,6 @@ from ottla.raft.values import EpochStart
 from ottla.records.batch import iter_headers
 
 log = logging.getLogger(__name__)
-
-FILES_OPEN_MAX = 64
-"""Files kept open at once; a log has few segments, of up to four files each."""
 
 
 class SegmentedMetadataLog:
@@ -159,7 +157,7 @@ def open_quorum_storage(
     )
     ports = LogPorts(
         disk=disk,
-        files=FileCache(disk, FILES_OPEN_MAX),
+        files=FileCache(disk, METADATA_FILES),
         workers=workers,
         timers=timers,
         clock=clock,

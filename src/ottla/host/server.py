@@ -1,7 +1,7 @@
 """Listening sockets of a node, and the connections accepted on them."""
 
 import asyncio
-import logging
+import os
 import socket
 import time
 from collections import Counter
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from ottla.base import limits
 from ottla.base.turns import Turns
 from ottla.broker.api.base import Connection, Listener
-from ottla.host.connection import FrameBudget, Handler, ServerConnection
+from ottla.host.connection import NO_ROOM, FrameBudget, Handler, ServerConnection
+from ottla.host.descriptors import ACCEPTS_PER_TURN, SocketBudget
 from ottla.host.frame_buffers import FrameBuffers
+from ottla.host.refusals import Refusal, Refusals
 from ottla.metadata.brokers import Endpoint
-
-log = logging.getLogger(__name__)
 
 UNLIMITED = 2**31 - 1
 
@@ -56,8 +56,12 @@ class Server:
         idle_ms: int = 600_000,
         frame_seconds_max: float = limits.FRAME_SECONDS_MAX,
         socket_options: SocketOptions = SocketOptions(),
+        sockets_max: int = UNLIMITED,
     ) -> None:
-        """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle."""
+        """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle.
+
+        `sockets_max`: descriptors that connections may take.
+        """
         self._loop = loop
         self._handler = handler
         self._turns = turns or Turns(time.perf_counter_ns, loop.call_soon)
@@ -66,8 +70,9 @@ class Server:
         self._idle_ms = idle_ms
         self._frame_seconds_max = frame_seconds_max
         self._frame_sweeper: asyncio.TimerHandle | None = None
-        self.unfinished_closed = 0
-        """Connections that were closed for a frame that came too slowly."""
+        self._sockets = SocketBudget(sockets_max)
+        self.refusals: dict[str, Refusals] = {}
+        """By listener."""
         self._socket_options = socket_options
         self._lent = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         if frames_held_bytes_max is None:
@@ -91,17 +96,21 @@ class Server:
         Without `accept` the address is only taken: peers are refused until `accept_all`.
         Raises OSError where the address is taken or not this machine's.
         """
+        self.refusals.setdefault(name, Refusals(self._loop, name))
         server = await self._loop.create_server(
             lambda: self._protocol(listener, name),
             host or None,
             port,
-            backlog=self._socket_options.backlog,
+            # So many are accepted in one turn before it is seen that there are too many.
+            backlog=ACCEPTS_PER_TURN,
             reuse_address=True,
             start_serving=accept,
         )
         self._servers.append(server)
         self.listener_names.append(name)
         self._set_options(server)
+        if accept:
+            self._set_backlog(server)
         if self._sweeper is None and self._idle_ms >= 0:
             self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
         if self._frame_sweeper is None:
@@ -120,6 +129,12 @@ class Server:
                 for listening in server.sockets:
                     listening.setsockopt(socket.SOL_SOCKET, name, size)
 
+    def _set_backlog(self, server: asyncio.Server) -> None:
+        """Let the system queue as many connections as is configured."""
+        for listening in server.sockets:
+            with socket.socket(fileno=os.dup(listening.fileno())) as same:
+                same.listen(self._socket_options.backlog)
+
     @property
     def accepted(self) -> int:
         """Return how many connections have come."""
@@ -134,6 +149,7 @@ class Server:
         """Accept on every address that is taken. Raises OSError."""
         for server in self._servers:
             await server.start_serving()
+            self._set_backlog(server)
 
     async def close(self) -> None:
         """Stop accepting and end every connection."""
@@ -151,6 +167,8 @@ class Server:
                 sweeper.cancel()
         for connection in list(self.connections):
             connection.close("the server stops")
+        for refusals in self.refusals.values():
+            refusals.close()
         await asyncio.sleep(0)
 
     def _protocol(self, listener: Listener, name: str) -> ServerConnection:
@@ -171,6 +189,8 @@ class Server:
             self._budget,
             self._buffers,
             self._turns,
+            self._sockets,
+            self.refusals[name],
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
             on_short=self._make_room,
@@ -181,20 +201,31 @@ class Server:
         host = connection.info.client_host
         self._by_ip[host] += 1
         self.connections.add(connection)
+        connection.has_descriptor = self._sockets.take()
         if self._is_closed:
             return False
         allowed = self._connection_limits()
         if len(self.connections) > allowed.total:
-            log.warning("refusing %s: max.connections is reached", connection.info.id)
-            return False
-        if self._by_ip[host] > allowed.by_ip.get(host, allowed.per_ip):
-            log.warning("refusing %s: max.connections.per.ip is reached", connection.info.id)
-            return False
-        return True
+            why, detail = Refusal.MAX_CONNECTIONS, "max.connections is reached"
+        elif self._by_ip[host] > allowed.by_ip.get(host, allowed.per_ip):
+            why, detail = Refusal.MAX_CONNECTIONS_PER_IP, "max.connections.per.ip is reached"
+        elif not connection.has_descriptor:
+            detail = f"the process may have no more than {self._sockets.limit} connections"
+            why = Refusal.DESCRIPTORS
+        else:
+            return True
+        self._refused(connection, why, detail)
+        return False
+
+    def _refused(self, connection: ServerConnection, why: Refusal, detail: str) -> None:
+        listener = connection.info.listener_name
+        self.refusals[listener].note(why, f"{connection.info.id}: {detail}")
 
     def _closed(self, connection: ServerConnection) -> None:
         host = connection.info.client_host
         self.connections.discard(connection)
+        if connection.has_descriptor:
+            self._sockets.give_back()
         self._by_ip[host] -= 1
         if not self._by_ip[host]:
             del self._by_ip[host]
@@ -220,8 +251,7 @@ class Server:
         for each in (*unfinished, *unread):
             if each is asking:
                 return
-            each.close("the server holds too many unfinished requests")
-            self.unfinished_closed += 1
+            each.close(NO_ROOM, Refusal.SLOW_REQUEST)
             if self._budget.free_bytes >= wanted:
                 return
 
@@ -229,7 +259,7 @@ class Server:
         """Close where a frame takes too long."""
         now, limit = self._loop.time(), self._frame_seconds_max
         for connection in list(self.connections):
-            self.unfinished_closed += connection.close_unfinished(now, limit)
+            connection.close_unfinished(now, limit)
         self._frame_sweeper = self._loop.call_later(limit / 12, self._sweep_frames)
 
     def _sweep(self) -> None:

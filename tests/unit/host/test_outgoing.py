@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ottla.host.descriptors import SocketBudget
 from ottla.host.outgoing import (
     JOINED_BYTES_MAX,
     QUEUED_BYTES_MAX,
@@ -53,7 +54,9 @@ class Sender:
         self.transport = Transport()
         self.drained = 0
         self.broken: list[str] = []
-        self.outgoing = Outgoing(self.transport, self._drained, self.broken.append)  # type: ignore[arg-type]
+        self.outgoing = Outgoing(
+            self.transport, self._drained, self.broken.append, SocketBudget(10)
+        )  # type: ignore[arg-type]
         self.outgoing._may_sendfile = False
         self.transport.outgoing = self.outgoing
 

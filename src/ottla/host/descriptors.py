@@ -1,0 +1,142 @@
+"""File descriptors are scarce: what of the process's limit files, connections and the rest get.
+
+Connections are capped at their part, so that peers can never take what logs need. What opens a file
+and finds no descriptor all the same (the whole machine may be out of them) takes a spare one that
+was set aside for it.
+
+Source: getrlimit(2), open(2) EMFILE and ENFILE.
+"""
+
+import contextlib
+import errno
+import os
+import resource
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+OTHERS: Final = 96
+"""The interpreter, listeners, the metrics' connections, links to other nodes, a cleaner's process,
+and sockets that are accepted only to be closed: up to ACCEPTS_PER_TURN in each of a few turns."""
+
+ACCEPTS_PER_TURN: Final = 8
+
+METADATA_FILES: Final = 16
+"""Open at once of the metadata log: a few segments of up to four files."""
+
+LOG_FILES_MIN: Final = 32
+CONNECTIONS_MIN: Final = 16
+
+NEEDED: Final = OTHERS + METADATA_FILES + LOG_FILES_MIN + CONNECTIONS_MIN
+"""The smallest limit that a node starts with."""
+
+UNLIMITED: Final = 1 << 17
+"""What is made use of where the system sets no limit."""
+
+SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorPlan:
+    """Who gets how many of `limit` descriptors.
+
+    Fields: `log_files`: open files of all logs; `sockets`: connections, each of which takes a
+            second one once it sends files.
+    """
+
+    limit: int
+    log_files: int
+    sockets: int
+
+
+def plan(limit: int) -> DescriptorPlan:
+    """Divide a limit; where it is below NEEDED, each part is its least."""
+    rest = limit - OTHERS - METADATA_FILES
+    log_files = max(LOG_FILES_MIN, rest // 2)
+    return DescriptorPlan(limit, log_files, max(CONNECTIONS_MIN, rest - log_files))
+
+
+def descriptor_limit() -> int:
+    """Return how many descriptors the process may have."""
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def check_limit(limit: int) -> str | None:
+    """Return what is wrong with a limit, for people; None = it is large enough."""
+    if limit >= NEEDED:
+        return None
+    return (
+        f"the process may have {limit} open files and sockets (ulimit -n), but a node needs at"
+        f" least {NEEDED}, and many more for many connections and partitions"
+    )
+
+
+class SocketBudget:
+    """Descriptors of the connections of a server."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def take(self) -> bool:
+        """Count one more; False where there is none left."""
+        if self.used >= self.limit:
+            return False
+        self.used += 1
+        return True
+
+    def give_back(self) -> None:
+        """Count one less."""
+        self.used -= 1
+        assert self.used >= 0
+
+
+class SpareDescriptors:
+    """Descriptors set aside, for opens that must not fail for the lack of one. Any thread may ask.
+
+    `used`: how often one was needed.
+    """
+
+    def __init__(self, count: int = 8) -> None:
+        self._lock = threading.Lock()
+        self._count = count
+        self._spare: list[int] = []
+        self.used = 0
+        self._refill()
+
+    def _refill(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._spare) < self._count:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def opening(self, open_it: Callable[[], T]) -> T:
+        """Return what `open_it` does, tried again with a spare descriptor. Raises: OSError."""
+        try:
+            made = open_it()
+        except OSError as error:
+            if error.errno not in SHORTAGE:
+                raise
+        else:
+            if len(self._spare) < self._count:
+                with self._lock:
+                    self._refill()
+            return made
+        with self._lock:
+            if self._spare:
+                os.close(self._spare.pop())
+                self.used += 1
+            # While the lock is held, no other thread of these takes what was just set free.
+            return open_it()
+
+    def close(self) -> None:
+        """Let all of them go."""
+        with self._lock:
+            self._count = 0
+            while self._spare:
+                os.close(self._spare.pop())

@@ -1,0 +1,66 @@
+"""What a listener refuses: counted by reason, and logged once a minute at most, with the count.
+
+A peer can be refused thousands of times a second; a line for each would fill the disk.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from enum import Enum
+
+log = logging.getLogger(__name__)
+
+LOG_SECONDS = 60.0
+
+
+class Refusal(Enum):
+    """Why a connection was refused or ended; the value names it in metrics."""
+
+    MAX_CONNECTIONS = "max-connections"
+    MAX_CONNECTIONS_PER_IP = "max-connections-per-ip"
+    DESCRIPTORS = "descriptors"
+    REQUEST = "request"
+    SLOW_REQUEST = "slow-request"
+    LOST = "lost"
+
+
+class Refusals:
+    """Those of one listener. `counts`: since the start."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listener: str) -> None:
+        self.counts: Counter[Refusal] = Counter()
+        self.listener = listener
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._untold = 0
+
+    def note(self, why: Refusal, detail: str) -> None:
+        """Count one; `detail` says what exactly, of whom."""
+        self.counts[why] += 1
+        self._untold += 1
+        self._last = detail
+        if self._timer is None:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._timer = None
+        if not self._untold:
+            return
+        log.warning(
+            "%s: refused or ended %d connections in %d s; the last one: %s",
+            self.listener,
+            self._untold,
+            LOG_SECONDS,
+            self._last,
+        )
+        self._untold = 0
+        self._timer = self._loop.call_later(LOG_SECONDS, self._tell)
+
+    def close(self) -> None:
+        """Say what was not said yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._tell()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -52,13 +52,17 @@ LOGS_PER_STEP_MAX = 64
 """Logs that one step of retention or producer expiry works on before requests have their turn."""
 
 METRICS_CONNECTIONS_MAX = 16
-"""Scrapers at once; more are told to come back."""
+"""Connections to the metrics port at once; beyond, those that wait longest for their peers are
+closed, and who comes while all others are being answered is told to come back."""
 
 METRICS_REQUEST_BYTES_MAX = 8 * 1024
 """Bytes of a scrape's request line and headers."""
 
+METRICS_ASKING_SECONDS_MAX = 5
+"""From a scraper's connection to the end of its request."""
+
 METRICS_SECONDS_MAX = 30
-"""From a scraper's connection to the end of its answer."""
+"""From there to the end of its answer."""
 
 assert SMALL_FRAME_BYTES_MAX < RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX
 assert FRAMES_HELD_BYTES_MAX >= 2 * REQUEST_BYTES_MAX

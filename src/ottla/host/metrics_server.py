@@ -1,7 +1,10 @@
 """`GET /metrics`: a node's numbers over HTTP/1.1, for Prometheus.
 
 One short request a connection, which is closed after its answer. What a peer can hold is bounded:
-so many connections, so many bytes of a request, so many seconds. The text is made in pieces
+so many connections, so many bytes of a request, so many seconds. Where there are too many
+connections, those that have waited longest for their peers are closed: first those that have not
+asked yet, then those that do not read their answers. So who asks is served beside any number of
+slow ones; it is refused only where as many others are being answered. The text is made in pieces
 between which the loop serves others, and once for all who ask at the same time.
 
 Source: RFC 9112 (message syntax), Prometheus' exposition formats.
@@ -10,14 +13,17 @@ Source: RFC 9112 (message syntax), Prometheus' exposition formats.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from enum import Enum
 from http import HTTPStatus
 
 from ottla.base.limits import (
+    METRICS_ASKING_SECONDS_MAX,
     METRICS_CONNECTIONS_MAX,
     METRICS_REQUEST_BYTES_MAX,
     METRICS_SECONDS_MAX,
 )
 from ottla.base.metrics import CONTENT_TYPE, Family, render
+from ottla.host.descriptors import ACCEPTS_PER_TURN
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +44,17 @@ class MetricsServer:
         self._families = families
         self._server: asyncio.Server | None = None
         self._text: asyncio.Task[bytes] | None = None
-        self.connections: set[MetricsConnection] = set()
+        self.connections: dict[MetricsConnection, None] = {}
+        """In the order in which they came."""
 
     async def listen(self, host: str, port: int) -> int:
         """Serve; return the port. Raises: OSError."""
         self._server = await self._loop.create_server(
-            lambda: MetricsConnection(self, self._loop), host or None, port, reuse_address=True
+            lambda: MetricsConnection(self, self._loop),
+            host or None,
+            port,
+            backlog=ACCEPTS_PER_TURN,
+            reuse_address=True,
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
@@ -56,6 +67,22 @@ class MetricsServer:
             self._text.cancel()
         for connection in list(self.connections):
             connection.abort()
+
+    def make_room(self) -> bool:
+        """Where there are too many, close the one that has waited longest for its peer.
+
+        Returns: False = all others wait for their answers.
+        """
+        if len(self.connections) <= METRICS_CONNECTIONS_MAX:
+            return True
+        *others, _newest = self.connections
+        for waits in (Stage.ASKING, Stage.READING):
+            for connection in others:
+                if connection.stage is waits:
+                    connection.abort()
+                    del self.connections[connection]
+                    return True
+        return False
 
     async def text(self) -> bytes:
         """Return the text as of now; who comes while it is made gets the same."""
@@ -77,6 +104,14 @@ class MetricsServer:
         return "".join(pieces).encode()
 
 
+class Stage(Enum):
+    """Whom a connection waits for: the peer's request, our answer, the peer to read it."""
+
+    ASKING = 0
+    ANSWERING = 1
+    READING = 2
+
+
 class MetricsConnection(asyncio.Protocol):
     """One connection: a request's head, an answer, the end."""
 
@@ -85,21 +120,21 @@ class MetricsConnection(asyncio.Protocol):
         self._loop = loop
         self._head = bytearray()
         self._answering: asyncio.Task[None] | None = None
-        self._answered = False
+        self.stage = Stage.ASKING
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, unless there are too many."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._deadline = self._loop.call_later(METRICS_SECONDS_MAX, self.abort)
-        self._server.connections.add(self)
-        if len(self._server.connections) > METRICS_CONNECTIONS_MAX:
+        self._deadline = self._loop.call_later(METRICS_ASKING_SECONDS_MAX, self.abort)
+        self._server.connections[self] = None
+        if not self._server.make_room():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget it."""
         self._deadline.cancel()
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         if self._answering is not None:
             self._answering.cancel()
 
@@ -109,7 +144,7 @@ class MetricsConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Gather the request's head; what comes after it is not looked at."""
-        if self._answered:
+        if self.stage is not Stage.ASKING:
             return
         # A look back, for the end may have been cut in two.
         searched = max(0, len(self._head) - 3)
@@ -125,7 +160,9 @@ class MetricsConnection(asyncio.Protocol):
         if status is not HTTPStatus.OK:
             self._refuse(status)
             return
-        self._answered = True
+        self.stage = Stage.ANSWERING
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(METRICS_SECONDS_MAX, self.abort)
         self._answering = self._loop.create_task(self._answer())
 
     async def _answer(self) -> None:
@@ -141,7 +178,7 @@ class MetricsConnection(asyncio.Protocol):
         self._send(status, "text/plain; charset=utf-8", f"{status} {status.phrase}\n".encode())
 
     def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self._answered = True
+        self.stage = Stage.READING
         self._head.clear()
         allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = (

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.base.limits import METRICS_CONNECTIONS_MAX, METRICS_REQUEST_BYTES_MAX
 from ottla.base.metrics import Family, gauge
-from ottla.host.metrics_server import MetricsServer
+from ottla.host.metrics_server import MetricsServer, Stage
 from tests.exposition import Scrape
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n"
@@ -139,17 +139,64 @@ def test_a_request_without_end_is_not_kept() -> None:
     run(test)
 
 
-def test_only_so_many_connections_are_kept() -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET /met", GET], ids=["silent", "slow", "unread"])
+def test_scrapes_are_served_beside_slow_connections(sent: bytes) -> None:
+    """Those that came first go first; as many as are allowed stay."""
+
     async def test(server: MetricsServer, port: int, source: Source) -> None:
-        idle = [
-            await asyncio.open_connection("127.0.0.1", port) for _ in range(METRICS_CONNECTIONS_MAX)
-        ]
+        slow = []
+        for _ in range(METRICS_CONNECTIONS_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+            writer.write(sent)
+            slow.append((reader, writer))
         await eventually(lambda: len(server.connections) == METRICS_CONNECTIONS_MAX)
-        assert (await say(port, b""))[0] == 503
-        for _, writer in idle:
-            await leave(writer)
+        if sent == GET:
+            await eventually(lambda: all(c.stage is Stage.READING for c in server.connections))
+        for _ in range(3):
+            assert (await say(port, GET[:10], GET[10:]))[0] == 200
+        assert METRICS_CONNECTIONS_MAX - 4 <= len(server.connections) <= METRICS_CONNECTIONS_MAX
+        for _, writer in slow:
+            writer.transport.abort()
         await eventually(lambda: not server.connections)
-        assert (await say(port, GET))[0] == 200
+
+    run(test, samples=200_000 if sent == GET else 1)
+
+
+def test_slow_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.host.metrics_server.METRICS_ASKING_SECONDS_MAX", 0.2)
+
+    async def test(server: MetricsServer, port: int, source: Source) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for byte in GET[:-1]:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.01)
+            if reader.at_eof() or not server.connections:
+                break
+        await eventually(lambda: not server.connections)
+        writer.transport.abort()
+
+    run(test)
+
+
+def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
+    async def test(server: MetricsServer, port: int, source: Source) -> None:
+        made = asyncio.Event()
+        text = server.text
+
+        async def made_later() -> bytes:
+            await made.wait()
+            return await text()
+
+        server.text = made_later  # type: ignore[method-assign]
+        asking = [asyncio.ensure_future(say(port, GET)) for _ in range(METRICS_CONNECTIONS_MAX)]
+        await eventually(
+            lambda: (
+                [c.stage for c in server.connections] == [Stage.ANSWERING] * METRICS_CONNECTIONS_MAX
+            )
+        )
+        assert (await say(port, b""))[0] == 503
+        made.set()
+        assert {(await each)[0] for each in asking} == {200}
 
     run(test)
 

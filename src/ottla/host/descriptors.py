@@ -18,11 +18,13 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-OTHERS: Final = 96
-"""The interpreter, listeners, the metrics' connections, links to other nodes, a cleaner's process,
-and sockets that are accepted only to be closed: up to ACCEPTS_PER_TURN in each of a few turns."""
+OTHERS: Final = 64
+"""The interpreter, listeners, metrics' connections, links to other nodes, a cleaner's process."""
 
-ACCEPTS_PER_TURN: Final = 8
+ACCEPTS_PER_TURN_MIN: Final = 4
+ACCEPTS_PER_TURN_MAX: Final = 50
+ACCEPTS_HELD: Final = 8
+"""For how many turns of listeners what is accepted only to be closed may be open."""
 
 METADATA_FILES: Final = 16
 """Open at once of the metadata log: a few segments of up to four files."""
@@ -30,7 +32,9 @@ METADATA_FILES: Final = 16
 LOG_FILES_MIN: Final = 32
 CONNECTIONS_MIN: Final = 16
 
-NEEDED: Final = OTHERS + METADATA_FILES + LOG_FILES_MIN + CONNECTIONS_MIN
+NEEDED: Final = (
+    OTHERS + ACCEPTS_HELD * ACCEPTS_PER_TURN_MIN + METADATA_FILES + LOG_FILES_MIN + CONNECTIONS_MIN
+)
 """The smallest limit that a node starts with."""
 
 UNLIMITED: Final = 1 << 17
@@ -44,19 +48,22 @@ class DescriptorPlan:
     """Who gets how many of `limit` descriptors.
 
     Fields: `log_files`: open files of all logs; `sockets`: connections, each of which takes a
-            second one once it sends files.
+            second one once it sends files; `accepts`: connections that a listener accepts in one
+            turn of the loop, before it is seen that there are too many.
     """
 
     limit: int
     log_files: int
     sockets: int
+    accepts: int
 
 
 def plan(limit: int) -> DescriptorPlan:
     """Divide a limit; where it is below NEEDED, each part is its least."""
-    rest = limit - OTHERS - METADATA_FILES
+    accepts = min(max(limit // 64, ACCEPTS_PER_TURN_MIN), ACCEPTS_PER_TURN_MAX)
+    rest = limit - OTHERS - ACCEPTS_HELD * accepts - METADATA_FILES
     log_files = max(LOG_FILES_MIN, rest // 2)
-    return DescriptorPlan(limit, log_files, max(CONNECTIONS_MIN, rest - log_files))
+    return DescriptorPlan(limit, log_files, max(CONNECTIONS_MIN, rest - log_files), accepts)
 
 
 def descriptor_limit() -> int:

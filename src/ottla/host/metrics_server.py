@@ -23,7 +23,7 @@ from ottla.base.limits import (
     METRICS_SECONDS_MAX,
 )
 from ottla.base.metrics import CONTENT_TYPE, Family, render
-from ottla.host.descriptors import ACCEPTS_PER_TURN
+from ottla.host.descriptors import ACCEPTS_PER_TURN_MIN
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class MetricsServer:
             lambda: MetricsConnection(self, self._loop),
             host or None,
             port,
-            backlog=ACCEPTS_PER_TURN,
+            backlog=ACCEPTS_PER_TURN_MIN,
             reuse_address=True,
         )
         bound: int = self._server.sockets[0].getsockname()[1]

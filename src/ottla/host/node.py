@@ -82,6 +82,7 @@ class Node(NodeCore):
             idle_ms=config["connections.max.idle.ms"],
             socket_options=socket_options(config),
             sockets_max=self._descriptors.sockets,
+            accepts_per_turn=self._descriptors.accepts,
         )
         self._doors = _Sockets(loop, self._server)
         self.metrics = NodeMetrics(self, loop, self._server, disk.syncs.histogram)

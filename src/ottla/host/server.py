@@ -12,7 +12,7 @@ from ottla.base import limits
 from ottla.base.turns import Turns
 from ottla.broker.api.base import Connection, Listener
 from ottla.host.connection import NO_ROOM, FrameBudget, Handler, ServerConnection
-from ottla.host.descriptors import ACCEPTS_PER_TURN, SocketBudget
+from ottla.host.descriptors import ACCEPTS_PER_TURN_MAX, SocketBudget
 from ottla.host.frame_buffers import FrameBuffers
 from ottla.host.refusals import Refusal, Refusals
 from ottla.metadata.brokers import Endpoint
@@ -57,10 +57,12 @@ class Server:
         frame_seconds_max: float = limits.FRAME_SECONDS_MAX,
         socket_options: SocketOptions = SocketOptions(),
         sockets_max: int = UNLIMITED,
+        accepts_per_turn: int = ACCEPTS_PER_TURN_MAX,
     ) -> None:
         """`connection_limits` is asked at each connection; `idle_ms` below 0 = never idle.
 
-        `sockets_max`: descriptors that connections may take.
+        `sockets_max`: descriptors that connections may take; `accepts_per_turn`: how many a
+        listener accepts in one turn of the loop.
         """
         self._loop = loop
         self._handler = handler
@@ -71,6 +73,7 @@ class Server:
         self._frame_seconds_max = frame_seconds_max
         self._frame_sweeper: asyncio.TimerHandle | None = None
         self._sockets = SocketBudget(sockets_max)
+        self._accepts_per_turn = accepts_per_turn
         self.refusals: dict[str, Refusals] = {}
         """By listener."""
         self._socket_options = socket_options
@@ -101,8 +104,7 @@ class Server:
             lambda: self._protocol(listener, name),
             host or None,
             port,
-            # So many are accepted in one turn before it is seen that there are too many.
-            backlog=ACCEPTS_PER_TURN,
+            backlog=self._accepts_per_turn,  # `_set_backlog` sets what its name says.
             reuse_address=True,
             start_serving=accept,
         )

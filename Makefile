@@ -10,7 +10,7 @@ STAMP := $(VENV)/.complete
 help:
 	@echo "make demo    a three-broker cluster, 336,776 real records, Spark on top; checked"
 	@echo "make test    every test"
-	@echo "make soak    2,600 simulated clusters, a crash at each write of a deletion, ensembles; hours"
+	@echo "make soak    2,600 simulated clusters, a crash at each write of a deletion, fuzzing; hours"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
 	@echo "make clean   remove .venv and build output"
@@ -44,6 +44,7 @@ soak: $(STAMP)
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
 	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py
+	@OTTLA_FUZZ_FRAMES=$${OTTLA_FUZZ_FRAMES:-100000} $(BIN)/python -m pytest -s tests/cluster/test_frame_fuzzer.py
 
 test-spark: $(STAMP)
 	@$(BIN)/python -m pytest tests/spark

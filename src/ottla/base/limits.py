@@ -30,6 +30,13 @@ FRAME_BYTES_PER_SECOND_MIN = 100 * 1024
 FRAME_GRACE_SECONDS = 1.0
 """Frames younger than this are closed last where the server is short of bytes for frames."""
 
+UNREAD_BYTES_MAX = 64 * 1024 * 1024
+"""Answers that wait in memory for peers to read them, of all connections of a server (files that
+are sent are not in memory); beyond, those that have not read for longest are disconnected."""
+
+UNREAD_LARGE_BYTES = 32 * 1024
+"""An answer from this size on has the server look at what is unread."""
+
 FRAME_BUFFERS_KEPT_BYTES_MAX = 8 * 1024 * 1024
 """Buffers of large frames that a server keeps to use again."""
 

@@ -92,6 +92,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
         on_short: Callable[["ServerConnection", int], None],
+        on_large: Callable[[], None],
         on_close: Callable[["ServerConnection"], None],
     ) -> None:
         self._facts = facts
@@ -105,6 +106,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
         self._on_short = on_short
+        self._on_large = on_large
         self._on_close = on_close
         self._partial = bytearray()
         self._filled = 0
@@ -119,6 +121,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._answering = False
         self._held_bytes = 0
         """Bytes of a request that is being worked on."""
+        self.unread_since = 0.0
+        """Since when the peer has not read what is sent; the loop's time."""
         self._is_heavy = False
         """The last request took long: the next one waits for the turn of such connections."""
         self._is_in_line = False
@@ -199,11 +203,22 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Stop handing bytes to the transport."""
+        self.unread_since = self._loop.time()
         self._outgoing.pause()
 
     def resume_writing(self) -> None:
         """Go on sending."""
         self._outgoing.resume()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Return the bytes of answers in memory that the peer has not read."""
+        return self._outgoing.unread_bytes
+
+    def cut_off(self, reason: str) -> None:
+        """End the connection at once, whatever is still to be sent."""
+        self.close(reason, Refusal.UNREAD)
+        self._transport.abort()
 
     # -- unfinished frames ---------------------------------------------------------------------
 
@@ -385,7 +400,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._is_heavy = self._turns.spend(ticks_ns() - began_ns)
         if not isinstance(outcome, Pending):
             if outcome is not None:
-                self._outgoing.add(outcome)
+                self._send(outcome)
         elif outcome.done:
             # Not through a listener: requests answered so would be handled one in another.
             self._answer(outcome.value)
@@ -406,7 +421,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         if chunks is None:
             self.close(self.info.refusal or "the request has no answer", Refusal.REQUEST)
         else:
-            self._outgoing.add(chunks)
+            self._send(chunks)
+
+    def _send(self, chunks: "Chunks") -> None:
+        self._outgoing.add(chunks)
+        if self._outgoing.queued_bytes >= limits.UNREAD_LARGE_BYTES:
+            self._on_large()
 
     def _answered_later(self, chunks: "Chunks | None") -> None:
         self._answering = False

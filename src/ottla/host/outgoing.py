@@ -44,7 +44,8 @@ class Outgoing:
         self._broken = broken
         self._sockets = sockets
         self._queue: deque[Any] = deque()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
+        """Bytes of answers that were not handed on yet, those of files too."""
         self._paused = False
         self._slice: Any = None
         self._sent = 0
@@ -59,14 +60,21 @@ class Outgoing:
     @property
     def is_behind(self) -> bool:
         """Tell whether the peer must read before more requests are worth handling."""
-        return self._paused or self._slice is not None or self._queued_bytes > QUEUED_BYTES_MAX
+        return self._paused or self._slice is not None or self.queued_bytes > QUEUED_BYTES_MAX
+
+    @property
+    def unread_bytes(self) -> int:
+        """Return the bytes in memory that the peer has not taken."""
+        kinds = (bytes, bytearray, memoryview)
+        waiting = sum(len(chunk) for chunk in self._queue if isinstance(chunk, kinds))
+        return waiting + self._transport.get_write_buffer_size()
 
     def add(self, chunks: list[Any]) -> None:
         """Queue one answer; `flush` sends."""
         self._queue.extend(chunks)
         for chunk in chunks:
             is_bytes = isinstance(chunk, bytes | bytearray | memoryview)
-            self._queued_bytes += len(chunk) if is_bytes else chunk.length
+            self.queued_bytes += len(chunk) if is_bytes else chunk.length
 
     def pause(self) -> None:
         """The transport's buffer is full."""
@@ -103,7 +111,7 @@ class Outgoing:
             if not self._send_slice():
                 return
         self._write(small)
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         if self._closing_when_sent:
             self._closed = True
             self._transport.close()
@@ -123,7 +131,7 @@ class Outgoing:
             self._sockets.give_back()
         release(list(self._queue))
         self._queue.clear()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._slice = None
 
     # -- bytes ---------------------------------------------------------------------------------

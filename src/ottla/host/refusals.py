@@ -21,6 +21,7 @@ class Refusal(Enum):
     DESCRIPTORS = "descriptors"
     REQUEST = "request"
     SLOW_REQUEST = "slow-request"
+    UNREAD = "unread"
     LOST = "lost"
 
 

@@ -19,6 +19,9 @@ from ottla.metadata.brokers import Endpoint
 
 UNLIMITED = 2**31 - 1
 
+UNREAD_WATCH_SECONDS = 0.1
+"""How long after a large answer it is looked at what is unread."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
@@ -55,6 +58,7 @@ class Server:
         connection_limits: Callable[[], ConnectionLimits] = lambda: NO_LIMITS,
         idle_ms: int = 600_000,
         frame_seconds_max: float = limits.FRAME_SECONDS_MAX,
+        unread_bytes_max: int = limits.UNREAD_BYTES_MAX,
         socket_options: SocketOptions = SocketOptions(),
         sockets_max: int = UNLIMITED,
         accepts_per_turn: int = ACCEPTS_PER_TURN_MAX,
@@ -71,6 +75,8 @@ class Server:
         self._connection_limits = connection_limits
         self._idle_ms = idle_ms
         self._frame_seconds_max = frame_seconds_max
+        self._unread_bytes_max = unread_bytes_max
+        self._unread_watch: asyncio.TimerHandle | None = None
         self._frame_sweeper: asyncio.TimerHandle | None = None
         self._sockets = SocketBudget(sockets_max)
         self._accepts_per_turn = accepts_per_turn
@@ -164,7 +170,7 @@ class Server:
         await asyncio.sleep(0)
         for server in self._servers:
             server.close()
-        for sweeper in (self._sweeper, self._frame_sweeper):
+        for sweeper in (self._sweeper, self._frame_sweeper, self._unread_watch):
             if sweeper is not None:
                 sweeper.cancel()
         for connection in list(self.connections):
@@ -196,6 +202,7 @@ class Server:
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
             on_short=self._make_room,
+            on_large=self._watch_unread,
             on_close=self._closed,
         )
 
@@ -257,8 +264,28 @@ class Server:
             if self._budget.free_bytes >= wanted:
                 return
 
+    def _watch_unread(self) -> None:
+        """Look soon at what peers have not read."""
+        if self._unread_watch is None:
+            self._unread_watch = self._loop.call_later(UNREAD_WATCH_SECONDS, self._cut_off_unread)
+
+    def _cut_off_unread(self) -> None:
+        """Where answers take too much memory, end those who have not read for longest.
+
+        The last one that is left may hold as much as it takes: it is one answer.
+        """
+        self._unread_watch = None
+        unread = {each: size for each in self.connections if (size := each.unread_bytes)}
+        total = sum(unread.values())
+        for each in sorted(unread, key=lambda each: each.unread_since)[:-1]:
+            if total <= self._unread_bytes_max:
+                return
+            each.cut_off("its answers are not read, and there are too many such")
+            total -= unread[each]
+
     def _sweep_frames(self) -> None:
         """Close where a frame takes too long."""
+        self._watch_unread()
         now, limit = self._loop.time(), self._frame_seconds_max
         for connection in list(self.connections):
             connection.close_unfinished(now, limit)

@@ -16,13 +16,14 @@ from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.broker.dispatch import LongOutcome
 from ottla.host.server import Server
 
-ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD = (
-    bytes([value]) for value in range(10)
+ECHO, LATER, NOTHING, CLOSE, FAIL, FILE, BIG, NOW, SLOW, HELD, HUGE = (
+    bytes([value]) for value in range(11)
 )
 
 SLOW_SECONDS = 0.004
 
 BIG_BYTES = 100_000
+HUGE_BYTES = 8_000_000
 
 
 @dataclass(slots=True)
@@ -85,6 +86,8 @@ class Scripted:
             held = LongOutcome(len(frame))
             self.later.append((rest, held))
             return held
+        if kind == HUGE:
+            return framed(bytes(HUGE_BYTES))
         if kind == NOW:
             return completed(framed(rest))
         if kind == FILE:

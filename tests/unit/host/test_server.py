@@ -22,7 +22,7 @@ from ottla.host.server import (
 )
 from ottla.metadata.brokers import Endpoint
 
-from .scripted import BIG, ECHO, eventually, read_frame, request, run, serving
+from .scripted import BIG, ECHO, HUGE, HUGE_BYTES, eventually, read_frame, request, run, serving
 
 
 def test_too_many_connections_are_refused() -> None:
@@ -213,8 +213,12 @@ def begun(server: Server) -> int:
     return sum(connection.unfinished_bytes > 0 for connection in server.connections)
 
 
+def counted(server: Server, why: Refusal) -> int:
+    return server.refusals["PLAINTEXT"].counts[why]
+
+
 def slow(server: Server) -> int:
-    return server.refusals["PLAINTEXT"].counts[Refusal.SLOW_REQUEST]
+    return counted(server, Refusal.SLOW_REQUEST)
 
 
 def close_all(writers: list[asyncio.StreamWriter]) -> None:
@@ -313,5 +317,29 @@ def test_a_large_frame_at_a_fair_rate_may_take_longer() -> None:
             assert len(await read_frame(reader)) == 1_000_000
             assert slow(server) == 0
             writer.close()
+
+    run(test)
+
+
+def test_those_who_do_not_read_are_ended_where_memory_is_short() -> None:
+    """Who has not read for longest goes first; who reads goes on."""
+
+    async def test() -> None:
+        async with serving(unread_bytes_max=20_000_000) as (_peer, server, port):
+            unread = []
+            for _ in range(8):
+                _reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+                writer.write(request(HUGE))
+                unread.append(writer)
+                await asyncio.sleep(0.02)
+            await eventually(lambda: counted(server, Refusal.UNREAD) >= 4)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(HUGE))
+            assert len(await read_frame(reader)) == HUGE_BYTES
+            assert server.connections, "not all of them"
+            total = sum(each.unread_bytes for each in server.connections)
+            assert total <= 20_000_000 + HUGE_BYTES
+            for each in (*unread, writer):
+                each.transport.abort()
 
     run(test)

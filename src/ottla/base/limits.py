@@ -154,9 +154,10 @@ REQUEST_ELEMENTS_MAX = 30_000
 have: one that says more is disconnected, as for a frame above socket.request.max.bytes. Enough for
 10,000 partitions with three replicas each."""
 
-REQUEST_WITHOUT_RECORDS_BYTES_MAX = 16 * 1024 * 1024
+REQUEST_WITHOUT_RECORDS_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of a client's request that carries no record batches: room for REQUEST_ELEMENTS_MAX
-elements of 500 bytes. It is copied to be worked on in steps, which 100 MB must not be."""
+elements of the longest topic names. It is copied to be worked on in steps, and what it names comes
+back in its answer, several times over while that is made."""
 
 NODE_REQUEST_ELEMENTS_MAX = 2_000_000
 """The same between nodes, which tell of all partitions of a cluster at once (UpdateMetadata)."""

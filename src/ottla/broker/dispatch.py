@@ -210,9 +210,14 @@ class Dispatcher:
             nonlocal kept
             kept = bytes(frame)  # The receive buffer is used again.
 
+        def begin() -> Steps[Chunks | Pending[Message] | None]:
+            nonlocal kept
+            data, kept = bytes(kept), b""
+            return self._steps(ctx, endpoint, data, body_at)
+
         size, gone = len(frame) - body_at, ctx.connection.closed
         handled = self._turns.run(
-            lambda: self._steps(ctx, endpoint, bytes(kept), body_at),
+            begin,
             size=size,
             gone=gone,
             keep=keep,
@@ -260,12 +265,14 @@ class Dispatcher:
             )
         except WireError as error:
             raise _malformed(endpoint, error) from None
+        del frame  # It may be large, as the answer may.
         handle, ctx = endpoint.handle, self._limited(ctx, endpoint, request)
         answer: Answer
         if isinstance(handle, InSteps):
             answer = yield from handle.steps(ctx, request)
         else:
             answer = handle(ctx, request)
+        del request
         if isinstance(answer, Pending):
             if not answer.done:
                 return answer

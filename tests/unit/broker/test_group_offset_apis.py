@@ -221,3 +221,11 @@ def test_delete_offsets(world: GroupWorld) -> None:
 def test_delete_offsets_of_no_group(world: GroupWorld, group_id: str, error: Error) -> None:
     answer = world.later(delete(group_id, ("t", 0)), 0)
     assert (answer.error_code, answer.topics) == (error, ())
+
+
+def test_all_offsets_of_a_group_are_told_once(world: GroupWorld) -> None:
+    world.later(commit_request({("t", 0): 5}), 8)
+    group = fetch_all().groups[0]
+    answer = world.later(offset_fetch.OffsetFetchRequest(groups=(group,) * 500), 9)
+    assert [each.group_id for each in answer.groups] == ["g"]
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == 5

@@ -37,7 +37,9 @@ def handle(ctx: Context, request: wire.OffsetFetchRequest) -> Steps[Answer]:
     if ctx.version < FIRST_VERSION_WITH_SEVERAL_GROUPS:
         return _one(ctx, request)
     answers: list[Pending[wire.OffsetFetchResponseGroup]] = []
-    for group in request.groups:
+    # All offsets of a group are said once, however often it is named.
+    groups = {each.group_id if each.topics is None else each: each for each in request.groups}
+    for group in groups.values():
         answers.append(_group(ctx, group, request.require_stable))
         yield
     return gather(answers).map(lambda groups: wire.OffsetFetchResponse(groups=tuple(groups)))

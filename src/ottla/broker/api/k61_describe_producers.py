@@ -1,31 +1,35 @@
 """DescribeProducers (key 61): which producers a partition remembers (KIP-664).
 
 Behaviour: followers answer, too, of what they have replicated: kafka-transactions.sh asks the
-           broker that it was told. Producers in order of their ids.
+           broker that it was told. Producers in order of their ids. A partition that is named
+           twice is described once: it may have thousands of producers.
 Versions:  v0.
 """
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.metadata.topic_names import fault_of
 from ottla.wire.messages import describe_producers as wire
 
-API = Api(key=61, versions=range(1), acl="topic:read")
+API = Api(key=61, versions=range(1), large_answers=True, acl="topic:read")
 
 
-def handle(ctx: Context, request: wire.DescribeProducersRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.DescribeProducersRequest) -> Steps[Answer]:
     """Answer each partition by itself."""
-    return wire.DescribeProducersResponse(
-        topics=tuple(
-            wire.TopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _partition(ctx, topic.name, index) for index in topic.partition_indexes
-                ),
-            )
-            for topic in request.topics
-        )
-    )
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield
+    topics: list[wire.TopicResponse] = []
+    for name, indexes in wanted.items():
+        partitions: list[wire.PartitionResponse] = []
+        for index in indexes:
+            partitions.append(_partition(ctx, name, index))
+            yield
+        topics.append(wire.TopicResponse(name=name, partitions=tuple(partitions)))
+    return wire.DescribeProducersResponse(topics=tuple(topics))
 
 
 def _partition(ctx: Context, topic: str, index: int) -> wire.PartitionResponse:

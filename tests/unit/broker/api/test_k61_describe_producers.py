@@ -52,3 +52,12 @@ def test_followers_answer_too(world: World) -> None:
     world.broker.replicas.partition("t", 0).leader = 2
     assert world.ask(request, 0) == before
     assert [one.producer_id for one in before.topics[0].partitions[0].active_producers] == [9]
+
+
+def test_a_partition_that_is_named_often_is_described_once(world: World) -> None:
+    topics = (TopicRequest(name="t", partition_indexes=(0, 0, 7, 0)),) * 500
+    (topic,) = world.ask(DescribeProducersRequest(topics=topics), 0).topics
+    assert [(part.partition_index, part.error_code) for part in topic.partitions] == [
+        (0, Error.NONE),
+        (7, Error.UNKNOWN_TOPIC_OR_PARTITION),
+    ]

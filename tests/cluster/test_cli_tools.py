@@ -10,6 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from ottla.testing import Cluster
 
@@ -430,3 +439,16 @@ def test_topics_are_described_without_a_controller() -> None:
         assert (ran.code, ran.out) == (0, before.out)
         assert ran.err.startswith("WARN: reassignments are unknown: ")
         assert ran.err.count("\n") == 1
+
+
+def test_acls_are_answered_as_without_an_authorizer(cluster: Cluster) -> None:
+    """As librdkafka's administration client sees it, which asks what is advertised."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    binding = AclBinding(
+        ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:a", "*", AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    (created,) = admin.create_acls([binding], request_timeout=20).values()
+    with pytest.raises(KafkaException, match="No Authorizer is configured") as refused:
+        created.result()
+    assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED

@@ -53,7 +53,9 @@ def none_left() -> Iterator[None]:
     """Use up all descriptors but for none, with little work."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as stack:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
+        # A limit is one of numbers: not below those that are in use.
+        highest = max(int(number) for number in os.listdir("/dev/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 20), hard))
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         while True:
             try:

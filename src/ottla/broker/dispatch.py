@@ -74,7 +74,12 @@ class Endpoint:
     name: str
 
     def is_long(self, body_bytes: int) -> bool:
-        """Tell whether a request of that size is worked on in steps."""
+        """Tell whether a request of that size is worked on in steps.
+
+        What nodes say to each other is not: it must not wait for what clients ask.
+        """
+        if not self.api.is_for_clients:
+            return False
         if body_bytes < LONG_REQUEST_BYTES_MIN:
             return self.api.large_answers
         return not holds_records(spec_of(self.request))
@@ -202,7 +207,7 @@ class Dispatcher:
         self, ctx: Context, endpoint: Endpoint, frame: memoryview, body_at: int
     ) -> Outcome:
         """Decode, handle and encode in as many turns of the loop as it takes."""
-        if endpoint.api.is_for_clients and len(frame) > REQUEST_WITHOUT_RECORDS_BYTES_MAX:
+        if len(frame) > REQUEST_WITHOUT_RECORDS_BYTES_MAX:
             raise CloseConnection(f"a {endpoint.name} request of {len(frame)} bytes")
         kept: memoryview | bytes = frame
 
@@ -243,8 +248,10 @@ class Dispatcher:
                 outcome.complete(result)
 
         def encode(late: Answer) -> None:
-            if late is None:
-                outcome.complete(None)
+            if late is None or holds_records(spec_of(type(late))):
+                # At once: it pins slices of files, which are released with the connection only
+                # where they are in an answer.
+                outcome.complete(self._encoded_late(ctx, late))
                 return
             self._turns.run(lambda: self._encoded(ctx, late), size=size, gone=gone).then(end)
 
@@ -339,14 +346,17 @@ class Dispatcher:
         metrics = self.metrics[ctx.header.api_key]
         if isinstance(answer, Pending):
             if not answer.done:
-                return answer.map(
-                    lambda late: _encoded_late(late, version, correlation_id, metrics)
-                )
+                return answer.map(lambda late: self._encoded_late(ctx, late))
             answer = answer.value
             if answer is None or answer is NO_ANSWER:
                 return None
         metrics.answered(answer)
         return encode_response(answer, version, correlation_id)
+
+    def _encoded_late(self, ctx: Context, answer: Answer) -> Chunks | None:
+        header = ctx.header
+        metrics = self.metrics[header.api_key]
+        return _encoded_late(answer, header.api_version, header.correlation_id, metrics)
 
     def _unsupported_api_versions(self, ctx: Context, endpoint: Endpoint) -> Outcome:
         """Answer in version 0, from which the client learns what it may ask (KIP-511)."""

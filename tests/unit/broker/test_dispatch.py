@@ -403,3 +403,9 @@ def test_requests_beyond_every_client_end_the_connection() -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
     with pytest.raises(CloseConnection, match="bytes"):
         work.ask(encode_request(request, 4, 77, "me"))
+
+
+def test_what_nodes_say_does_not_wait_for_clients() -> None:
+    for key, endpoint in TABLE.items():
+        if not endpoint.api.is_for_clients:
+            assert not endpoint.is_long(10_000_000), key

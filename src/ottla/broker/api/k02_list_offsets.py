@@ -62,6 +62,7 @@ def handle(ctx: Context, request: wire.ListOffsetsRequest) -> Steps[Answer]:
     asker = request.replica_id, request.isolation_level
     for topic in request.topics:
         for each in topic.partitions:
+            part: Partly | Lookup
             if named[topic.name, each.partition_index] > 1:
                 part = _response(ctx, each.partition_index, Error.INVALID_REQUEST)
             else:

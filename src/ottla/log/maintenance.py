@@ -199,8 +199,13 @@ def delete_segments(log: "PartitionLog", segments: Iterable[Segment]) -> None:
         elif result is not None:
             raise result
 
+    def delay_over() -> None:
+        log.delayed_deletions -= 1
+        log.ports.workers.submit(remove, removed)
+
+    log.delayed_deletions += 1
     due_ms = log.ports.clock.monotonic_ms() + log.config.file_delete_delay_ms
-    log.ports.timers.at(due_ms, lambda: log.ports.workers.submit(remove, removed))
+    log.ports.timers.at(due_ms, delay_over)
 
 
 def _delete_snapshots(log: "PartitionLog", *, below: int) -> None:

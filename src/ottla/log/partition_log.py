@@ -105,6 +105,8 @@ class PartitionLog:
         """Whether names in the folder are not durable yet: so it is until the first flush."""
         self._begins_durably = not loaded.is_new
         """Whether a loss of power cannot take the first segment's name."""
+        self.delayed_deletions = 0
+        """Deletions of segments that wait for `file.delete.delay.ms` to be over."""
         self.unsynced_handles: list[Handle] = []
         self.swap: Swap | None = None
         """The swap of cleaned segments that is under way."""

@@ -188,6 +188,7 @@ class _Loader:
         self._tell(end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
+        self._complete_epochs(start)
         date_producers(self.disk, self.directory, self._extents(), self.producers, now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         return LoadedLog(
@@ -529,11 +530,32 @@ class _Loader:
                     return base
         return None
 
-    def _epochs_of(self, base: int) -> bool:
-        """Learn a segment's epochs; tell whether none follows a later one."""
+    def _complete_epochs(self, start: int) -> None:
+        """Learn the epochs between the log start and the first one that is known.
+
+        The file may be newer than the checkpoint of the log start: a process that was killed
+        after DeleteRecords begins lower again.
+        """
+        known = self.epochs.entries
+        if not known or known[0].start_offset <= start:
+            return
+        below = [each.base_offset for each in self.segments]
+        self.epochs = EpochCache()
+        for base in below:
+            if base >= known[0].start_offset or not self._epochs_of(base, known[0].start_offset):
+                break
+        self.epochs.truncate_from_start(start)
+        for entry in known:
+            self.epochs.assign(*entry)
+        self.epochs.dirty = True
+
+    def _epochs_of(self, base: int, end: int = 2**63) -> bool:
+        """Learn a segment's epochs up to `end`; tell whether none follows a later one."""
         with _Opened(self.disk, self._path(base, names.LOG)) as file:
             try:
                 for _, header in scan_headers(file, 0, file.size()):
+                    if header.base_offset >= end:
+                        break
                     epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
                     if 0 <= epoch < latest:
                         return False

@@ -289,6 +289,21 @@ def test_the_log_start_cuts_epochs_and_first_segments_stay() -> None:
     assert log.epochs.entries == ((1, 17), (2, 32))
 
 
+def test_epochs_come_back_with_a_log_start_that_does() -> None:
+    """A process that is killed after DeleteRecords has no checkpoint of the new log start yet."""
+    world = World()
+    log = filled(world)
+    expected = log.epochs.entries
+    log.advance_high_watermark(40)
+    log.delete_records(35)
+    log.flush()
+    assert log.epochs.entries == ((2, 35),)
+    world.disk.kill()
+    again = world.open(CONFIG, clean=False)
+    assert (again.log_start_offset, again.epochs.entries) == (0, expected)
+    assert again.epoch_of(0) == 0
+
+
 def test_a_log_that_ends_before_its_start_begins_anew() -> None:
     for clean in (True, False):
         world = World()

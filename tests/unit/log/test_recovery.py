@@ -299,7 +299,7 @@ def test_epochs_come_back_with_a_log_start_that_does() -> None:
     log.flush()
     assert log.epochs.entries == ((2, 35),)
     world.disk.kill()
-    again = world.open(CONFIG, clean=False)
+    again = world.open(CONFIG, clean=False, recovery_point=40)
     assert (again.log_start_offset, again.epochs.entries) == (0, expected)
     assert again.epoch_of(0) == 0
 

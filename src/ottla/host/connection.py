@@ -406,16 +406,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._answer(outcome.value)
         else:
             self._answering = True
-            if isinstance(outcome, LongOutcome) and not self._hold(outcome.held_bytes):
-                return
-            outcome.then(self._answered_later)
+            if isinstance(outcome, LongOutcome):
+                self._hold(outcome.held_bytes)
+            outcome.then(self._answered_later)  # Closed or not: an answer may pin files.
 
-    def _hold(self, count: int) -> bool:
+    def _hold(self, count: int) -> None:
         """Count the bytes of a request that is kept while it is worked on."""
-        if not self._take(count):
-            return False
-        self._held_bytes = count
-        return True
+        if self._take(count):
+            self._held_bytes = count
 
     def _answer(self, chunks: "Chunks | None") -> None:
         if chunks is None:

@@ -372,6 +372,9 @@ def test_requests_that_are_kept_count() -> None:
             for _, other in others:
                 other.write(request(HELD, b"y" * 100_000))
             assert await others[1][0].read() == b"", "there is no room for a third one"
+            piece = PlainSlice(PlainFile("none", -1), 0, 10)
+            peer.later.pop()[1].complete([piece])
+            assert piece.released == 1
             peer.answer_next()
             assert len(await read_frame(reader)) == 100_000
             for _, each in (*others, (reader, writer)):

@@ -24,7 +24,8 @@ from ottla.coordinator.offset_store import OffsetStore
 from ottla.coordinator.records import GroupFact, OffsetFact
 from ottla.coordinator.shard import Shard
 from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import Segment
+from ottla.log.timestamp_search import TimestampSearch
+from ottla.log.validation import expanded_bytes_max
 
 from .replaced import replaced
 
@@ -418,13 +419,13 @@ def lets_consumers_of_followers_read_to_the_end() -> Iterator[None]:
 @contextmanager
 def finds_the_batch_of_a_timestamp_only() -> Iterator[None]:
     """ListOffsets for a timestamp names the last record of the batch in which it is found."""
-    find = Segment.find_timestamp
+    run = TimestampSearch.run
 
-    def late(self: Segment, timestamp: int, start_offset: int) -> Any:
-        found = find(self, timestamp, start_offset)
+    def late(self: TimestampSearch) -> Any:
+        found = run(self)
         return None if found is None else found._replace(offset=found.offset + 1)
 
-    with replaced(Segment, "find_timestamp", late):
+    with replaced(TimestampSearch, "run", late):
         yield
 
 
@@ -432,26 +433,26 @@ def finds_the_batch_of_a_timestamp_only() -> Iterator[None]:
 def looks_for_timestamps_in_the_newest_segment() -> Iterator[None]:
     """ListOffsets for a timestamp begins with the last segment that may have it."""
 
-    def newest(self: PartitionLog, timestamp: int) -> Any:
-        for segment in reversed(self.segments):
-            found = segment.find_timestamp(timestamp, self.log_start_offset)
-            if found is not None:
-                return found
+    def newest(self: PartitionLog, timestamp: int, after: int = -1) -> Any:
+        limit = expanded_bytes_max(self.config)
+        for segment in reversed(list(self.segments) if after < 0 else []):
+            if segment.max_timestamp.timestamp >= timestamp:
+                return segment.search_timestamp(timestamp, self.log_start_offset, limit)
         return None
 
-    with replaced(PartitionLog, "offset_for_timestamp", newest):
+    with replaced(PartitionLog, "search_timestamp", newest):
         yield
 
 
 @contextmanager
 def passes_over_equal_timestamps() -> Iterator[None]:
     """ListOffsets finds the first record after a timestamp, not at it."""
-    find = PartitionLog.offset_for_timestamp
+    search = PartitionLog.search_timestamp
 
-    def later(self: PartitionLog, timestamp: int) -> Any:
-        return find(self, timestamp + 1)
+    def later(self: PartitionLog, timestamp: int, after: int = -1) -> Any:
+        return search(self, timestamp + 1, after)
 
-    with replaced(PartitionLog, "offset_for_timestamp", later):
+    with replaced(PartitionLog, "search_timestamp", later):
         yield
 
 

@@ -30,7 +30,7 @@ SCENARIO = Scenario(
 )
 
 
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [2, 5])
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_every_deletion_ends_with_a_true_receipt(seed: int, zookeeper: bool) -> None:
     report = play_scenario(seed, replace(SCENARIO, zookeeper=zookeeper))

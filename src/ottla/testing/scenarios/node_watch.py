@@ -37,7 +37,8 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 IMAGES_KEPT = 256
 """Offsets whose images are remembered: as many as a node may lag behind to be compared."""
 LOOK_MS = 250
-LEFT_LOOKS, LEFT_PAUSE_MS = 5, 1_000
+LEFT_LOOKS, LEFT_PAUSE_MS = 35, 1_000
+"""A controller's request on a connection that had gone silent is given up after 30 s."""
 HEARTBEAT = 63
 
 

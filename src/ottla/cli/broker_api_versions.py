@@ -68,12 +68,12 @@ def _line(key: int, versions: range | None) -> str:
     if versions is None:
         return f"{name}UNSUPPORTED"
     first, last = versions[0], versions[-1]
-    told = f"{first}" if first == last else f"{first} to {last}"
+    versions_text = f"{first}" if first == last else f"{first} to {last}"
     if info is None:
-        return f"{name}{told}"
+        return f"{name}{versions_text}"
     usable = min(last, info.last)
     if usable < info.first:
-        return f"{name}{told} [unusable: node too old]"
+        return f"{name}{versions_text} [unusable: node too old]"
     if usable < first:
-        return f"{name}{told} [unusable: node too new]"
-    return f"{name}{told} [usable: {usable}]"
+        return f"{name}{versions_text} [unusable: node too new]"
+    return f"{name}{versions_text} [usable: {usable}]"

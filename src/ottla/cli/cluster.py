@@ -152,9 +152,16 @@ def endpoint_lines(nodes: tuple[DescribeClusterBroker, ...], kind: int = BROKERS
     rows = [heading]
     for each in sorted(nodes, key=lambda each: each.broker_id):
         state = ("fenced" if each.is_fenced else "unfenced",) if of_brokers else ()
-        told = "broker" if of_brokers else "controller"
+        endpoint_type = "broker" if of_brokers else "controller"
         rows.append(
-            (str(each.broker_id), each.host, str(each.port), each.rack or "null", *state, told)
+            (
+                str(each.broker_id),
+                each.host,
+                str(each.port),
+                each.rack or "null",
+                *state,
+                endpoint_type,
+            )
         )
     widths = (10, max(width, len("HOST")), 10, 10, *([10] if of_brokers else []), 15)
     return [

@@ -167,13 +167,13 @@ def _describe(where: Where, entity: Entity, everything: bool) -> None:
     else:
         names = where.ask(CLIENT_ID, lambda client: _names(client, kind))
 
-    def told(client: WireClient) -> list[str]:
+    def describe_all(client: WireClient) -> list[str]:
         entries = {each: _entries(where, client, kind, each) for each in names}
         return [
             line for each in names for line in describe_lines(kind, each, entries[each], everything)
         ]
 
-    for line in where.ask(CLIENT_ID, told, node=_controller(where, kind, name)):
+    for line in where.ask(CLIENT_ID, describe_all, node=_controller(where, kind, name)):
         print(line)
 
 

@@ -199,8 +199,8 @@ class _Run:
             self.rebalance_ms - rebalance_ms,
             totals=(self.size, self.count),
         )
-        told = self.dates.text(self.wall_ms + now_ms - self.began_ms)
-        print(f"{told}, 0, {columns}", flush=True)
+        time_text = self.dates.text(self.wall_ms + now_ms - self.began_ms)
+        print(f"{time_text}, 0, {columns}", flush=True)
         self.shown = (now_ms, self.size, self.count, self.rebalance_ms)
 
     def _joined(self) -> None:

@@ -97,9 +97,9 @@ def get_offsets(
         }
         if not found:
             raise CommandError("Could not match any topic-partitions with the specified filters")
-        told = ask(client, found, timestamp)
-    for topic_name, number in in_order(told):
-        error, offset = told[topic_name, number]
+        offsets = ask(client, found, timestamp)
+    for topic_name, number in in_order(offsets):
+        error, offset = offsets[topic_name, number]
         if error:
             reason = reason_of(error)
             print(
@@ -169,14 +169,14 @@ def ask(
     client: WireClient, leaders: dict[TopicPartition, int], timestamp: int
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return an error code and an offset for each partition; -1 = no such offset."""
-    told: dict[TopicPartition, tuple[int, int]] = {}
+    offsets: dict[TopicPartition, tuple[int, int]] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     live = set(client.broker_ids())
     for key, leader in leaders.items():
         if leader in live:
             by_leader.setdefault(leader, []).append(key)
         else:
-            told[key] = (Error.LEADER_NOT_AVAILABLE, -1)
+            offsets[key] = (Error.LEADER_NOT_AVAILABLE, -1)
     for leader, led in sorted(by_leader.items()):
         request = wire.ListOffsetsRequest(
             replica_id=CLIENT,
@@ -195,5 +195,5 @@ def ask(
         answer = client.ask(request, wire.ListOffsetsResponse, node=leader)
         for topic in answer.topics:
             for each in topic.partitions:
-                told[topic.name, each.partition_index] = (each.error_code, each.offset)
-    return told
+                offsets[topic.name, each.partition_index] = (each.error_code, each.offset)
+    return offsets

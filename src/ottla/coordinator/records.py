@@ -182,8 +182,8 @@ def decode_fact(key: FactKey, value: bytes | None) -> Fact:
     if isinstance(key, OffsetCommitKey):
         decoded = None if value is None else _decode_value(OffsetCommitValue, value)
         if decoded is not None and decoded.former_topic_id != NO_UUID:
-            told = decoded.topic_id if decoded.topic_id != NO_UUID else decoded.former_topic_id
-            decoded = replace(decoded, topic_id=told, former_topic_id=NO_UUID)
+            topic_id = decoded.topic_id if decoded.topic_id != NO_UUID else decoded.former_topic_id
+            decoded = replace(decoded, topic_id=topic_id, former_topic_id=NO_UUID)
         return OffsetFact(key.group, key.topic, key.partition, decoded)
     return GroupFact(key.group, None if value is None else _decode_value(GroupMetadataValue, value))
 

@@ -94,23 +94,23 @@ def _topics(
         ctx.version,
         operations(TOPIC_OPERATIONS) if request.include_topic_authorized_operations else NOT_ASKED,
     )
-    told: list[wire.MetadataResponseTopic] = []
+    described_topics: list[wire.MetadataResponseTopic] = []
     if request.topics is None or (ctx.version == 0 and not request.topics):
         for each in image.topics:
             described = yield from teller.topic(each)
-            told.append(described)
-        return tuple(told)
+            described_topics.append(described)
+        return tuple(described_topics)
     ids = list(dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != NO_UUID))
     if ids:
         # A request speaks of topics by id or by name; with any id, the names do not count.
         for topic_id in ids:
             topic = image.topics.by_id(topic_id)
             if topic is None:
-                told.append(teller.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id))
+                described_topics.append(teller.missing(None, Error.UNKNOWN_TOPIC_ID, topic_id))
                 yield
             else:
-                told.append((yield from teller.topic(topic)))
-        return tuple(told)
+                described_topics.append((yield from teller.topic(topic)))
+        return tuple(described_topics)
     names = dict.fromkeys(each.name for each in request.topics if each.name is not None)
     missing = [name for name in names if name not in image.topics]
     yield
@@ -121,11 +121,11 @@ def _topics(
     for name in names:
         topic = image.topics.by_name(name)
         if topic is None:
-            told.append(teller.missing(name, errors.get(name) or _why_missing(name)))
+            described_topics.append(teller.missing(name, errors.get(name) or _why_missing(name)))
             yield
         else:
-            told.append((yield from teller.topic(topic)))
-    return tuple(told)
+            described_topics.append((yield from teller.topic(topic)))
+    return tuple(described_topics)
 
 
 PARTITIONS_PER_STEP = 64

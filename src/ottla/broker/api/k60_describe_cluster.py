@@ -62,21 +62,21 @@ def _brokers(
 ) -> tuple[wire.DescribeClusterBroker, ...]:
     brokers = sorted(ctx.broker.image.brokers.items())
     return tuple(
-        told
+        nodes
         for _, broker in brokers
         if not broker.fenced or request.include_fenced_brokers
-        for told in _node(broker, ctx.connection.listener_name, ctx.version)
+        for nodes in _node(broker, ctx.connection.listener_name, ctx.version)
     )
 
 
 def _controllers(ctx: Context) -> tuple[wire.DescribeClusterBroker, ...]:
     asked_on = ctx.connection.listener_name
-    told = []
+    nodes = []
     for node_id, listeners in sorted(ctx.quorum.nodes.items()):
         # Of the other voters one listener is known: whichever name it has, it is their address.
         _, host, port = next((each for each in listeners if each[0] == asked_on), listeners[0])
-        told.append(wire.DescribeClusterBroker(broker_id=node_id, host=host, port=port))
-    return tuple(told)
+        nodes.append(wire.DescribeClusterBroker(broker_id=node_id, host=host, port=port))
+    return tuple(nodes)
 
 
 def _node(

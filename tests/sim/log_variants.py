@@ -383,7 +383,7 @@ class LogVariant:
 
 LOG_VARIANTS = (
     LogVariant(breaks=indexes_the_offset_behind_a_batch, first=1),
-    LogVariant(breaks=keeps_times_of_what_it_cut_off, first=2),
+    LogVariant(breaks=keeps_times_of_what_it_cut_off, first=1),
     LogVariant(breaks=seals_segments_without_their_largest_timestamp, first=1),
     LogVariant(breaks=begins_epochs_one_late, first=1),
     LogVariant(breaks=recovers_epochs_one_late, first=1),

@@ -20,7 +20,7 @@ SEEDS_MAX = 200
 FEW = 3
 """A variant that its first so many seeds have shown may be played in any run."""
 
-SHOWN = [each for each in GROUP_VARIANTS if each.seeds <= FEW]
+SHOWN = [each for each in GROUP_VARIANTS if each.seeds is not None and each.seeds <= FEW]
 PLAYED = drawn(GROUP_VARIANTS if ALL else SHOWN, 6)
 
 

@@ -539,10 +539,10 @@ class _Loader:
         known = self.epochs.entries
         if not known or known[0].start_offset <= start:
             return
-        below = [each.base_offset for each in self.segments]
+        end = known[0].start_offset
         self.epochs = EpochCache()
-        for base in below:
-            if base >= known[0].start_offset or not self._epochs_of(base, known[0].start_offset):
+        for segment in self.segments:
+            if segment.base_offset >= end or not self._epochs_of(segment.base_offset, end):
                 break
         self.epochs.truncate_from_start(start)
         for entry in known:

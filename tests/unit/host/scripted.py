@@ -118,6 +118,11 @@ async def serving(**options: Any) -> AsyncIterator[tuple[Scripted, Server, int]]
     port = await server.listen("127.0.0.1", 0, Listener.CLIENT, "PLAINTEXT")
     try:
         yield peer, server, port
+    except BaseException:
+        # A failed test may leave peers that do not read: what they were sent is not waited for.
+        for connection in list(server.connections):
+            connection.cut_off("the test failed")
+        raise
     finally:
         await server.close()
         while server.connections:

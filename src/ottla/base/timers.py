@@ -12,16 +12,12 @@ from collections.abc import Callable
 class Timer:
     """A handle to cancel with; `callback` is None once run or cancelled."""
 
-    __slots__ = ("_timers", "at_ms", "callback", "order")
+    __slots__ = ("_timers", "at_ms", "callback")
 
-    def __init__(self, timers: "Timers", at_ms: int, order: int, callback: Callable[[], None]):
+    def __init__(self, timers: "Timers", at_ms: int, callback: Callable[[], None]):
         self._timers = timers
         self.at_ms = at_ms
-        self.order = order
         self.callback: Callable[[], None] | None = callback
-
-    def __lt__(self, other: "Timer") -> bool:
-        return (self.at_ms, self.order) < (other.at_ms, other.order)
 
     def cancel(self) -> None:
         """Forget the callback; harmless after it ran."""
@@ -34,7 +30,8 @@ class Timers:
     """The heap. `on_earlier` is called when a new first deadline is set, to re-arm a wake-up."""
 
     def __init__(self, on_earlier: Callable[[int], None] | None = None) -> None:
-        self._heap: list[Timer] = []
+        self._heap: list[tuple[int, int, Timer]] = []
+        """With each its deadline and its place in the order; no two have the same place."""
         self._dead = 0
         self._order = 0
         self.on_earlier = on_earlier
@@ -42,9 +39,9 @@ class Timers:
     def at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` once `at_ms` (monotonic milliseconds) has come."""
         self._order += 1
-        timer = Timer(self, at_ms, self._order, callback)
-        heapq.heappush(self._heap, timer)
-        if self._heap[0] is timer and self.on_earlier is not None:
+        timer = Timer(self, at_ms, callback)
+        heapq.heappush(self._heap, (at_ms, self._order, timer))
+        if self._heap[0][2] is timer and self.on_earlier is not None:
             self.on_earlier(at_ms)
         return timer
 
@@ -63,10 +60,10 @@ class Timers:
 
     def next_ms(self) -> int | None:
         """Return the first live deadline, or None."""
-        while self._heap and self._heap[0].callback is None:
+        while self._heap and self._heap[0][2].callback is None:
             heapq.heappop(self._heap)
             self._dead -= 1
-        return self._heap[0].at_ms if self._heap else None
+        return self._heap[0][0] if self._heap else None
 
     def run_due(self, now_ms: int) -> int:
         """Run all that is due, in order; return how many ran.
@@ -76,27 +73,28 @@ class Timers:
         """
         ran = 0
         newest = self._order
-        put_off: list[Timer] = []
+        put_off: list[tuple[int, int, Timer]] = []
         try:
-            while self._heap and self._heap[0].at_ms <= now_ms:
-                timer = heapq.heappop(self._heap)
+            while self._heap and self._heap[0][0] <= now_ms:
+                entry = heapq.heappop(self._heap)
+                _, order, timer = entry
                 if timer.callback is None:
                     self._dead -= 1
-                elif timer.order > newest:
-                    put_off.append(timer)
+                elif order > newest:
+                    put_off.append(entry)
                 else:
                     callback, timer.callback = timer.callback, None
                     ran += 1
                     callback()
         finally:
-            for timer in put_off:
-                if timer.callback is None:
+            for entry in put_off:
+                if entry[2].callback is None:
                     self._dead = max(0, self._dead - 1)
                 else:
-                    heapq.heappush(self._heap, timer)
+                    heapq.heappush(self._heap, entry)
             if put_off and self._heap and self.on_earlier is not None:
                 # While they were out of the heap, a later deadline may have been told as the first.
-                self.on_earlier(self._heap[0].at_ms)
+                self.on_earlier(self._heap[0][0])
         return ran
 
     def __len__(self) -> int:
@@ -105,6 +103,6 @@ class Timers:
     def _note_dead(self) -> None:
         self._dead += 1
         if self._dead > 64 and self._dead * 2 > len(self._heap):
-            self._heap = [timer for timer in self._heap if timer.callback is not None]
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
             heapq.heapify(self._heap)
             self._dead = 0

@@ -9,7 +9,7 @@ Source: Kafka's ReplicaManager.scala and DelayedProduce.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -104,6 +104,8 @@ class ReplicaManager:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._by_key: dict[Key, Partition] = {}
+        self._hosted: tuple[Partition, ...] | None = None
+        """All in order; None = to be listed anew."""
         """Each partition twice, by id and by name: what requests look up."""
         self._begun: set[Partition] = set()
         self._failures: list[tuple[str, Exception]] = []
@@ -152,11 +154,15 @@ class ReplicaManager:
             return self.partition(asked.topic, asked.index)
         return self.partition_by_id(asked.topic_id, asked.index)
 
-    def hosted(self) -> Iterator[Partition]:
-        """Yield all hosted partitions, in order of topic and index."""
-        for topic in sorted(self._by_name):
-            for _, partition in sorted(self._by_name[topic].items()):
-                yield partition
+    def hosted(self) -> tuple[Partition, ...]:
+        """Return all hosted partitions, in order of topic and index."""
+        if self._hosted is None:
+            self._hosted = tuple(
+                partition
+                for _, by_index in sorted(self._by_name.items())
+                for _, partition in sorted(by_index.items())
+            )
+        return self._hosted
 
     @property
     def topic_metrics(self) -> Collection[TopicMetrics]:
@@ -543,6 +549,7 @@ class ReplicaManager:
         self._by_id.setdefault(topic.id, {})[index] = partition
         self._by_name[topic.name] = self._by_id[topic.id]
         self._by_key[topic.id, index] = self._by_key[topic.name, index] = partition
+        self._hosted = None
         return partition
 
     def _drop(
@@ -551,6 +558,7 @@ class ReplicaManager:
         """Stop hosting and delete the log; the caller wakes those who wait on it."""
         hosted = self._by_id[topic_id]
         partition = hosted.pop(index)
+        self._hosted = None
         del self._by_key[topic_id, index]
         if self._by_key.get((partition.topic, index)) is partition:
             del self._by_key[partition.topic, index]

@@ -7,6 +7,7 @@ synced (made, renamed, removed) may be as before or as after, each for itself.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 
 from ottla.base.ids import METADATA_TOPIC, Uuid
@@ -105,7 +106,7 @@ class SimDisk(MemoryDisk):
             return []
         found: list[tuple[FoundFolder, object]] = []
         for name, node in sorted((parent.durable if durable else parent.entries).items()):
-            folder = parse_folder_name(name)
+            folder = _folder_name(name)
             if folder is not None and folder.topic != METADATA_TOPIC and isinstance(node, _Folder):
                 found.append((FoundFolder(name, *folder, _topic_id(node)), node))
         return found
@@ -133,10 +134,19 @@ class SimDisk(MemoryDisk):
         return changed
 
 
+_folder_name = lru_cache(maxsize=4096)(parse_folder_name)
+"""Folders are listed thousands of times a history, under few names."""
+
+
 def _topic_id(folder: _Folder) -> Uuid | None:
     file = folder.entries.get(PARTITION_METADATA)
+    return _written_topic_id(bytes(file.data)) if isinstance(file, _FileNode) else None
+
+
+@lru_cache(maxsize=4096)
+def _written_topic_id(data: bytes) -> Uuid | None:
     try:
-        return decode_partition_metadata(bytes(file.data)) if isinstance(file, _FileNode) else None
+        return decode_partition_metadata(data)
     except MalformedFile:
         return None
 

@@ -277,6 +277,8 @@ class Watch:
         self._epoch_led = -1
         self._metadata: MetadataWitness | None = None
         self._subscribed = False
+        self._seen: dict[Partition, tuple[PartitionLog, int, int, int]] = {}
+        """Of each hosted partition the log, its end, the high watermark and the leader epoch."""
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
@@ -326,31 +328,37 @@ class Watch:
             self._tell(TopicKnown(now_ms, self._node, self._life, offset, topic_id, is_there))
 
     def _look_at_partitions(self, broker: Broker) -> None:
-        seen = self._watermarks
+        seen = self._seen
         for partition in broker.replicas.hosted():
             log = partition.log
             if log is None:
                 continue
-            key = partition.topic_id, partition.index
-            if self._logs.get(key) is not log:
-                self._logs[key] = log
-                self._tell(LogOpened(self._now_ms(), self._node, self._life, *key, partition, log))
-            end = log.log_end_offset
-            if end < self._ends.get(key, 0):
-                self._mark("log-truncated")
-            self._ends[key] = end
-            now = log.high_watermark, partition.leader_epoch
-            if seen.get(key) != now:
-                seen[key] = now
-                self._tell(
-                    HighWatermarkMoved(
-                        self._now_ms(),
-                        self._node,
-                        self._life,
-                        partition.topic_id,
-                        partition.index,
-                        partition.leader_epoch,
-                        partition.is_leader,
-                        log.high_watermark,
-                    )
+            now = log, log.log_end_offset, log.high_watermark, partition.leader_epoch
+            if seen.get(partition) != now:
+                seen[partition] = now
+                self._look_at_partition(partition, log)
+
+    def _look_at_partition(self, partition: Partition, log: PartitionLog) -> None:
+        key = partition.topic_id, partition.index
+        if self._logs.get(key) is not log:
+            self._logs[key] = log
+            self._tell(LogOpened(self._now_ms(), self._node, self._life, *key, partition, log))
+        end = log.log_end_offset
+        if end < self._ends.get(key, 0):
+            self._mark("log-truncated")
+        self._ends[key] = end
+        now = log.high_watermark, partition.leader_epoch
+        if self._watermarks.get(key) != now:
+            self._watermarks[key] = now
+            self._tell(
+                HighWatermarkMoved(
+                    self._now_ms(),
+                    self._node,
+                    self._life,
+                    partition.topic_id,
+                    partition.index,
+                    partition.leader_epoch,
+                    partition.is_leader,
+                    log.high_watermark,
                 )
+            )

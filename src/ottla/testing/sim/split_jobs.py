@@ -1,16 +1,17 @@
 """Work of a node's threads that is interrupted between its disk operations, deterministically.
 
 `SimWorkers` does a piece of work at one moment; a real thread syncs one file after the other while
-the loop appends, truncates and rolls, and a machine loses its power in between. A split job runs in
-a thread of its own, but never beside anything else: it goes on when the world tells it to, up to
-its next operation that changes the disk, and the world waits until it is there. What happens when
-is decided by the heap of events alone.
+the loop appends, truncates and rolls, and a machine loses its power in between. A split job has a
+stack of its own (a greenlet), and never runs beside anything else: it goes on when the world tells
+it to, up to its next operation that changes the disk, and the world waits until it is there. What
+happens when is decided by the heap of events alone.
 """
 
-import threading
 from collections.abc import Callable
 from random import Random
 from typing import TypeVar
+
+from greenlet import greenlet
 
 from ottla.testing.sim.world import DiskPace, Process, ProcessDied, World
 
@@ -27,22 +28,14 @@ class SplitJob:
         self.ended = False
         self.outcome: object = None
         self._work = work
+        self._is_begun = False
         self._is_aborted = False
-        self._go, self._back = threading.Lock(), threading.Lock()
-        self._go.acquire()
-        self._back.acquire()
-        self._thread: threading.Thread | None = None
+        self._stack = greenlet(self._run)
 
     def resume(self) -> None:
         """Go on to the next operation, or to the end. Called by the world."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
-        else:
-            self._go.release()
-        self._back.acquire()
-        if self.ended:
-            self._thread.join()
+        self._is_begun = True
+        self._stack.switch()
 
     def _run(self) -> None:
         try:
@@ -50,20 +43,18 @@ class SplitJob:
         except BaseException as error:
             self.outcome = error
         self.ended = True
-        self._back.release()
 
     def pause(self) -> None:
         """Wait until the world lets the next operation happen. Called by the work's disk."""
         if not self._is_aborted:
-            self._back.release()
-            self._go.acquire()
+            self._stack.parent.switch()
         if self._is_aborted:
             raise ProcessDied
 
     def abort(self) -> None:
         """Let nothing more of it happen: its process has died."""
         self._is_aborted = True
-        while self._thread is not None and not self.ended:
+        while self._is_begun and not self.ended:
             self.resume()
 
 

@@ -103,7 +103,7 @@ def test_a_coordinator_that_cannot_be_reached_is_not_available(world: GroupWorld
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (1, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (1, Error.CLUSTER_AUTHORIZATION_FAILED),
         (2, Error.INVALID_REQUEST),
         (9, Error.INVALID_REQUEST),
     ],

@@ -4,10 +4,10 @@ Behaviour: the leader of the offsets partition that the group's id hashes to, by
            the listener asked on. The first question creates the offsets topic; until it and a
            leader are there the answer is COORDINATOR_NOT_AVAILABLE, on which clients ask again.
 Versions:  v1 key types and messages; v3 flexible; v4 several keys (KIP-699); v6 share groups.
-Not done:  transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with a
-           message that says why: it is the one code that both the Java client and librdkafka
-           take as final at once; others they retry until a timeout hides the reason. Share
-           groups (KIP-932) and unknown key types get INVALID_REQUEST, as from a Kafka broker
+Not done:  transactions. A transactional id gets CLUSTER_AUTHORIZATION_FAILED, with a message that
+           says why: of the codes that librdkafka does not retry until a timeout hides the reason,
+           it is the one at which Java's client shows the message and not a text of its own.
+           Share groups (KIP-932) and unknown key types get INVALID_REQUEST, as from a Kafka broker
            without a share coordinator.
 """
 
@@ -72,7 +72,7 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> wire.Coordinator:
 def _node(ctx: Context, key_type: int, group_id: str) -> Node:
     if key_type == KeyType.TRANSACTION:
         raise ApiError(
-            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            Error.CLUSTER_AUTHORIZATION_FAILED,
             "This cluster does not support transactions.",
         )
     if key_type != KeyType.GROUP:

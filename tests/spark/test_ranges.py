@@ -112,11 +112,31 @@ def test_filters_never_leak_from_one_query_into_another(
         spark.conf.set(name, before)
 
 
-def test_a_loaded_frame_is_a_snapshot(
-    load: Callable[..., Any], produce: Callable[..., None], ten: str
+def test_each_action_reads_up_to_the_latest_offset_of_its_time(
+    load: Callable[..., Any], produce: Callable[..., None], ten: str, make_topic: Callable[..., str]
 ) -> None:
-    frame = load(ten)
-    assert frame.count() == 20
+    ended = load(ten, endingOffsets=f'{{"{ten}":{{"0":10,"1":10}}}}')
+    empty = make_topic(100)
+    frame = load(f"{ten},{empty}")
+    assert frame.count() == ended.count() == 20
     produce(ten, [(None, b"more")])
-    assert frame.count() == 20
-    assert load(ten).count() == 21
+    for partition in range(0, 100, 9):
+        produce(empty, [(None, b"new")], partition=partition)
+    assert ended.count() == 20
+    assert frame.count() == 20 + 1 + 12
+    produce(ten, [(None, b"more")])
+    assert frame.where("value = 'more'").count() == 2
+
+
+def test_a_start_beyond_the_end_is_refused(load: Callable[..., Any], ten: str) -> None:
+    bounds = {
+        "startingOffsets": f'{{"{ten}":{{"0":8,"1":0}}}}',
+        "endingOffsets": f'{{"{ten}":{{"0":4,"1":9}}}}',
+    }
+    with pytest.raises(Exception, match="-0: the query starts at offset 8, beyond its end at 4"):
+        load(ten, **bounds).count()
+    bounds["endingOffsets"] = "latest"
+    bounds["startingOffsets"] = f'{{"{ten}":{{"0":11,"1":0}}}}'
+    with pytest.raises(Exception, match="-0: the query starts at 11, the log ends at 10"):
+        load(ten, **bounds).count()
+    assert load(ten, failOnDataLoss="false", **bounds).count() == 10

@@ -1,6 +1,8 @@
-"""From options to splits: asks the cluster, then leaves the decisions to `planning`."""
+"""From options to tasks: asks the cluster, then leaves the decisions to `planning`."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -19,12 +21,16 @@ from ottla.spark.planning import (
     timestamps_of,
 )
 
+IDLE_PER_TASK: Final = 64
+"""A task costs about 80 ms of CPU, to ask whether a partition still has nothing much less."""
 
-@dataclass(frozen=True)
-class Split(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked.
-    """What one task reads: offsets [start, end) of one partition of one incarnation of a topic.
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Offsets [start, end) of one partition of one incarnation of a topic.
 
     `contiguous`: every offset has a record or a marker, so one that is missing is lost.
+    `is_open`: what is readable beyond `end` when the task runs belongs to it, too.
     """
 
     topic: str
@@ -33,10 +39,18 @@ class Split(InputPartition):  # type: ignore[misc]  # pyspark is not type-checke
     start: int
     end: int
     contiguous: bool
+    is_open: bool = False
 
 
-def plan(options: ReadOptions) -> list[Split]:
-    """Return the splits of a query.
+@dataclass(frozen=True)
+class Task(InputPartition):  # type: ignore[misc]  # pyspark is not type-checked.
+    """What one task reads: a split, or several that had nothing when they were planned."""
+
+    splits: tuple[Split, ...]
+
+
+def plan(options: ReadOptions) -> list[Task]:
+    """Return the tasks of a query.
 
     Raises: OptionError, ClusterError; DataLossError where records asked for are gone and the
             options say that this fails the query.
@@ -53,7 +67,17 @@ def plan(options: ReadOptions) -> list[Split]:
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
-    return [_split(each) for each in pieces]
+    splits = [_split(each) for each in pieces]
+    idle = [each for each in splits if each.start == each.end]
+    return [
+        *(Task((each,)) for each in splits if each.start < each.end),
+        *(Task(tuple(some)) for some in _grouped(idle)),
+    ]
+
+
+def _grouped(idle: list[Split]) -> Iterator[list[Split]]:
+    for begin in range(0, len(idle), IDLE_PER_TASK):
+        yield idle[begin : begin + IDLE_PER_TASK]
 
 
 def _facts(
@@ -117,5 +141,11 @@ def report_losses(losses: list[str], *, fail: bool) -> None:
 def _split(piece: Range) -> Split:
     facts = piece.facts
     return Split(
-        facts.topic, facts.topic_id, facts.partition, piece.start, piece.end, facts.contiguous
+        facts.topic,
+        facts.topic_id,
+        facts.partition,
+        piece.start,
+        piece.end,
+        facts.contiguous,
+        piece.is_open,
     )

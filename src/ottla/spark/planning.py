@@ -7,6 +7,7 @@ and KafkaOffsetRangeCalculator; cutting by bytes is ours.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from ottla.base.ids import Uuid
@@ -55,11 +56,15 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Offsets [start, end) of one partition."""
+    """Offsets [start, end) of one partition.
+
+    `is_open`: and all that is readable beyond `end` once a task reads it.
+    """
 
     facts: PartitionFacts
     start: int
     end: int
+    is_open: bool = False
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -109,16 +114,43 @@ def resolve(
 ) -> tuple[list[Range], list[str]]:
     """Return the ranges that can be read, and a sentence for each stretch that is gone.
 
-    Raises: OptionError where no record is as new as a start asks for, unless that means latest.
+    A range whose end is latest is open, and there also where it is empty now.
+
+    Raises: OptionError where no record is as new as a start asks for, unless that means latest, and
+            where a start lies beyond its end.
     """
     ranges: list[Range] = []
     losses: list[str] = []
     for each in sorted(facts, key=lambda facts: facts.key):
         start = _start(each, starting, starting_found, latest_where_none_since, losses)
         end = _end(each, ending, ending_found, losses)
-        if start < end:
-            ranges.append(Range(facts=each, start=start, end=end))
+        _check_order(each.key, starting, start, ending, end)
+        is_open = _is_latest(each.key, ending)
+        if start < end or (is_open and start == end):
+            ranges.append(Range(facts=each, start=start, end=end, is_open=is_open))
     return ranges, losses
+
+
+def _is_latest(key: TopicPartition, ending: Limit) -> bool:
+    return ending is Edge.LATEST or (
+        isinstance(ending, Offsets) and ending.by_partition[key] == LATEST
+    )
+
+
+def _check_order(key: TopicPartition, starting: Limit, start: int, ending: Limit, end: int) -> None:
+    """Refuse a start beyond the end, by what was asked for: what is gone is reported as lost."""
+    if isinstance(starting, Offsets) and starting.by_partition[key] >= 0:
+        start = starting.by_partition[key]
+    if isinstance(ending, Offsets) and ending.by_partition[key] >= 0:
+        end = ending.by_partition[key]
+    elif not isinstance(ending, Since | SinceEach):
+        return
+    if isinstance(starting, Edge) or start <= end:
+        return
+    raise OptionError(
+        f"{key[0]}-{key[1]}: the query starts at offset {start}, beyond its end at {end}: "
+        "expected a start at or before the end"
+    )
 
 
 def _start(
@@ -184,11 +216,16 @@ def cut(
     `min_partitions`: a hint: large ranges get more pieces; never more pieces than offsets.
     `max_records`:    offsets in a piece, at most.
     `split_bytes`:    bytes in a piece, about; ranges of unknown size are not cut by it.
+
+    The last piece of an open range is open; what comes later is not cut.
     """
     total = sum(len(each) for each in ranges)
     pieces: list[Range] = []
     for each in ranges:
         size = len(each)
+        if not size:
+            pieces.append(each)
+            continue
         wanted = max(1, -(-each.size_bytes // split_bytes))
         if max_records is not None:
             wanted = max(wanted, -(-size // max_records))
@@ -197,7 +234,8 @@ def cut(
         wanted = min(wanted, size)
         bounds = [each.start + size * number // wanted for number in range(wanted + 1)]
         pieces.extend(
-            replace(each, start=bounds[number], end=bounds[number + 1]) for number in range(wanted)
+            replace(each, start=start, end=end, is_open=each.is_open and end == each.end)
+            for start, end in pairwise(bounds)
         )
     return pieces
 

@@ -1,25 +1,26 @@
-"""One task: every offset of its split exactly once, as Arrow batches; holes do not pass unseen.
+"""One task: every offset of its splits exactly once, as Arrow batches; holes do not pass unseen.
 
 While one answer is decoded a thread fetches the next. Order: offsets ascend.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID
 from ottla.records.batch import iter_headers
 from ottla.records.columnar import decode
 from ottla.records.errors import CorruptBatch
 from ottla.spark import lookup
-from ottla.spark.client import ClusterClient
+from ottla.spark.client import ClusterClient, Topic
 from ottla.spark.errors import ClusterError, DataLossError
 from ottla.spark.fetching import Fetched, OutOfRange, PartitionFetcher
-from ottla.spark.options import ReadOptions
-from ottla.spark.planner import Split, report_losses
+from ottla.spark.options import LATEST, ReadOptions
+from ottla.spark.planner import Split, Task, report_losses
 from ottla.spark.schema import arrow_schema, record_columns
 
 
@@ -80,6 +81,59 @@ def _note(holes: list[tuple[int, int]], start: int, end: int, contiguous: bool) 
     if contiguous:
         holes.append((start, end))
     return end
+
+
+def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the records of a task's splits, of open ones up to what is readable now.
+
+    Raises: as `read_split`.
+    """
+    for split in _ended(task.splits, options):
+        if split.start < split.end:
+            yield from read_split(split, options, columns)
+
+
+def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
+    """Return the splits with the ends that open ones have now.
+
+    Raises: DataLossError where the log of one is gone, or shorter than it was when the query was
+            planned, unless the options say to go on; ClusterError.
+    """
+    names = {each.topic for each in splits if each.is_open}
+    if not names:
+        return list(splits)
+    ended: list[Split] = []
+    losses: list[str] = []
+    with ClusterClient(options.cluster) as client:
+        topics = client.patiently("looking up topics", lambda: client.topics(names))
+        there = [each for each in splits if each.is_open and _is_same(each, topics)]
+        latest = lookup.offsets_at(
+            client,
+            {(each.topic, each.partition): LATEST for each in there},
+            read_committed=options.read_committed,
+            attempts_min=1 + options.offset_retries,
+            backoff_ms=options.offset_retry_ms,
+        )
+    for split in splits:
+        key = split.topic, split.partition
+        if split in there:
+            end = latest[key] or 0
+            if end < split.end:
+                losses.append(_shorter(split, end))
+            ended.append(replace(split, end=end))
+        elif split.is_open and split.start == split.end:
+            losses.append(_deleted(split, split.start))
+        else:  # It has its end; or it is gone, which reading it finds.
+            ended.append(split)
+    report_losses(losses, fail=options.fail_on_data_loss)
+    return ended
+
+
+def _is_same(split: Split, topics: Mapping[str, Topic]) -> bool:
+    topic = topics.get(split.topic)
+    return topic is not None and (
+        split.topic_id == topic.id or NO_UUID in (split.topic_id, topic.id)
+    )
 
 
 def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
@@ -152,11 +206,7 @@ def _skip_lost(
     if isinstance(error, ClusterError):
         if error.code not in (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION):
             raise error
-        loss = (
-            f"{subject}: the topic was deleted, or deleted and created anew, since the query was "
-            f"planned; offsets {offset} to {split.end - 1} of the former one are gone"
-        )
-        report_losses([loss], fail=options.fail_on_data_loss)
+        report_losses([_deleted(split, offset)], fail=options.fail_on_data_loss)
         return split.end
     earliest, latest = lookup.edges_of(client, [key], read_committed=options.read_committed)[key]
     if offset < earliest:
@@ -164,11 +214,27 @@ def _skip_lost(
         loss = f"{subject}: offsets {offset} to {reached - 1} are no longer there"
     elif offset >= latest:
         reached = split.end
-        loss = f"{subject}: offsets {offset} to {reached - 1} are gone; the log ends at {latest}"
+        loss = _shorter(split, latest, offset)
     else:
         raise DataLossError(f"{subject}: offset {offset} is refused, yet within the log") from error
     report_losses([loss], fail=options.fail_on_data_loss)
     return reached
+
+
+def _shorter(split: Split, latest: int, offset: int | None = None) -> str:
+    first = latest if offset is None else offset
+    return (
+        f"{split.topic}-{split.partition}: offsets {first} to {split.end - 1} are gone; "
+        f"the log ends at {latest}"
+    )
+
+
+def _deleted(split: Split, offset: int) -> str:
+    gone = f"; offsets {offset} to {split.end - 1} of the former one are gone"
+    return (
+        f"{split.topic}-{split.partition}: the topic was deleted, or deleted and created anew, "
+        f"since the query was planned{gone if offset < split.end else ''}"
+    )
 
 
 class _Place:

@@ -5,8 +5,9 @@ over by changing the format's name. Differences: a schema given by the user may 
 options that are not known are refused; records go from the broker's batches to Arrow without
 becoming Python objects; topics are told apart by id.
 
-Offsets are fixed by the first action on a DataFrame that was loaded, because Spark plans a Python
-source once for each `load`: load again to see newer records.
+Spark plans a Python source once for each `load`, at the first action. What starts a query, an end
+that is named, and which partitions there are, is fixed then; where the end is latest, each action
+reads what is there when its tasks run, as with Spark's connector.
 """
 
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from pyspark.sql.types import StructType
 from ottla.spark.errors import OptionError
 from ottla.spark.given import Given, log
 from ottla.spark.options import ReadOptions
-from ottla.spark.planner import Split, plan
-from ottla.spark.reading import read_split
+from ottla.spark.planner import Task, plan
+from ottla.spark.reading import read_task
 from ottla.spark.schema import columns_of, source_schema
 from ottla.spark.sink import BatchWriter
 from ottla.spark.write_options import WriteOptions
@@ -41,13 +42,13 @@ class BatchReader(DataSourceReader):
         self.columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Return the splits, one a task."""
+        """Return what each task reads."""
         return list(plan(self.options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield Arrow batches of one split; depends on nothing but the split and the log."""
-        if isinstance(partition, Split):
-            yield from read_split(partition, self.options, self.columns)
+        """Yield Arrow batches of one task; depends on nothing but the task and the log."""
+        if isinstance(partition, Task):
+            yield from read_task(partition, self.options, self.columns)
         # Else Spark stands in for an empty plan with one partition of no value.
 
 

@@ -8,7 +8,7 @@ import pytest
 from ottla.records.builder import encode_batch
 from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.options import ReadOptions
-from ottla.spark.planner import Split, plan
+from ottla.spark.planner import Split, Task, plan
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
 
 
@@ -27,12 +27,31 @@ def test_splits() -> None:
     with FakeBroker(partitions=3) as broker:
         fill(broker)
         assert plan(options(broker)) == [
-            Split(TOPIC, ID, 0, 0, 10, False),
-            Split(TOPIC, ID, 1, 4, 10, False),
-        ]  # The third is empty.
-        assert len(plan(options(broker, maxRecordsPerPartition="5"))) == 4
+            Task((Split(TOPIC, ID, 0, 0, 10, False, True),)),
+            Task((Split(TOPIC, ID, 1, 4, 10, False, True),)),
+            Task((Split(TOPIC, ID, 2, 0, 0, False, True),)),
+        ]
+        ended = {"endingOffsets": '{"t":{"0":10,"1":10,"2":0}}'}
+        assert plan(options(broker, **ended)) == [
+            Task((Split(TOPIC, ID, 0, 0, 10, False),)),
+            Task((Split(TOPIC, ID, 1, 4, 10, False),)),
+        ]
+        assert len(plan(options(broker, maxRecordsPerPartition="5"))) == 5
         found = plan(options(broker, startingOffsets='{"t":{"0":9,"1":-2,"2":-2}}'))
-        assert [(each.start, each.end) for each in found] == [(9, 10), (4, 10)]
+        assert ranges(found) == [(9, 10), (4, 10), (0, 0)]
+
+
+def ranges(tasks: list[Task]) -> list[tuple[int, int]]:
+    return [(split.start, split.end) for task in tasks for split in task.splits]
+
+
+def test_partitions_with_nothing_share_tasks() -> None:
+    with FakeBroker(partitions=130) as broker:
+        fill(broker)
+        tasks = plan(options(broker))
+        assert [len(task.splits) for task in tasks] == [1, 1, 64, 64]
+        numbers = [split.partition for task in tasks for split in task.splits]
+        assert numbers == list(range(130))
 
 
 def test_what_is_gone() -> None:
@@ -42,7 +61,7 @@ def test_what_is_gone() -> None:
         with pytest.raises(DataLossError, match=r"t-1: offsets 0 to 3 .* failOnDataLoss=false"):
             plan(options(broker, **all_of_it))
         found = plan(options(broker, failOnDataLoss="false", **all_of_it))
-        assert [each.start for each in found] == [0, 4]
+        assert ranges(found) == [(0, 10), (4, 10)]
 
 
 def test_named_partitions_and_timestamps() -> None:

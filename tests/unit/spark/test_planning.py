@@ -45,7 +45,11 @@ def ranges(draw: st.DrawFn) -> list[Range]:
         start = draw(st.integers(earliest, latest - 1))
         end = draw(st.integers(start + 1, latest))
         size = draw(st.none() | st.integers(0, 2**40))
-        found.append(Range(facts=facts(partition, earliest, latest, size), start=start, end=end))
+        whole = facts(partition, earliest, latest, size)
+        is_open = end == latest and draw(st.booleans())
+        if is_open and draw(st.booleans()):
+            start = end
+        found.append(Range(facts=whole, start=start, end=end, is_open=is_open))
     return found
 
 
@@ -61,9 +65,10 @@ def test_pieces_are_disjoint_and_their_union_is_the_range(
     pieces = cut(
         whole, min_partitions=min_partitions, max_records=max_records, split_bytes=split_bytes
     )
-    assert all(piece.start < piece.end for piece in pieces)
+    assert all(piece.start < piece.end for piece in pieces if piece not in whole)
     for each in whole:
         mine = [piece for piece in pieces if piece.facts is each.facts]
+        assert [piece.is_open for piece in mine] == [False] * (len(mine) - 1) + [each.is_open]
         assert [piece.start for piece in mine] == [each.start, *(p.end for p in mine[:-1])]
         assert mine[-1].end == each.end
     if max_records is not None:
@@ -117,8 +122,9 @@ def at(offset: int) -> Offsets:
         (at(20), at(30), [(20, 30)]),
         (at(10), at(100), [(10, 100)]),
         (at(30), at(30), []),
-        (at(30), at(20), []),
-        (at(100), Edge.LATEST, []),
+        (at(100), Edge.LATEST, [(100, 100)]),
+        (at(100), at(100), []),
+        (Edge.EARLIEST, at(5), []),
     ],
 )
 def test_limits_within_the_log(starting: Limit, ending: Limit, expected: list[Any]) -> None:
@@ -140,12 +146,45 @@ def test_losses_are_named(starting: Limit, ending: Limit, expected: list[Any], l
     assert any(loss in each for each in losses)
 
 
+@pytest.mark.parametrize(
+    ("ending", "found"), [(Edge.LATEST, None), (at(-1), None), (at(100), None), (Since(5), None)]
+)
+def test_only_an_end_at_the_latest_offset_is_open(ending: Limit, found: int | None) -> None:
+    [done], _ = resolve(
+        [facts()],
+        starting=Edge.EARLIEST,
+        starting_found={},
+        latest_where_none_since=False,
+        ending=ending,
+        ending_found={("t", 0): found},
+    )
+    assert done.is_open == (ending in (Edge.LATEST, at(-1)))
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "found"),
+    [
+        (at(30), at(20), {}),
+        (at(300), at(200), {}),
+        (at(5), at(3), {}),
+        (at(30), Since(5), {"ending_found": 20}),
+        (Since(7), Since(5), {"starting_found": 30, "ending_found": 20}),
+        (Since(7), at(20), {"starting_found": 30}),
+    ],
+)
+def test_a_start_beyond_the_end_is_refused(
+    starting: Limit, ending: Limit, found: dict[str, int]
+) -> None:
+    with pytest.raises(OptionError, match=r"t-0: the query starts at offset \d+, beyond its end"):
+        resolved(starting, ending, **found)
+
+
 def test_limits_by_timestamp() -> None:
     since = Since(5)
     assert resolved(since, starting_found=40) == ([(40, 100)], [])
     assert resolved(Edge.EARLIEST, since, ending_found=40) == ([(10, 40)], [])
     assert resolved(Edge.EARLIEST, since) == ([(10, 100)], [])  # None that new: up to the end.
-    assert resolved(since, latest=True) == ([], [])
+    assert resolved(since, latest=True) == ([(100, 100)], [])
     with pytest.raises(OptionError, match="no record of t-0 is as new"):
         resolved(since)
     # The log was cut after the search.

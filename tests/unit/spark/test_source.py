@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import pyspark_ottla
 from ottla.spark.errors import OptionError
-from ottla.spark.planner import Split
+from ottla.spark.planner import Split, Task
 from ottla.spark.source import BatchReader, OttlaDataSource
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -39,9 +39,9 @@ def test_an_empty_plan_reads_nothing() -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_splits_travel() -> None:
-    split = Split("t", bytes(16), 0, 1, 2, True)
-    assert pickle.loads(pickle.dumps(split)) == split
+def test_tasks_travel() -> None:
+    task = Task((Split("t", bytes(16), 0, 1, 2, True), Split("t", bytes(16), 1, 2, 2, True, True)))
+    assert pickle.loads(pickle.dumps(task)) == task
 
 
 def test_refusals() -> None:

@@ -48,9 +48,9 @@ CLASSIC: Final = (
     _K(
         "group.coordinator.append.linger.ms",
         _INT,
-        5,
+        -1,
         "Without an effect: group records are written at once.",
-        at_least(0),
+        at_least(-1),
     ),
 )
 
@@ -181,6 +181,8 @@ TRANSACTIONS: Final = (
         _TRANSACTIONS,
         at_least(1),
     ),
+    _K("add.partitions.to.txn.retry.backoff.ms", _INT, 20, _TRANSACTIONS, at_least(1)),
+    _K("add.partitions.to.txn.retry.backoff.max.ms", _INT, 100, _TRANSACTIONS, at_least(1)),
     _K(
         "transaction.partition.verification.enable",
         _BOOL,

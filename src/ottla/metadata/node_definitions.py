@@ -73,6 +73,8 @@ QUORUM: Final = (
     _K("controller.quorum.fetch.timeout.ms", _INT, 2_000, _VOTERS),
     _K("controller.quorum.election.backoff.max.ms", _INT, 1_000, _VOTERS),
     _K("controller.quorum.append.linger.ms", _INT, 25, _NONE),
+    _K("controller.quorum.fetch.max.bytes", _INT, _MB, _NONE, at_least(1)),
+    _K("controller.quorum.fetch.snapshot.max.bytes", _INT, _MB, _NONE, at_least(1)),
     _K("controller.quorum.request.timeout.ms", _INT, 2_000, _NONE),
     _K("controller.quorum.retry.backoff.ms", _INT, 20, _NONE),
     _K("controller.listener.names", _STRING, None, "The controllers' listeners, with commas."),

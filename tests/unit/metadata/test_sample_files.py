@@ -63,6 +63,23 @@ def test_a_sample_file_is_taken(name: str) -> None:
     assert config.quorum_bootstrap_servers == (("localhost", 9093),)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "add.partitions.to.txn.retry.backoff.max.ms=100",
+        "add.partitions.to.txn.retry.backoff.ms=20",
+        "controller.quorum.fetch.max.bytes=1048576",
+        "controller.quorum.fetch.snapshot.max.bytes=1048576",
+        "group.coordinator.append.linger.ms=-1",
+        "share.coordinator.append.linger.ms=-1",
+    ],
+)
+def test_properties_that_came_with_the_last_versions_are_taken(line: str) -> None:
+    """With their defaults, as Kafka 4.3.1 defines them."""
+    name, _, value = line.partition("=")
+    assert NodeConfig.read(FILES["server"] + COMMON + line)[name] == int(value)
+
+
 def test_what_would_pretend_share_groups_is_refused() -> None:
     text = FILES["server"] + COMMON
     with pytest.raises(ValueError, match=r"group.share.enable=true: .*no share groups"):

@@ -168,7 +168,7 @@ class _Sockets:
         try:
             await self._server.accept_all()
         except OSError as error:
-            raise StartError(f"listeners: {error.strerror or error}") from None
+            raise StartError(f"listeners={error.strerror}") from None
 
     async def close(self) -> None:
         """Accept no more, end all connections."""

@@ -154,9 +154,18 @@ class Server:
         return self._budget.used_bytes
 
     async def accept_all(self) -> None:
-        """Accept on every address that is taken. Raises OSError."""
-        for server in self._servers:
-            await server.start_serving()
+        """Accept on every address that is taken.
+
+        Raises OSError, with the listener's name and the address in its text, where another process
+        that had the address, too, was the first to accept on it.
+        """
+        for name, server in zip(self.listener_names, self._servers, strict=True):
+            host, port = server.sockets[0].getsockname()[:2]
+            try:
+                await server.start_serving()
+            except OSError as error:
+                reason = describe_listen_error(error, host, port)
+                raise OSError(error.errno, f"{name}: {reason}") from None
             self._set_backlog(server)
 
     async def close(self) -> None:

@@ -175,6 +175,22 @@ def test_a_busy_address_refuses_until_it_is_to_accept() -> None:
     run(test)
 
 
+def test_an_address_that_another_process_accepts_on_first_is_named() -> None:
+    """Both may take it, as long as neither accepts."""
+
+    async def test() -> None:
+        async with serving() as (_peer, server, _port):
+            port = await server.listen("127.0.0.1", 0, Listener.CLIENT, "SECOND", accept=False)
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                other.bind(("127.0.0.1", port))
+                other.listen()
+                with pytest.raises(OSError, match=f"SECOND: port {port} is in use: nothing can"):
+                    await server.accept_all()
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("written", "told"),
     [

@@ -52,6 +52,10 @@ GROUP_LOAD_BYTES_MAX = 1024 * 1024
 """Bytes of an offsets partition decoded at once: what one chunk says is applied in one turn of
 the loop, a few tens of milliseconds at most."""
 
+GROUP_MEMBERS_BYTES_MAX = 128 * 1024 * 1024
+"""What the members of all groups of a broker may take in memory, ids that were given out and not
+joined with yet among them; beyond, who joins anew is told to come again."""
+
 PRODUCER_ID_WAITERS_MAX = 10_000
 """Producers that may wait at once for a block of producer ids; more are told to come back."""
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, OFFSETS_TOPIC, Uuid
+from ottla.base.limits import GROUP_MEMBERS_BYTES_MAX
 from ottla.base.timers import Timer
 from ottla.broker.group_journal import GroupJournal, GroupLoad
 from ottla.coordinator import groups
@@ -143,6 +144,7 @@ class GroupService:
             ),
             tell=_log,
             topic_id_of=self.topic_id_of,
+            memory_left=self._memory_left,
         )
         load = GroupLoad(
             shard,
@@ -154,6 +156,10 @@ class GroupService:
         )
         self._loads[partition] = load
         load.advance()
+
+    def _memory_left(self) -> int:
+        shards = (*self._shards.values(), *(load.shard for load in self._loads.values()))
+        return GROUP_MEMBERS_BYTES_MAX - sum(shard.memory.used_bytes for shard in shards)
 
     def _loaded(self, partition: int, error: Exception | None) -> None:
         if error is not None:

@@ -14,7 +14,7 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.base.timers import Timer
 from ottla.coordinator.group_states import NAMES, Event, State, next_state
-from ottla.coordinator.member import Member
+from ottla.coordinator.member import MEMBER_BYTES, Member, MembersMemory
 from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from ottla.coordinator.values import (
@@ -38,9 +38,11 @@ class Group:
             `joined_meanwhile`: a member came during the initial rebalance delay.
     """
 
-    def __init__(self, group_id: str, outbox: Outbox) -> None:
+    def __init__(self, group_id: str, outbox: Outbox, memory: MembersMemory) -> None:
         self.group_id = group_id
         self._outbox = outbox
+        self._memory = memory
+        self._held_bytes = 0
         self.state = State.EMPTY
         self.previous_state = State.DEAD
         self.since_ms: int | None = None
@@ -89,6 +91,15 @@ class Group:
             if timer is not None:
                 timer.cancel()
         self.pending_members.clear()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Count the group's members no more: it is dropped."""
+        self._hold(-self._held_bytes)
+
+    def _hold(self, count: int) -> None:
+        self._held_bytes += count
+        self._memory.used_bytes += count
 
     # --- members ----------------------------------------------------------------------------
 
@@ -105,8 +116,19 @@ class Group:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count_support(member, 1)
-        if (timer := self.pending_members.pop(member.member_id, None)) is not None:
+        self.forget_pending(member.member_id)
+
+    def expect(self, member_id: str, timer: Timer) -> None:
+        """Note an id that was given out to join with, until `timer` forgets it (KIP-394)."""
+        self.pending_members[member_id] = timer
+        self._hold(MEMBER_BYTES + len(member_id))
+
+    def forget_pending(self, member_id: str) -> None:
+        """Forget an id that was given out, if it is one."""
+        timer = self.pending_members.pop(member_id, None)
+        if timer is not None:
             timer.cancel()
+            self._hold(-MEMBER_BYTES - len(member_id))
 
     def remove(self, member_id: str) -> Member | None:
         """Drop a member, its parked requests answered UNKNOWN_MEMBER_ID, its timers cancelled.
@@ -114,8 +136,7 @@ class Group:
         A client that is still there joins again on that answer. The oldest of the remaining
         members leads where the leader went.
         """
-        if (timer := self.pending_members.pop(member_id, None)) is not None:
-            timer.cancel()
+        self.forget_pending(member_id)
         self.unsynced.discard(member_id)
         member = self.members.get(member_id)
         if member is None:
@@ -142,6 +163,7 @@ class Group:
         if member.session_timer is not None:
             member.session_timer.cancel()
         renamed = member.renamed(member_id)
+        self._hold(renamed.size_bytes - member.size_bytes)
         self.members = {
             each.member_id: each
             for each in (renamed if old is member else old for old in self.members.values())
@@ -278,6 +300,7 @@ class Group:
         return max(votes, key=votes.__getitem__)
 
     def _count_support(self, member: Member, step: int) -> None:
+        self._hold(step * member.size_bytes)
         for name, _ in member.protocols:
             self._support[name] += step
             if not self._support[name]:

@@ -10,7 +10,7 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending, completed
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import State
-from ottla.coordinator.member import Member
+from ottla.coordinator.member import Member, bytes_of
 from ottla.coordinator.rebalancing import (
     complete_if_all_joined,
     forget_pending,
@@ -36,13 +36,15 @@ def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
     if group is None:
         if request.member_id != NO_MEMBER:
             return _refuse(Error.UNKNOWN_MEMBER_ID, request.member_id)
-        group = Group(request.group_id, shard.outbox)
+        group = Group(request.group_id, shard.outbox, shard.memory)
     if not _has_room(shard, group, request):
         group.remove(request.member_id)
         complete_if_all_joined(shard, group)
         return _refuse(Error.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
     if not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
         return _refuse(Error.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    if not _has_memory(shard, group, request):
+        return _refuse(Error.COORDINATOR_NOT_AVAILABLE, request.member_id)
     shard.groups[request.group_id] = group
     if request.member_id == NO_MEMBER:
         return _join_without_id(shard, group, request)
@@ -62,15 +64,31 @@ def _has_room(shard: Shard, group: Group, request: Join) -> bool:
     """
     if group.state is State.EMPTY:
         return True
-    member_id: str | None = request.member_id
-    if member_id == NO_MEMBER and request.instance_id is not None:
-        member_id = group.static_members.get(request.instance_id)
-    member = None if member_id is None else group.members.get(member_id)
+    member = _who(group, request)
     if group.state is State.PREPARING:
         if member is not None and member.joining is not None:
             return True
         return group.joining_count < shard.config.members_max
     return member is not None or len(group.members) < shard.config.members_max
+
+
+def _who(group: Group, request: Join) -> Member | None:
+    """Return the member that joins again, by its id or as a static one that has lost it."""
+    member_id: str | None = request.member_id
+    if member_id == NO_MEMBER and request.instance_id is not None:
+        member_id = group.static_members.get(request.instance_id)
+    return None if member_id is None else group.members.get(member_id)
+
+
+def _has_memory(shard: Shard, group: Group, request: Join) -> bool:
+    """Tell whether what a member says of itself may be kept; who says no more than before may stay.
+
+    Kafka has no such limit. The client is told to come again, as others may have left by then.
+    """
+    member = _who(group, request)
+    before = 0 if member is None else member.size_bytes
+    added = bytes_of(request.member_id, request.client_id, request.protocols) - before
+    return added <= 0 or added <= shard.memory_left()
 
 
 # --- new members ----------------------------------------------------------------------------
@@ -87,9 +105,12 @@ def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinA
     if not request.requires_member_id:
         return _add(shard, group, request, member_id)
     # A client that dies now and comes back would else leave a dead member in the rebalance.
-    group.pending_members[member_id] = shard.timers.at(
-        shard.clock.monotonic_ms() + request.session_timeout_ms,
-        partial(forget_pending, shard, group, member_id),
+    group.expect(
+        member_id,
+        shard.timers.at(
+            shard.clock.monotonic_ms() + request.session_timeout_ms,
+            partial(forget_pending, shard, group, member_id),
+        ),
     )
     return _refuse(Error.MEMBER_ID_REQUIRED, member_id)
 

@@ -170,13 +170,14 @@ def finish(shard: Shard) -> None:
 
 def replay_group(shard: Shard, fact: GroupFact) -> None:
     """Take in a group's record: stable where it has members, else empty, or gone."""
-    shard.groups.pop(fact.group_id, None)
+    if (former := shard.groups.pop(fact.group_id, None)) is not None:
+        former.let_go()
     if fact.value is not None:
         shard.groups[fact.group_id] = _loaded(shard, fact.group_id, fact.value)
 
 
 def _loaded(shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
-    group = Group(group_id, shard.outbox)
+    group = Group(group_id, shard.outbox, shard.memory)
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     group.generation = value.generation

@@ -11,6 +11,24 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timer
 from ottla.coordinator.values import JoinAnswer, JoinedMember, MemberView, Protocols, SyncAnswer
 
+MEMBER_BYTES = 1_024
+"""About what a member takes besides its metadata and names, or an id that was given out."""
+
+
+def bytes_of(member_id: str, client_id: str, protocols: Protocols) -> int:
+    """Return about how many bytes of memory a member takes."""
+    metadata = sum(len(name) + len(metadata) for name, metadata in protocols)
+    return MEMBER_BYTES + len(member_id) + len(client_id) + metadata
+
+
+class MembersMemory:
+    """What the members of a shard's groups take. `used_bytes`: about."""
+
+    __slots__ = ("used_bytes",)
+
+    def __init__(self) -> None:
+        self.used_bytes = 0
+
 
 class Member:
     """A member.
@@ -74,6 +92,11 @@ class Member:
             protocols=self.protocols,
             assignment=self.assignment,
         )
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about how many bytes of memory it takes."""
+        return bytes_of(self.member_id, self.client_id, self.protocols)
 
     @property
     def outlives_session(self) -> bool:

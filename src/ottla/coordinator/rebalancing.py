@@ -235,6 +235,6 @@ def _check_session(shard: Shard, group: Group, member: Member) -> None:
 
 def forget_pending(shard: Shard, group: Group, member_id: str) -> None:
     """Give up on an id that was handed out and never used."""
-    group.pending_members.pop(member_id, None)
+    group.forget_pending(member_id)
     if group.state is State.PREPARING and group.all_joined:
         complete(shard, group)

@@ -17,11 +17,13 @@ from typing import Protocol
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.limits import GROUP_MEMBERS_BYTES_MAX
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timers
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import Event
+from ottla.coordinator.member import MembersMemory
 from ottla.coordinator.offset_store import OffsetStore
 from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.records import Fact, GroupFact, RecordPair, encode_fact
@@ -53,7 +55,8 @@ class Shard:
 
     Everything runs on one loop: a call here ends before the next begins. `tell` is given a line
     for operators when a group rebalances, and why. `topic_id_of` returns the id of the topic that
-    has a name now, zero where there is none.
+    has a name now, zero where there is none. `memory_left`: bytes that members of all shards of the
+    broker may still take.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Shard:
         journal: Journal,
         tell: Callable[[str], None] = lambda _: None,
         topic_id_of: Callable[[str], Uuid] = lambda _: NO_UUID,
+        memory_left: Callable[[], int] = lambda: GROUP_MEMBERS_BYTES_MAX,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -74,6 +78,8 @@ class Shard:
         self.journal = journal
         self.tell = tell
         self.topic_id_of = topic_id_of
+        self.memory_left = memory_left
+        self.memory = MembersMemory()
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.outbox = Outbox(clock, timers)
@@ -93,7 +99,7 @@ class Shard:
         """Return the group; one that is new is a simple one, until a member joins."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self.outbox)
+            group = self.groups[group_id] = Group(group_id, self.outbox, self.memory)
         return group
 
     def write(self, facts: Iterable[Fact]) -> Pending[Error]:

@@ -16,6 +16,7 @@ from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
+from ottla.coordinator.member import MEMBER_BYTES
 from ottla.coordinator.values import GroupConfig, JoinAnswer, Leaver, SyncAnswer
 
 from .world import GROUP, World, durable
@@ -168,6 +169,12 @@ def play(world: World, clients: list[Client], action: str, number: int) -> None:
 
 
 def check_safety(world: World) -> None:
+    groups = world.shard.groups.values()
+    assert world.shard.memory.used_bytes == sum(
+        sum(member.size_bytes for member in group.members.values())
+        + sum(MEMBER_BYTES + len(member_id) for member_id in group.pending_members)
+        for group in groups
+    )
     group = world.shard.groups.get(GROUP)
     if group is None:
         return

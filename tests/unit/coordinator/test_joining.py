@@ -300,3 +300,38 @@ def test_kip_814_a_restarted_static_leader_does_not_assign_again(
     # The group's new leader can still call for a rebalance later.
     assert not world.join(answer.member_id, instance_id=instance_id).done
     assert world.join(follower.member_id, instance_id="x").value.error is Error.UNKNOWN_MEMBER_ID
+
+
+# --- memory ---------------------------------------------------------------------------------
+
+LARGE = (("range", bytes(20_000)),)
+
+
+def test_who_joins_beyond_the_memory_for_members_is_told_to_come_again() -> None:
+    world = World()
+    world.members_bytes_max = 100_000
+    member_ids = [world.new_id() for _ in range(5)]
+    answers = [world.join(each, protocols=LARGE) for each in member_ids]
+    refused = [each for each in answers if each.done]
+    assert [each.value.error for each in refused] == [Error.COORDINATOR_NOT_AVAILABLE]
+    assert world.join("", protocols=LARGE).value.error is Error.COORDINATOR_NOT_AVAILABLE
+    world.advance(DELAY_MS)
+    assert len(world.group.members) == 4
+    # Who is a member stays one, as long as it does not say more than before.
+    member_id = world.group.leader_id
+    assert member_id is not None
+    assert not world.join(member_id, protocols=LARGE).done
+    larger = world.join(member_id, protocols=(("range", bytes(40_000)),))
+    assert larger.value.error is Error.COORDINATOR_NOT_AVAILABLE
+    leave(world.shard, GROUP, [Leaver(member_id)])
+    assert not world.join(member_ids[-1], protocols=LARGE).done
+
+
+def test_ids_that_nobody_joins_with_take_memory_until_they_are_forgotten() -> None:
+    world = World()
+    world.members_bytes_max = 50_000
+    answers = [world.join("", group_id=f"g{number}").value.error for number in range(50)]
+    assert 40 < answers.count(Error.MEMBER_ID_REQUIRED) < 50
+    assert answers[-1] is Error.COORDINATOR_NOT_AVAILABLE
+    world.advance(60_000)
+    assert world.join("").value.error is Error.MEMBER_ID_REQUIRED

@@ -97,6 +97,7 @@ class World:
         self.journal = FakeJournal()
         self.dice = SeededDice(seed)
         self.told: list[str] = []
+        self.members_bytes_max = 1_000_000_000
         self.shard = self._new_shard(config)
 
     def _new_shard(self, config: GroupConfig) -> Shard:
@@ -107,6 +108,7 @@ class World:
             dice=self.dice,
             journal=self.journal,
             tell=self.told.append,
+            memory_left=lambda: self.members_bytes_max - self.shard.memory.used_bytes,
         )
 
     def failover(self, *, loses_uncommitted: bool) -> None:

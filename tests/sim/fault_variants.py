@@ -170,7 +170,7 @@ def leaves_retired_files_open() -> Iterator[None]:
         unpin(self)
         if closing and self._pins == 0:
             self._file = None
-            self._cache._open_handles.pop(self, None)
+            self._cache._idle.pop(self, None)
 
     with replaced(Handle, "unpin", careless):
         yield

@@ -28,12 +28,15 @@ class Handle:
         file = self._file
         if file is None:
             return self._cache._open(self, create)
-        self._cache._open_handles.move_to_end(self)
+        if not self._pins:
+            self._cache._idle.move_to_end(self)
         return file
 
     def pin(self) -> File:
         """Return the open file and keep it open until `unpin`."""
         file = self.file()
+        if not self._pins:
+            self._cache._pinned(self)
         self._pins += 1
         return file
 
@@ -41,8 +44,10 @@ class Handle:
         """Give one pin back."""
         assert self._pins > 0
         self._pins -= 1
-        if self._pins == 0 and self._closing:
-            self.close()
+        if self._pins == 0:
+            self._cache._unpinned(self)
+            if self._closing:
+                self.close()
 
     def close(self) -> None:
         """Close the file, at once or with the last pin; a later use opens it again."""
@@ -52,7 +57,7 @@ class Handle:
         self._closing = False
         file, self._file = self._file, None
         if file is not None:
-            self._cache._open_handles.pop(self, None)
+            self._cache._idle.pop(self, None)
             file.close()
 
     def moved(self, path: str) -> None:
@@ -73,28 +78,33 @@ class FileCache:
         assert capacity > 0
         self.disk = disk
         self.capacity = capacity
-        self._open_handles: OrderedDict[Handle, None] = OrderedDict()
+        self._idle: OrderedDict[Handle, None] = OrderedDict()
+        """Those that are open and may be closed, the one used longest ago first."""
+        self._pinned_count = 0
 
     def handle(self, path: str) -> Handle:
         """Return a handle for `path`. One path must have one handle only."""
         return Handle(self, path)
 
     def __len__(self) -> int:
-        return len(self._open_handles)
+        return len(self._idle) + self._pinned_count
 
     def _open(self, handle: Handle, create: bool) -> File:
-        if len(self._open_handles) >= self.capacity:
-            self._close_oldest()
+        self._make_room(self.capacity - 1)
         handle._file = file = self.disk.open(handle.path, create=create)
         handle._closing = False
-        self._open_handles[handle] = None
+        self._idle[handle] = None
         return file
 
-    def _close_oldest(self) -> None:
-        # Pinned ones go to the young end; where all are pinned the bound gives way.
-        for _ in range(len(self._open_handles)):
-            oldest = next(iter(self._open_handles))
-            if oldest._pins == 0:
-                oldest.close()
-                return
-            self._open_handles.move_to_end(oldest)
+    def _pinned(self, handle: Handle) -> None:
+        del self._idle[handle]
+        self._pinned_count += 1
+
+    def _unpinned(self, handle: Handle) -> None:
+        self._pinned_count -= 1
+        self._idle[handle] = None  # Too many open ones are closed when the next file is opened.
+
+    def _make_room(self, limit: int) -> None:
+        """Close the oldest until so many are open; the bound gives way to those that are pinned."""
+        while self._idle and len(self) > limit:
+            next(iter(self._idle)).close()

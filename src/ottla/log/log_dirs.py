@@ -9,9 +9,11 @@ Source: LogManager; KIP-112, KIP-858.
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
@@ -481,19 +483,34 @@ class LogDirs:
         broker_epoch: int,
         ended: Callable[[LogDir, BaseException | None], None],
     ) -> None:
-        jobs: list[tuple[PartitionLog, FlushJob]] = []
         clean = directory.may_be_clean
-        for log in directory.logs.values():
-            try:
-                jobs.append((log, log.prepare_close()))
-            except OSError:
-                clean = False
+        logs = iter(tuple(directory.logs.values()))
 
-        def flush() -> None:
-            for _, job in jobs:
-                job.run()
+        def close_some() -> None:
+            """Close a few, so that no more files are open at once, and no step is long."""
+            nonlocal clean
+            some = tuple(islice(logs, LOGS_PER_STEP_MAX))
+            if not some:
+                self.told(directory).then(lambda _: directory.checkpoint_all().then(written))
+                return
+            jobs: list[tuple[PartitionLog, FlushJob]] = []
+            for log in some:
+                try:
+                    jobs.append((log, log.prepare_close()))
+                except OSError:
+                    clean = False
 
-        def flushed(result: BaseException | None) -> None:
+            def flush() -> None:
+                for _, job in jobs:
+                    job.run()
+
+            self._workers.submit(flush, lambda result: flushed(some, jobs, result))
+
+        def flushed(
+            some: tuple[PartitionLog, ...],
+            jobs: list[tuple[PartitionLog, FlushJob]],
+            result: BaseException | None,
+        ) -> None:
             for log, job in jobs:
                 job.release(failed=result is not None)
                 if result is None:
@@ -505,9 +522,9 @@ class LogDirs:
                 directory.distrust()
                 ended(directory, result)
                 return
-            for log in directory.logs.values():
+            for log in some:
                 log.close()
-            self.told(directory).then(lambda _: directory.checkpoint_all().then(written))
+            close_some()
 
         def written(error: OSError | None) -> None:
             vouches = clean and error is None
@@ -517,7 +534,7 @@ class LogDirs:
                 lambda result: ended(directory, result),
             )
 
-        self._workers.submit(flush, flushed)
+        close_some()
 
     def release(self) -> None:
         """Give the locks back: after `shutdown`, or where a start was refused."""

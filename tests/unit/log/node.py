@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict
-from ottla.log.log_dirs import LoadResult, LogDirs
+from ottla.log.log_dirs import OPEN_FILES_DEFAULT, LoadResult, LogDirs
 from ottla.log.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.partition_log import PartitionLog
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, World
@@ -34,7 +34,10 @@ class Node:
         self.asked: list[tuple[str, int, Uuid]] = []
 
     def start(
-        self, verdict: Callable[[str, int, Uuid], Verdict] | None = None
+        self,
+        verdict: Callable[[str, int, Uuid], Verdict] | None = None,
+        *,
+        open_files_max: int = OPEN_FILES_DEFAULT,
     ) -> tuple[LogDirs, LoadResult]:
         def decide(topic: str, partition: int, topic_id: Uuid) -> Verdict:
             self.asked.append((topic, partition, topic_id))
@@ -46,6 +49,7 @@ class Node:
             self.world.clock,
             self.world.timers,
             ["/d1", "/d2"],
+            open_files_max=open_files_max,
             delete_delay_ms=1_000,
         )
         dirs.acquire(node_id=1, cluster_id="c")

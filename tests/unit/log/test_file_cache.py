@@ -3,6 +3,8 @@
 Method: a disk in memory counts what is open.
 """
 
+import sys
+
 import pytest
 
 from ottla.log.file_cache import FileCache
@@ -44,7 +46,29 @@ def test_pinned_files_outlive_the_bound() -> None:
     for handle in handles[:3]:
         handle.unpin()
     handles[5].file()
-    assert disk.open_files <= 4
+    assert disk.open_files == len(files) == 2, "within the bound again"
+
+
+def test_to_open_a_file_looks_at_no_pinned_ones() -> None:
+    """A flush of thousands of logs would else take a walk over all their files for each."""
+    disk, files = cache(2)
+    for number in range(1_000):
+        disk.write_atomic(f"/d/{number}", b"")
+    handles = [files.handle(f"/d/{number}") for number in range(1_000)]
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        for handle in handles:
+            handle.pin()
+    finally:
+        sys.setprofile(None)
+    assert len(files) == 1_000
+    assert calls < 1_000 * 100
 
 
 def test_a_pinned_file_closes_with_its_last_pin() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.log import names
 from ottla.log.log_dir import LogDir
 from ottla.log.log_dirs import DirectoryRefused, LoadResult, LogDirs, NameTaken
@@ -365,6 +366,20 @@ def test_all_directories_lost(node: Node) -> None:
     with pytest.raises(OSError, match="all log directories are offline"):
         create(dirs, partition=7)
     node.stop(dirs)
+
+
+def test_many_logs_are_closed_a_few_at_a_time() -> None:
+    """Else the files of all would be open at once, beyond what a process may have."""
+    node = Node()
+    dirs, _ = node.start(open_files_max=20)
+    for number in range(500):
+        append(create(dirs, partition=number), batch())
+    node.disk.open_files_max = node.disk.open_files
+    node.stop(dirs)
+    assert node.disk.open_files_max < 20 + 7 * LOGS_PER_STEP_MAX
+    dirs, found = node.start()
+    assert [directory.was_clean for directory in dirs.dirs] == [True, True]
+    assert {log.log_end_offset for log in found.logs} == {1}
 
 
 def test_a_directory_that_fails_at_the_end_is_not_clean(node: Node) -> None:

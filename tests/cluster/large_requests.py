@@ -3,15 +3,19 @@
 from typing import Any
 
 from ottla.wire.messages import (
+    create_topics,
+    delete_records,
     delete_topics,
     describe_configs,
     describe_groups,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     join_group,
     list_offsets,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
 )
 
 Request = tuple[Any, int]
@@ -36,6 +40,10 @@ def large_requests(count: int) -> dict[str, Request]:
             4,
         ),
         "JoinGroup": _join_group(names),
+        "CreateTopics": _create_topics(count // 4),
+        "IncrementalAlterConfigs": _alter_configs(count // 2),
+        "DeleteRecords": _delete_records(count),
+        "OffsetForLeaderEpoch": _offset_for_leader_epoch(count),
     }
 
 
@@ -97,3 +105,59 @@ def _join_group(names: tuple[str, ...]) -> Request:
         ),
         6,
     )
+
+
+def _create_topics(count: int) -> Request:
+    """Without effect, but with an answer that tells the configuration of each."""
+    topics = tuple(
+        create_topics.CreatableTopic(
+            name=f"large-{number}",
+            num_partitions=1,
+            replication_factor=1,
+            assignments=(),
+            configs=(),
+        )
+        for number in range(count)
+    )
+    request = create_topics.CreateTopicsRequest(
+        topics=topics, timeout_ms=20_000, validate_only=True
+    )
+    return request, 7
+
+
+def _alter_configs(count: int) -> Request:
+    config = incremental_alter_configs.AlterableConfig(
+        name="retention.ms", config_operation=0, value="5"
+    )
+    resources = tuple(
+        incremental_alter_configs.AlterConfigsResource(
+            resource_type=2, resource_name=f"none-{number}", configs=(config,)
+        )
+        for number in range(count)
+    )
+    return (
+        incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=resources, validate_only=False
+        ),
+        1,
+    )
+
+
+def _delete_records(count: int) -> Request:
+    partitions = tuple(
+        delete_records.DeleteRecordsPartition(partition_index=number, offset=0)
+        for number in range(count)
+    )
+    topics = (delete_records.DeleteRecordsTopic(name="none", partitions=partitions),)
+    return delete_records.DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 2
+
+
+def _offset_for_leader_epoch(count: int) -> Request:
+    partitions = tuple(
+        offset_for_leader_epoch.OffsetForLeaderPartition(
+            partition=number, current_leader_epoch=-1, leader_epoch=0
+        )
+        for number in range(count)
+    )
+    topics = (offset_for_leader_epoch.OffsetForLeaderTopic(topic="none", partitions=partitions),)
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4

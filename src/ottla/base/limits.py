@@ -83,6 +83,13 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """New partitions in one request: a decision is one atomic batch of records (Kafka's
 MAX_PARTITIONS_PER_BATCH), and must not keep the controller's loop from its heartbeats."""
 
+CREATIONS_PER_STEP_MAX = 64
+"""Topics, and partitions of these but for those of the last topic, that one step creates, of a
+request of any length. A broker makes the logs of a step in one turn, some 0.7 ms each."""
+
+ALTERATIONS_PER_STEP_MAX = 500
+"""Resources whose configurations one step changes, of a request of any length."""
+
 DELETIONS_PER_STEP_MAX = 500
 """Topics that one step deletes, of a request of any length. Each is a removal, a header of the
 ledger and at most a row for each replica; a full step holds the loop for some 30 ms."""

@@ -1,6 +1,7 @@
 """Topics are created, grown and deleted.
 
-Every topic of a request stands or falls by itself; all that stand are one atomic step.
+Every topic of a request stands or falls by itself; those of one step that stand are created
+together.
 Source: ReplicationControlManager, ControllerApis, Kafka 4.0; KIP-4, KIP-195, KIP-516, KIP-525.
 Over ZooKeeper: ZkAdminManager, DelayedCreatePartitions, Kafka 3.9.
 """
@@ -13,7 +14,7 @@ from immutables import Map
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import METADATA_TOPIC, NO_LEADER, NO_UUID, Uuid
-from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
+from ottla.base.limits import CREATIONS_PER_STEP_MAX, PARTITIONS_PER_REQUEST_MAX
 from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
 from ottla.controller.idle import check_ttl
@@ -116,20 +117,43 @@ def create_topics(
     return Decision(step, tuple(answers.values()))
 
 
+def parts_of(wanted: Sequence[NewTopic], context: DecisionContext) -> list[tuple[NewTopic, ...]]:
+    """Cut a request into what one step each creates, in order; equal names stay together.
+
+    Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
+    """
+    _check_total(wanted, context)
+    by_name: dict[str, list[NewTopic]] = {}
+    for topic in wanted:
+        by_name.setdefault(topic.name, []).append(topic)
+    parts: list[tuple[NewTopic, ...]] = []
+    part: list[NewTopic] = []
+    size = 0
+    for alike in by_name.values():
+        if len(part) >= CREATIONS_PER_STEP_MAX or size >= CREATIONS_PER_STEP_MAX:
+            parts.append(tuple(part))
+            part, size = [], 0
+        part += alike
+        size += _partition_count(alike[0], context)
+    parts.append(tuple(part))
+    return parts
+
+
 def _leaderless(topic: TopicImage) -> list[int]:
     return [number for number, partition in topic.in_order() if partition.leader == NO_LEADER]
 
 
 def _check_total(wanted: Sequence[NewTopic], context: DecisionContext) -> None:
-    total = 0
-    for topic in wanted:
-        if topic.assignments:
-            total += len(topic.assignments)
-        elif topic.partition_count == USE_DEFAULT:
-            total += context.config["num.partitions"]
-        else:
-            total += max(0, topic.partition_count)
-    check_partition_total(total)
+    check_partition_total(sum(_partition_count(topic, context) for topic in wanted))
+
+
+def _partition_count(topic: NewTopic, context: DecisionContext) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    if topic.partition_count == USE_DEFAULT:
+        default: int = context.config["num.partitions"]
+        return default
+    return max(0, topic.partition_count)
 
 
 def check_partition_total(total: int) -> None:

@@ -4,7 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError
+from ottla.base.limits import ALTERATIONS_PER_STEP_MAX
+from ottla.base.pending import Pending
+from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Context, Message
+from ottla.broker.api.parts import decide_in_parts, in_parts
 from ottla.controller.configs import Alteration, AlteredResource, alter_configs
 
 
@@ -16,20 +20,19 @@ def alter(
     validate_only: bool,
     response: Callable[..., Message],
     resource_response: Callable[..., Any],
-) -> Answer:
+) -> Steps[Answer]:
     """Decide on the controller; answer in the given message classes, whose fields are alike."""
     context = ctx.controller.context
-    decided = ctx.controller.run(
-        lambda image: alter_configs(
-            image, wanted, incremental=incremental, validate_only=validate_only, context=context
-        )
+    found = yield from decide_in_parts(
+        ctx.controller,
+        in_parts(wanted, lambda each: each.resource, ALTERATIONS_PER_STEP_MAX),
+        lambda image, part: alter_configs(
+            image, part, incremental=incremental, validate_only=validate_only, context=context
+        ),
+        _failed,
     )
 
-    def answer(reply: tuple[AlteredResource, ...] | ApiError) -> Message:
-        if isinstance(reply, ApiError):
-            reply = tuple(
-                AlteredResource(each.resource, reply.error, reply.message) for each in wanted
-            )
+    def answer(reply: tuple[AlteredResource, ...]) -> Message:
         return response(
             responses=tuple(
                 resource_response(
@@ -42,4 +45,8 @@ def alter(
             )
         )
 
-    return decided.map(answer)
+    return found.map(answer) if isinstance(found, Pending) else answer(found)
+
+
+def _failed(left: Sequence[Alteration], failure: ApiError) -> tuple[AlteredResource, ...]:
+    return tuple(AlteredResource(each.resource, failure.error, failure.message) for each in left)

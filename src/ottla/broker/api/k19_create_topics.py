@@ -1,7 +1,9 @@
 """CreateTopics (key 19): make topics, placed by the cluster or by hand.
 
-Behaviour: each topic stands or falls by itself; those that stand are made in one step. The
-           answer comes when they are committed; brokers hear of them a moment later.
+Behaviour: each topic stands or falls by itself. Many are created some at a time, with others
+           served in between; where a later part cannot be decided (NOT_CONTROLLER,
+           REQUEST_TIMED_OUT), the topics that are left are answered so, and those before them are
+           there. The answer comes when all are committed; brokers hear of them a moment later.
            timeout_ms ends the wait for the controller's attention, not for the disk.
            REQUEST_TIMED_OUT where its answer was lost: they may have been made, and deleted since.
 Versions:  v1 validate_only and error messages; v4 -1 for the node's defaults (KIP-464);
@@ -10,9 +12,15 @@ Versions:  v1 validate_only and error messages; v4 -1 for the node's defaults (K
 Not done:  mutation quotas (KIP-599); policy classes; authorization.
 """
 
+from collections.abc import Sequence
+
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.controller.topics import CreatedTopic, NewTopic, create_topics
+from ottla.base.pending import Pending
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
+from ottla.broker.api.parts import decide_in_parts
+from ottla.controller.topics import CreatedTopic, NewTopic, create_topics, parts_of
+from ottla.metadata.config_describe import Entry
 from ottla.wire.messages import create_topics as wire
 
 API = Api(
@@ -25,16 +33,27 @@ API = Api(
 )
 
 
-def handle(ctx: Context, request: wire.CreateTopicsRequest) -> Answer:
+Topics = tuple[CreatedTopic, ...]
+
+
+@InSteps
+def handle(ctx: Context, request: wire.CreateTopicsRequest) -> Steps[Answer]:
     """Decide on the controller; translate."""
     wanted = [_wanted(topic) for topic in request.topics]
     context = ctx.controller.context
-    decided = ctx.controller.run(
-        lambda image: create_topics(
-            image, wanted, validate_only=request.validate_only, context=context
+    try:
+        parts = parts_of(wanted, context)
+    except ApiError as refusal:
+        return _answer(_failed(wanted, refusal))
+    found = yield from decide_in_parts(
+        ctx.controller,
+        parts,
+        lambda image, part: create_topics(
+            image, part, validate_only=request.validate_only, context=context
         ),
+        _failed,
     )
-    return decided.map(lambda reply: _answer(wanted, reply))
+    return found.map(_answer) if isinstance(found, Pending) else _answer(found)
 
 
 def _wanted(topic: wire.CreatableTopic) -> NewTopic:
@@ -47,16 +66,38 @@ def _wanted(topic: wire.CreatableTopic) -> NewTopic:
     )
 
 
-def _answer(
-    wanted: list[NewTopic], reply: tuple[CreatedTopic, ...] | ApiError
-) -> wire.CreateTopicsResponse:
-    if isinstance(reply, ApiError):
-        names = dict.fromkeys(topic.name for topic in wanted)
-        reply = tuple(CreatedTopic(name, reply.error, reply.message) for name in names)
-    return wire.CreateTopicsResponse(topics=tuple(_result(topic) for topic in reply))
+def _failed(wanted: Sequence[NewTopic], failure: ApiError) -> Topics:
+    names = dict.fromkeys(topic.name for topic in wanted)
+    return tuple(CreatedTopic(name, failure.error, failure.message) for name in names)
 
 
-def _result(topic: CreatedTopic) -> wire.CreatableTopicResult:
+def _answer(topics: Topics) -> wire.CreateTopicsResponse:
+    # Topics of one request mostly share their settings.
+    told: dict[int, tuple[wire.CreatableTopicConfigs, ...]] = {}
+    for topic in topics:
+        if id(topic.configs) not in told:
+            told[id(topic.configs)] = _configs(topic.configs)
+    return wire.CreateTopicsResponse(
+        topics=tuple(_result(topic, told[id(topic.configs)]) for topic in topics)
+    )
+
+
+def _configs(entries: tuple[Entry, ...]) -> tuple[wire.CreatableTopicConfigs, ...]:
+    return tuple(
+        wire.CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in entries
+    )
+
+
+def _result(
+    topic: CreatedTopic, configs: tuple[wire.CreatableTopicConfigs, ...]
+) -> wire.CreatableTopicResult:
     if topic.error is not Error.NONE:
         return wire.CreatableTopicResult(
             name=topic.name, error_code=topic.error, error_message=topic.message, configs=()
@@ -67,14 +108,5 @@ def _result(topic: CreatedTopic) -> wire.CreatableTopicResult:
         error_code=Error.NONE,
         num_partitions=topic.partition_count,
         replication_factor=topic.replication_factor,
-        configs=tuple(
-            wire.CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in topic.configs
-        ),
+        configs=configs,
     )

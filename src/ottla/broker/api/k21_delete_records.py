@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, NO_OFFSET
 from ottla.base.pending import Pending
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.partition import Partition
 from ottla.wire.messages import delete_records as wire
 
@@ -50,11 +51,14 @@ class _Deletion:
             self.partition = None
 
 
-def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
     """Delete in each partition by itself; answer when all of them are done."""
-    deletions = [
-        _delete(ctx, topic.name, each) for topic in request.topics for each in topic.partitions
-    ]
+    deletions: list[_Deletion] = []
+    for topic in request.topics:
+        for each in topic.partitions:
+            deletions.append(_delete(ctx, topic.name, each))
+            yield
     waiting = [each.partition for each in deletions if each.partition is not None]
     if not waiting:
         return _response(request, deletions)

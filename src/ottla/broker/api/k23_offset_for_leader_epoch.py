@@ -6,23 +6,26 @@ Versions:  v2 current leader epoch (KIP-320), the first for consumers; v3 replic
 """
 
 from ottla.base.errors import ApiError, Error
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.wire.messages import offset_for_leader_epoch as wire
 
 API = Api(key=23, versions=range(2, 5), acl="topic:describe")
 
 
-def handle(ctx: Context, request: wire.OffsetForLeaderEpochRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.OffsetForLeaderEpochRequest) -> Steps[Answer]:
     """Answer each partition by itself."""
-    return wire.OffsetForLeaderEpochResponse(
-        topics=tuple(
-            wire.OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(_partition(ctx, topic.topic, each) for each in topic.partitions),
-            )
-            for topic in request.topics
+    topics: list[wire.OffsetForLeaderTopicResult] = []
+    for topic in request.topics:
+        partitions: list[wire.EpochEndOffset] = []
+        for each in topic.partitions:
+            partitions.append(_partition(ctx, topic.topic, each))
+            yield
+        topics.append(
+            wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions))
         )
-    )
+    return wire.OffsetForLeaderEpochResponse(topics=tuple(topics))
 
 
 def _partition(

@@ -6,8 +6,9 @@ Versions:  v2 flexible.
 Not done:  authorization; policy classes.
 """
 
+from ottla.base.turns import Steps
 from ottla.broker.api.altering import alter
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
 from ottla.controller.configs import Alteration, Operation
 from ottla.wire.messages import alter_configs as wire
 
@@ -21,7 +22,8 @@ API = Api(
 )
 
 
-def handle(ctx: Context, request: wire.AlterConfigsRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.AlterConfigsRequest) -> Steps[Answer]:
     """Decide on the controller; translate."""
     wanted = [
         Alteration(
@@ -30,11 +32,13 @@ def handle(ctx: Context, request: wire.AlterConfigsRequest) -> Answer:
         )
         for resource in request.resources
     ]
-    return alter(
-        ctx,
-        wanted,
-        incremental=False,
-        validate_only=request.validate_only,
-        response=wire.AlterConfigsResponse,
-        resource_response=wire.AlterConfigsResourceResponse,
+    return (
+        yield from alter(
+            ctx,
+            wanted,
+            incremental=False,
+            validate_only=request.validate_only,
+            response=wire.AlterConfigsResponse,
+            resource_response=wire.AlterConfigsResourceResponse,
+        )
     )

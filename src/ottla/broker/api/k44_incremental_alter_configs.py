@@ -6,8 +6,9 @@ Versions:  v1 flexible.
 Not done:  authorization; policy classes.
 """
 
+from ottla.base.turns import Steps
 from ottla.broker.api.altering import alter
-from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
+from ottla.broker.api.base import Answer, Api, Context, InSteps, Listener, RunsOn
 from ottla.controller.configs import Alteration
 from ottla.wire.messages import incremental_alter_configs as wire
 
@@ -21,7 +22,8 @@ API = Api(
 )
 
 
-def handle(ctx: Context, request: wire.IncrementalAlterConfigsRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.IncrementalAlterConfigsRequest) -> Steps[Answer]:
     """Decide on the controller; translate."""
     wanted = [
         Alteration(
@@ -30,11 +32,13 @@ def handle(ctx: Context, request: wire.IncrementalAlterConfigsRequest) -> Answer
         )
         for resource in request.resources
     ]
-    return alter(
-        ctx,
-        wanted,
-        incremental=True,
-        validate_only=request.validate_only,
-        response=wire.IncrementalAlterConfigsResponse,
-        resource_response=wire.AlterConfigsResourceResponse,
+    return (
+        yield from alter(
+            ctx,
+            wanted,
+            incremental=True,
+            validate_only=request.validate_only,
+            response=wire.IncrementalAlterConfigsResponse,
+            resource_response=wire.AlterConfigsResourceResponse,
+        )
     )

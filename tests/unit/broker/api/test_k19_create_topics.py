@@ -3,10 +3,13 @@
 Method: the real decider on an image in memory; every answer passes the codec of its version.
 """
 
+from typing import Any
+
 import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
+from ottla.base.limits import CREATIONS_PER_STEP_MAX
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -68,6 +71,45 @@ def test_a_refusal_of_the_whole_is_told_of_each_topic(request_: CreateTopicsRequ
         ("t", Error.POLICY_VIOLATION),
         ("u", Error.POLICY_VIOLATION),
     ]
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_many_topics_are_created_in_parts(validate_only: bool) -> None:
+    controller = Controller()
+    topics = tuple(topic(f"t{number}", 2 if number % 2 else 1) for number in range(500))
+    answer = controller.ask(
+        CreateTopicsRequest(
+            topics=(*topics, topic("bad name"), topic("t7")), validate_only=validate_only
+        ),
+        7,
+    )
+    assert len(controller.deadlines) > 500 * 1.5 / CREATIONS_PER_STEP_MAX
+    names = [f"t{number}" for number in range(500)]
+    assert [each.name for each in answer.topics] == [*names, "bad name"]
+    refused = {each.name: each.error_code for each in answer.topics if each.error_code}
+    assert refused == {
+        "t7": Error.INVALID_REQUEST,
+        "bad name": Error.INVALID_TOPIC_EXCEPTION,
+    }, "it is asked for twice, in what would be the first part and the last"
+    assert len(controller.image.topics) == (0 if validate_only else 499)
+
+
+def test_a_controller_that_is_lost_on_the_way_leaves_the_rest() -> None:
+    controller = Controller()
+    run = controller.run
+
+    def lost(decide: Any, *, deadline_ms: int | None = None) -> Any:
+        if len(controller.deadlines) == 2:
+            controller.refusal = Error.NOT_CONTROLLER
+        return run(decide, deadline_ms=deadline_ms)
+
+    controller.run = lost  # type: ignore[method-assign]
+    topics = tuple(topic(f"t{number}", 1) for number in range(3 * CREATIONS_PER_STEP_MAX))
+    answer = controller.ask(CreateTopicsRequest(topics=topics), 7)
+    codes = [each.error_code for each in answer.topics]
+    created = 2 * CREATIONS_PER_STEP_MAX
+    assert codes == [Error.NONE] * created + [Error.NOT_CONTROLLER] * CREATIONS_PER_STEP_MAX
+    assert len(controller.image.topics) == created
 
 
 def test_without_a_controller() -> None:

@@ -1,0 +1,89 @@
+"""What is decided in parts is answered as one request, whether decisions come at once or later.
+
+Method: hypothesis draws names, the size of parts, which decisions wait for their commit, and which
+one fails; a controller that does as it is told.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
+from ottla.broker.api.parts import decide_in_parts, in_parts
+
+Outcome = tuple[bool, bool]
+"""Whether a decision waits, and whether it fails."""
+
+
+class ScriptedController:
+    """Decides on lists of names; the answer is the names themselves."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        self.outcomes = list(outcomes)
+        self.waiting: list[Callable[[], object]] = []
+        self.parts: list[tuple[str, ...]] = []
+
+    def run(self, decide: Callable[[Any], Any]) -> Pending[Any]:
+        waits, fails = self.outcomes.pop(0) if self.outcomes else (False, False)
+        reply = ApiError(Error.NOT_CONTROLLER) if fails else decide(None)
+        if not fails:
+            self.parts.append(reply)
+        if not waits:
+            return completed(reply)
+        later: Pending[Any] = Pending()
+        self.waiting.append(lambda: later.complete(reply))
+        return later
+
+
+def run(controller: ScriptedController, parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    steps = decide_in_parts(
+        controller,  # type: ignore[arg-type]
+        parts,
+        lambda _image, part: tuple(part),  # type: ignore[arg-type, return-value]
+        lambda left, failure: tuple(f"{each}: {failure.error.name}" for each in left),
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+    if not isinstance(found, Pending):
+        return tuple(found)
+    while not found.done:
+        assert len(controller.waiting) == 1, "the next part waits for the last one"
+        controller.waiting.pop()()
+    return tuple(found.value)
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh"), min_size=1),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6),
+)
+def test_each_is_answered_once_in_order(
+    names: list[str], size_max: int, outcomes: list[Outcome]
+) -> None:
+    parts = in_parts(names, lambda name: name, size_max)
+    controller = ScriptedController(outcomes)
+    answers = run(controller, parts)
+    in_order = [each for name in dict.fromkeys(names) for each in names if each == name]
+    done = sum(map(len, controller.parts))
+    failed = [f"{name}: NOT_CONTROLLER" for name in in_order[done:]]
+    assert list(answers) == in_order[:done] + failed
+    assert controller.parts == parts[: len(controller.parts)]
+
+
+@given(st.lists(st.sampled_from("abcdefgh")), st.integers(1, 4))
+def test_parts_are_bounded_and_keep_equal_names_together(names: list[str], size_max: int) -> None:
+    parts = in_parts(names, lambda name: name, size_max)
+    assert sorted(each for part in parts for each in part) == sorted(names)
+    assert all(parts) or not names
+    seen: set[str] = set()
+    for part in parts:
+        assert not seen & set(part)
+        seen |= set(part)
+        assert len(part) < size_max + names.count(part[-1]) if part else True

@@ -18,6 +18,7 @@ from ottla.base.limits import CREATIONS_PER_STEP_MAX, PARTITIONS_PER_REQUEST_MAX
 from ottla.controller.assignment import assign, assign_manually
 from ottla.controller.context import DecisionContext
 from ottla.controller.idle import check_ttl
+from ottla.controller.parts import in_parts
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_describe import Entry, describe_topic
 from ottla.metadata.configs import ResourceType, config_records
@@ -123,20 +124,12 @@ def parts_of(wanted: Sequence[NewTopic], context: DecisionContext) -> list[tuple
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
     """
     _check_total(wanted, context)
-    by_name: dict[str, list[NewTopic]] = {}
-    for topic in wanted:
-        by_name.setdefault(topic.name, []).append(topic)
-    parts: list[tuple[NewTopic, ...]] = []
-    part: list[NewTopic] = []
-    size = 0
-    for alike in by_name.values():
-        if len(part) >= CREATIONS_PER_STEP_MAX or size >= CREATIONS_PER_STEP_MAX:
-            parts.append(tuple(part))
-            part, size = [], 0
-        part += alike
-        size += _partition_count(alike[0], context)
-    parts.append(tuple(part))
-    return parts
+    return in_parts(
+        wanted,
+        lambda topic: topic.name,
+        CREATIONS_PER_STEP_MAX,
+        lambda topic: _partition_count(topic, context),
+    )
 
 
 def _leaderless(topic: TopicImage) -> list[int]:

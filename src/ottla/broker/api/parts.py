@@ -5,7 +5,7 @@ in before the next one comes. A part stands or falls as one decision does.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from ottla.base.errors import ApiError
@@ -40,23 +40,6 @@ def decide_in_parts(
         work.take(decided.value)
         yield
     return work.answers
-
-
-def in_parts(
-    wanted: Sequence[P], name: Callable[[P], Hashable], size_max: int
-) -> list[tuple[P, ...]]:
-    """Cut a request into parts of about that many, in order; equal names stay together."""
-    by_name: dict[Hashable, list[P]] = {}
-    for each in wanted:
-        by_name.setdefault(name(each), []).append(each)
-    parts: list[tuple[P, ...]] = []
-    part: list[P] = []
-    for alike in by_name.values():
-        if len(part) >= size_max:
-            parts.append(tuple(part))
-            part = []
-        part += alike
-    return [*parts, tuple(part)]
 
 
 class _Parts(Generic[P, A]):

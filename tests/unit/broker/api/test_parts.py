@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
-from ottla.broker.api.parts import decide_in_parts, in_parts
+from ottla.broker.api.parts import decide_in_parts
+from ottla.controller.parts import in_parts
 
 Outcome = tuple[bool, bool]
 """Whether a decision waits, and whether it fails."""
@@ -75,15 +76,3 @@ def test_each_is_answered_once_in_order(
     failed = [f"{name}: NOT_CONTROLLER" for name in in_order[done:]]
     assert list(answers) == in_order[:done] + failed
     assert controller.parts == parts[: len(controller.parts)]
-
-
-@given(st.lists(st.sampled_from("abcdefgh")), st.integers(1, 4))
-def test_parts_are_bounded_and_keep_equal_names_together(names: list[str], size_max: int) -> None:
-    parts = in_parts(names, lambda name: name, size_max)
-    assert sorted(each for part in parts for each in part) == sorted(names)
-    assert all(parts) or not names
-    seen: set[str] = set()
-    for part in parts:
-        assert not seen & set(part)
-        seen |= set(part)
-        assert len(part) < size_max + names.count(part[-1]) if part else True

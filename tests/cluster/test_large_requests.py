@@ -16,7 +16,8 @@ from urllib.request import urlopen
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.limits import REQUEST_ELEMENTS_MAX
+from ottla.base.limits import PRODUCE_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
+from ottla.records.builder import encode_batch
 from ottla.testing import Cluster
 from ottla.wire.frames import decode_response
 from ottla.wire.messages import describe_configs
@@ -25,6 +26,12 @@ from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+)
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
 )
 from ottla.wire.registry import response_type
 from ottla.wire.schema import spec_of
@@ -149,6 +156,27 @@ def test_more_elements_than_any_client_sends_end_the_connection(
     count = 20_000_000
     body = count.to_bytes(4, "big") + bytes(2 * count)
     assert answer_to(victim, framed(header(3, 4) + body)) is None
+
+
+def test_a_produce_to_too_many_partitions_ends_the_connection(
+    victim: Cluster, bystander: Bystander
+) -> None:
+    """It is handled in one turn; ten thousand are answered."""
+    frame = answer_to(victim, encoded(produce_to(HONEST), 9))
+    assert frame is not None
+    _, answer = decode_response(ProduceResponse, frame, 9)
+    codes = {each.error_code for each in answer.responses[0].partition_responses}
+    assert codes == {Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert answer_to(victim, encoded(produce_to(PRODUCE_ELEMENTS_MAX), 9)) is None
+
+
+def produce_to(count: int) -> ProduceRequest:
+    records = encode_batch([(None, b"v", (), 5)])
+    partitions = tuple(
+        PartitionProduceData(index=number, records=records) for number in range(count)
+    )
+    topics = (TopicProduceData(name="none", partition_data=partitions),)
+    return ProduceRequest(acks=1, timeout_ms=10_000, topic_data=topics)
 
 
 def test_small_requests_for_much_work_take_turns(victim: Cluster, bystander: Bystander) -> None:

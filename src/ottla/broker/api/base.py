@@ -86,8 +86,8 @@ class Api:
             listeners where ZooKeeper keeps the metadata, None = no difference. `once`: to do it
             twice is not the same, for what it names may be something else by then: a broker does
             not send it to the controller again where that may have done it. `large_answers`:
-            a small request may ask for a large answer. `acl`: operation and resource, for later
-            enforcement.
+            a small request may ask for a large answer. `client_elements_max`: array elements that
+            a client's request may hold. `acl`: operation and resource, for later enforcement.
     """
 
     key: int
@@ -99,6 +99,7 @@ class Api:
     runs_on: RunsOn = RunsOn.BROKER
     once: bool = False
     large_answers: bool = False
+    client_elements_max: int = REQUEST_ELEMENTS_MAX
     acl: str = ""
 
     def answers_on(self, *, zookeeper: bool) -> frozenset[Listener]:
@@ -113,7 +114,7 @@ class Api:
     @property
     def elements_max(self) -> int:
         """Return how many array elements a request may hold."""
-        return REQUEST_ELEMENTS_MAX if self.is_for_clients else NODE_REQUEST_ELEMENTS_MAX
+        return self.client_elements_max if self.is_for_clients else NODE_REQUEST_ELEMENTS_MAX
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 Behaviour: each partition by itself, in the order given; one batch of format 2 a partition.
            acks=0 is not answered, and a failure then ends the connection, which is how the
            client learns of it. acks=all waits until the in-sync replicas have it.
-           Only Kafka's admin client may write to internal topics.
+           Only Kafka's admin client may write to internal topics. More than PRODUCE_ELEMENTS_MAX
+           topics and partitions end the connection.
 Versions:  v3 transactional id, format 2 only; v5 log start; v7 zstd (KIP-110); v8 what is
            wrong with which record (KIP-467); v9 flexible; v10 the new leader and its address
            on NOT_LEADER_OR_FOLLOWER (KIP-951); v11, v12 transaction errors (KIP-890);
@@ -17,6 +18,7 @@ import struct
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import INTERNAL_TOPICS, Uuid
+from ottla.base.limits import PRODUCE_ELEMENTS_MAX
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
 from ottla.broker.api.base import NO_ANSWER, Answer, Api, CloseConnection, Context
@@ -29,7 +31,13 @@ from ottla.wire.messages import produce as wire
 
 logger = logging.getLogger(__name__)
 
-API = Api(key=0, versions=range(3, 14), advertised=range(14), acl="topic:write")
+API = Api(
+    key=0,
+    versions=range(3, 14),
+    advertised=range(14),
+    client_elements_max=PRODUCE_ELEMENTS_MAX,
+    acl="topic:write",
+)
 
 ADMIN_CLIENT_ID = "__admin_client"
 

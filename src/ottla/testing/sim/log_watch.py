@@ -55,29 +55,34 @@ class LogWatch:
                 if watched is not None and watched.life == told.life:
                     watched.high_watermark_moved(told.epoch, told.offset)
                 if told.leads:
-                    self._members(key, told)
+                    self._look_at_members(key, told.node, told.epoch)
+            case seen.PartitionSet():
+                # Also those that have just joined must have it, whether or not it moves again.
+                key, state = (told.topic_id, told.partition), told.state
+                self._look_at_members(key, state.leader, state.leader_epoch)
 
-    def _members(self, key: Key, told: seen.HighWatermarkMoved) -> None:
+    def _look_at_members(self, key: Key, leader: int, epoch: int) -> None:
         """Look whether all members of the ISR have what their leader calls committed."""
         image = self.sim.image
         topic = image.topics.by_id(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
-        if state is None or state.leader != told.node or state.leader_epoch != told.epoch:
+        led = self._logs.get((leader, key))
+        if state is None or state.leader != leader or state.leader_epoch != epoch or led is None:
             return
+        high_watermark = led.committed_in(epoch)
         for node_id in state.isr:
             watched = self._logs.get((node_id, key))
             node = self.sim.nodes[node_id]
             if watched is None or watched.life != node.life or watched.log.failed:
                 continue
             end = watched.log.log_end_offset
-            if end >= told.offset or node.broker is None:
+            if end >= high_watermark or node.broker is None:
                 continue
             known = image.brokers.get(node_id)
             # Else its present life is not registered: it has not said yet what it may lack.
             if known is not None and known.epoch == node.broker.epoch:
-                self.tell(
-                    MemberPassed(key, told.node, node_id, told.epoch, told.offset, end, told.at_ms)
-                )
+                now_ms = self.sim.now_ms
+                self.tell(MemberPassed(key, leader, node_id, epoch, high_watermark, end, now_ms))
 
 
 class WatchedLog:
@@ -120,6 +125,13 @@ class WatchedLog:
                 then()
 
         setattr(self.log, name, watched)
+
+    def committed_in(self, epoch: int) -> int:
+        """Return the high watermark of the leader of that epoch; -1 where this is not it."""
+        partition = self._partition
+        leads = partition.is_leader and partition.leader_epoch == epoch
+        is_there = self.life == self._watch.sim.nodes[self._node].life and not self.log.failed
+        return self.log.high_watermark if leads and is_there else -1
 
     # -- what was cut off ----------------------------------------------------------------------
 

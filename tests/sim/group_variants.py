@@ -349,11 +349,11 @@ def assigns_before_the_generation_is_stored() -> Iterator[None]:
     """Members get their partitions before the assignment is replicated, or although it is not."""
     store = syncing._store
 
-    def hasty(shard: Shard, group: Group, request: Any) -> None:
+    def hasty(shard: Shard, group: Group, leader: Member, request: Any) -> Any:
         write = shard.write
         shard.write = lambda facts: (write(facts), completed(Error.NONE))[1]  # type: ignore[method-assign]
         try:
-            store(shard, group, request)
+            return store(shard, group, leader, request)
         finally:
             del shard.write  # type: ignore[method-assign]
 
@@ -495,7 +495,7 @@ GROUP_VARIANTS = tuple(
         (11, counts_retention_in_seconds, OFFSETS),
         (1, forgets_all_topics_with_one, OFFSETS),
         (1, takes_syncs_of_old_generations, GENERATIONS),
-        (None, assigns_before_the_generation_is_stored, GENERATIONS),
+        (1, assigns_before_the_generation_is_stored, GENERATIONS),
         (9, keeps_assignments_of_members_not_named, GENERATIONS),
         (1, forgets_the_leader_epoch, OFFSETS),
         (1, lets_consumers_of_followers_read_to_the_end, ("uncommitted follower read",)),

@@ -53,7 +53,12 @@ def default_limit_ms(config: "NodeConfig") -> int:
 def within_limit(ctx: Context, request: Message, timers: Timers) -> Context:
     """Return the surroundings of a request whose controller answers it within its limit."""
     controller = LimitedController(ctx.controller, request, timers, since_ms=ctx.monotonic_ms)
-    return replace(ctx, controller_or_none=controller)
+    # A time that has passed: it is the next turn's.
+    return replace(
+        ctx,
+        controller_or_none=controller,
+        call_later=lambda call: timers.at(ctx.monotonic_ms, call),
+    )
 
 
 class LimitedController:

@@ -25,7 +25,7 @@ def alter(
     """Decide on the controller; answer in the given message classes, whose fields are alike."""
     context = ctx.controller.context
     found = yield from decide_in_parts(
-        ctx.controller,
+        ctx,
         in_parts(wanted, lambda each: each.resource, ALTERATIONS_PER_STEP_MAX),
         lambda image, part: alter_configs(
             image, part, incremental=incremental, validate_only=validate_only, context=context

@@ -234,6 +234,8 @@ class Context:
     broker_or_none: "Broker | None" = None
     controller_or_none: ControllerPort | None = None
     quorum_or_none: QuorumPort | None = None
+    call_later: Callable[[Callable[[], None]], object] = lambda call: call()
+    """Calls back in a later turn of the loop, for work that goes on after a promise was kept."""
 
     @property
     def version(self) -> int:

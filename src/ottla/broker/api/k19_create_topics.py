@@ -46,7 +46,7 @@ def handle(ctx: Context, request: wire.CreateTopicsRequest) -> Steps[Answer]:
     except ApiError as refusal:
         return _answer(_failed(wanted, refusal))
     found = yield from decide_in_parts(
-        ctx.controller,
+        ctx,
         parts,
         lambda image, part: create_topics(
             image, part, validate_only=request.validate_only, context=context

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps
-from ottla.broker.api.base import ControllerPort
+from ottla.broker.api.base import Context
 from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage
 
@@ -23,7 +23,7 @@ Failed = Callable[[Sequence[P], ApiError], tuple[A, ...]]
 
 
 def decide_in_parts(
-    controller: ControllerPort,
+    ctx: Context,
     parts: Sequence[Sequence[P]],
     decide: Decide[P, A],
     failed: Failed[P, A],
@@ -32,7 +32,7 @@ def decide_in_parts(
 
     Where a part cannot be decided, neither are those after it; `failed` answers for all of these.
     """
-    work = _Parts(controller, parts, decide, failed)
+    work = _Parts(ctx, parts, decide, failed)
     while work.left:
         decided = work.decide()
         if not decided.done:
@@ -45,12 +45,13 @@ def decide_in_parts(
 class _Parts(Generic[P, A]):
     def __init__(
         self,
-        controller: ControllerPort,
+        ctx: Context,
         parts: Sequence[Sequence[P]],
         decide: Decide[P, A],
         failed: Failed[P, A],
     ) -> None:
-        self._controller = controller
+        self._controller = ctx.controller
+        self._call_later = ctx.call_later
         self._decide = decide
         self._failed = failed
         self._ended: Pending[tuple[A, ...]] = Pending()
@@ -76,13 +77,14 @@ class _Parts(Generic[P, A]):
     def go_on_after(self, decided: Pending[tuple[A, ...] | ApiError]) -> Pending[tuple[A, ...]]:
         def go_on(reply: tuple[A, ...] | ApiError) -> None:
             self.take(reply)
-            while self.left:
-                following = self.decide()
-                if not following.done:
-                    following.then(go_on)
-                    return
-                self.take(following.value)
-            self._ended.complete(self.answers)
+            if not self.left:
+                self._ended.complete(self.answers)
+                return
+            following = self.decide()
+            if following.done:  # It wrote nothing, and there is nothing to wait for.
+                self._call_later(lambda: go_on(following.value))
+            else:
+                following.then(go_on)
 
         decided.then(go_on)
         return self._ended

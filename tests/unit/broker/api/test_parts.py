@@ -5,6 +5,7 @@ one fails; a controller that does as it is told.
 """
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
@@ -26,6 +27,7 @@ class ScriptedController:
         self.outcomes = list(outcomes)
         self.waiting: list[Callable[[], object]] = []
         self.parts: list[tuple[str, ...]] = []
+        self.later: list[Callable[[], None]] = []
 
     def run(self, decide: Callable[[Any], Any]) -> Pending[Any]:
         waits, fails = self.outcomes.pop(0) if self.outcomes else (False, False)
@@ -40,8 +42,9 @@ class ScriptedController:
 
 
 def run(controller: ScriptedController, parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    context = SimpleNamespace(controller=controller, call_later=controller.later.append)
     steps = decide_in_parts(
-        controller,  # type: ignore[arg-type]
+        context,  # type: ignore[arg-type]
         parts,
         lambda _image, part: tuple(part),  # type: ignore[arg-type, return-value]
         lambda left, failure: tuple(f"{each}: {failure.error.name}" for each in left),
@@ -55,8 +58,10 @@ def run(controller: ScriptedController, parts: Sequence[Sequence[str]]) -> tuple
     if not isinstance(found, Pending):
         return tuple(found)
     while not found.done:
-        assert len(controller.waiting) == 1, "the next part waits for the last one"
-        controller.waiting.pop()()
+        assert len(controller.waiting) + len(controller.later) == 1, "one part after the other"
+        before = len(controller.parts)
+        (controller.waiting or controller.later).pop()()
+        assert len(controller.parts) <= before + 1, "no more than one in a turn"
     return tuple(found.value)
 
 

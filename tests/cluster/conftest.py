@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 
 from . import clients
 from .clients import Client
+
+if TYPE_CHECKING:
+    from .bystander import Bystander
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -256,3 +260,19 @@ def known(admin: clients.Admin, topic: str) -> bool:
         return bool(admin.partitions(topic))
     except clients.Refused:
         return False
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Cluster]:
+    """A broker that the tests of one file attack."""
+    with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bystander(victim: Cluster) -> "Iterator[Bystander]":
+    """Somebody who uses the victim meanwhile."""
+    from .bystander import Bystander  # It needs `new_topic` from here.
+
+    with Bystander(victim) as someone:
+        yield someone

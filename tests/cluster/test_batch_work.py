@@ -7,7 +7,7 @@ where the work ran and what it could expand to, by how late the loop was, by mem
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -26,7 +26,7 @@ from ottla.wire.messages.list_offsets import (
 )
 
 from .bystander import Bystander
-from .conftest import QUICK, new_topic
+from .conftest import new_topic
 from .paced import Paced, scrape, stalls
 from .raw import SECONDS, port_of, produce_bytes
 
@@ -43,12 +43,6 @@ TOPICS = {
     "recompressed": {"compression_type": "lz4"},
     "append-time": {"message_timestamp_type": "LogAppendTime"},
 }
-
-
-@pytest.fixture(scope="module")
-def victim() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

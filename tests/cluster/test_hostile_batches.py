@@ -7,7 +7,7 @@ as intended and its memory is watched. After each refusal the topic still ends w
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import cramjam
 import lz4.frame
@@ -22,7 +22,7 @@ from ottla.testing import Cluster
 from . import stored
 from .bystander import Bystander
 from .clients import client_of, read_partition
-from .conftest import QUICK, new_topic
+from .conftest import new_topic
 from .raw import (
     PRODUCE_VERSION,
     answer_to,
@@ -46,18 +46,6 @@ LOOKED_INTO = {
     "timed": {"message_timestamp_before_max_ms": "1000000"},
 }
 """Topics for whose sake the broker decompressed what it is sent before it did so for all."""
-
-
-@pytest.fixture(scope="module")
-def victim() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=QUICK) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bystander(victim: Cluster) -> Iterator[Bystander]:
-    with Bystander(victim) as someone:
-        yield someone
 
 
 def lying(**fields: int) -> bytes:

@@ -11,7 +11,6 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from urllib.request import urlopen
 
@@ -27,23 +26,11 @@ from ottla.wire.schema import versions_of
 
 from .bystander import Bystander
 from .clients import Message, client_of, eventually, produce
-from .conftest import QUICK, new_topic
+from .conftest import new_topic
 from .raw import answer_to, answered, connect, encoded, framed, header, port_of
 
 SEED = 99
 REQUEST_BYTES_MAX = 100 << 20
-
-
-@pytest.fixture(scope="module")
-def victim() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bystander(victim: Cluster) -> Iterator[Bystander]:
-    with Bystander(victim) as someone:
-        yield someone
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import re
 import statistics
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.request import urlopen
 
@@ -37,7 +36,6 @@ from ottla.wire.registry import response_type
 from ottla.wire.schema import spec_of
 
 from .bystander import Bystander
-from .conftest import QUICK
 from .large_requests import large_requests
 from .raw import answer_to, answered, connect, encoded, framed, header
 
@@ -48,18 +46,6 @@ HONEST = 10_000
 LATE_SECONDS_MAX = 1.0
 """How much later than beside nobody half of the answers may be on a busy machine; without turns one
 such request took up to a minute."""
-
-
-@pytest.fixture(scope="module")
-def victim() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def bystander(victim: Cluster) -> Iterator[Bystander]:
-    with Bystander(victim) as someone:
-        yield someone
 
 
 class SmallRequests:

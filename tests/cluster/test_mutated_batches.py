@@ -7,7 +7,6 @@ thousands to a log in memory.
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,16 +19,10 @@ from tests.mutations import mutated
 from . import stored
 from .bystander import Bystander
 from .clients import NAMES, client_of, read_partition
-from .conftest import QUICK, new_topic
+from .conftest import new_topic
 from .raw import PRODUCE_VERSION, SECONDS, port_of, produce_request
 
 COUNT = 300
-
-
-@pytest.fixture(scope="module")
-def victim() -> Iterator[Cluster]:
-    with Cluster(brokers=1, config=QUICK) as cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])

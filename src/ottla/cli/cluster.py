@@ -9,9 +9,22 @@ from typing import Annotated
 import typer
 
 from ottla.cli.errors import UsageError
-from ottla.cli.options import DEFAULT_TIMEOUT_SECONDS, Timeout, check_number, choose_config
+from ottla.cli.options import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Timeout,
+    bootstrap_server_option,
+    check_number,
+    choose_config,
+    command_config_option,
+)
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import BROKERS, CONTROLLERS, Where, describe_cluster
+from ottla.cli.where import (
+    BROKERS,
+    CONTROLLERS,
+    Where,
+    bootstrap_controller_option,
+    describe_cluster,
+)
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -27,36 +40,9 @@ EPILOG = examples(
     "ottla cluster unregister --bootstrap-server localhost:9092 --id 3",
 )
 
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        "-b",
-        metavar="HOST:PORT[,...]",
-        help="Brokers to connect to first. Without it: the cluster of ./ottla-data, if it runs.",
-        show_default=False,
-    ),
-]
-BootstrapController = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-controller",
-        "-C",
-        metavar="HOST:PORT[,...]",
-        help="Controllers to ask, instead of brokers.",
-        show_default=False,
-    ),
-]
-CommandConfig = Annotated[
-    str | None,
-    typer.Option(
-        "--command-config",
-        "-c",
-        metavar="FILE",
-        help="Property file for the client, e.g. client.id.",
-        show_default=False,
-    ),
-]
+BootstrapServer = Annotated[str | None, bootstrap_server_option("-b")]
+BootstrapController = Annotated[str | None, bootstrap_controller_option("-C")]
+CommandConfig = Annotated[str | None, command_config_option("-c")]
 Config = Annotated[str | None, typer.Option("--config", metavar="FILE", hidden=True)]
 
 

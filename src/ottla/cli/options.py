@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,15 +19,30 @@ NUMBER_MAX = 2**31 - 1
 DIGITS_MAX = 100
 """Of a number, leading zeros included: Python refuses to read thousands of them."""
 
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
+
+def bootstrap_server_option(*short: str) -> Any:
+    """Return the option, with Kafka's short form where its tool has one."""
+    return typer.Option(
         "--bootstrap-server",
+        *short,
         metavar="HOST:PORT[,...]",
         help="Brokers to connect to first. Without it: the cluster of ./ottla-data, if it runs.",
         show_default=False,
-    ),
-]
+    )
+
+
+def command_config_option(*short: str) -> Any:
+    """Return the option, with Kafka's short form where its tool has one."""
+    return typer.Option(
+        "--command-config",
+        *short,
+        metavar="FILE",
+        help="Property file for the client, e.g. client.id.",
+        show_default=False,
+    )
+
+
+BootstrapServer = Annotated[str | None, bootstrap_server_option()]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(
@@ -37,15 +52,7 @@ ZooKeeper = Annotated[
         show_default=False,
     ),
 ]
-CommandConfig = Annotated[
-    str | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Property file for the client, e.g. client.id.",
-        show_default=False,
-    ),
-]
+CommandConfig = Annotated[str | None, command_config_option()]
 Timeout = Annotated[
     float,
     typer.Option(

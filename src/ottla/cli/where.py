@@ -9,7 +9,7 @@ that one is asked, whichever the option names.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -25,15 +25,19 @@ from ottla.cli.options import (
 from ottla.cli.wire_client import Refusal, Waiting, WireClient, check
 from ottla.wire.messages import describe_cluster as cluster_wire
 
-BootstrapController = Annotated[
-    str | None,
-    typer.Option(
+
+def bootstrap_controller_option(*short: str) -> Any:
+    """Return the option, with Kafka's short form where its tool has one."""
+    return typer.Option(
         "--bootstrap-controller",
+        *short,
         metavar="HOST:PORT[,...]",
         help="Controllers to ask, instead of brokers.",
         show_default=False,
-    ),
-]
+    )
+
+
+BootstrapController = Annotated[str | None, bootstrap_controller_option()]
 
 ASK_ANOTHER = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER})
 """What a controller answers that is not active."""

@@ -104,9 +104,9 @@ class ReplicaManager:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._by_key: dict[Key, Partition] = {}
-        self._hosted: tuple[Partition, ...] | None = None
-        """All in order; None = to be listed anew."""
         """Each partition twice, by id and by name: what requests look up."""
+        self._hosted: tuple[Partition, ...] | None = None
+        """All in order; None = not listed since the last change."""
         self._begun: set[Partition] = set()
         self._failures: list[tuple[str, Exception]] = []
         self._metrics: dict[str, TopicMetrics] = {}

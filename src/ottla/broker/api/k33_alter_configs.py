@@ -32,13 +32,11 @@ def handle(ctx: Context, request: wire.AlterConfigsRequest) -> Steps[Answer]:
         )
         for resource in request.resources
     ]
-    return (
-        yield from alter(
-            ctx,
-            wanted,
-            incremental=False,
-            validate_only=request.validate_only,
-            response=wire.AlterConfigsResponse,
-            resource_response=wire.AlterConfigsResourceResponse,
-        )
+    return alter(
+        ctx,
+        wanted,
+        incremental=False,
+        validate_only=request.validate_only,
+        response=wire.AlterConfigsResponse,
+        resource_response=wire.AlterConfigsResourceResponse,
     )

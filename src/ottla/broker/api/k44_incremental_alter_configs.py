@@ -32,13 +32,11 @@ def handle(ctx: Context, request: wire.IncrementalAlterConfigsRequest) -> Steps[
         )
         for resource in request.resources
     ]
-    return (
-        yield from alter(
-            ctx,
-            wanted,
-            incremental=True,
-            validate_only=request.validate_only,
-            response=wire.IncrementalAlterConfigsResponse,
-            resource_response=wire.AlterConfigsResourceResponse,
-        )
+    return alter(
+        ctx,
+        wanted,
+        incremental=True,
+        validate_only=request.validate_only,
+        response=wire.IncrementalAlterConfigsResponse,
+        resource_response=wire.AlterConfigsResourceResponse,
     )

@@ -17,7 +17,7 @@ from ottla.testing import cluster_file
 from ottla.testing.cluster_file import ClusterEntry, NodeEntry
 from ottla.testing.layout import ClusterError, NodePlan, place_nodes, plan_brokers, plan_nodes
 from ottla.testing.local_cluster import LocalCluster
-from ottla.testing.ports import HOST, free_ports
+from ottla.testing.ports import HOST, LAST_PORT, free_ports, is_free
 from ottla.testing.processes import identify
 from ottla.testing.readiness import absent_zookeeper
 
@@ -120,9 +120,18 @@ def test_there_are_no_controllers_over_zookeeper(tmp_path: Path) -> None:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody else has."""
-    with socket.create_server((HOST, 0)) as server:
-        yield server.getsockname()[1]
+    """A port that somebody else has, out of the range of outgoing connections.
+
+    Those that a node would have with it are free: its broker's is this one or 200 below.
+    """
+    others = (-200, 800, 1_000)
+    port = next(
+        port
+        for port in free_ports(20)
+        if port < LAST_PORT - 1_000 and all(is_free(port + each) for each in others)
+    )
+    with socket.create_server((HOST, port)):
+        yield port
 
 
 def test_a_cluster_of_which_no_node_could_start_leaves_nothing(

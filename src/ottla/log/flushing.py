@@ -76,37 +76,41 @@ class FlushJob:
 
 
 class Flusher:
-    """One log's flushes in workers: at most one under way, `job`."""
+    """One log's flushes in workers: at most one under way, `job`.
 
-    __slots__ = ("_log", "_waiting", "job")
+    It knows its log only while one is: a log that is let go must be freed without a search for
+    cycles, which holds up the loop where there are thousands.
+    """
 
-    def __init__(self, log: "PartitionLog") -> None:
-        self._log = log
+    __slots__ = ("_waiting", "job")
+
+    def __init__(self) -> None:
         self.job: FlushJob | None = None
         self._waiting: list[tuple[Flushed, bool]] = []
 
-    def flush(self, *, include_active: bool) -> Flushed:
+    def flush(self, log: "PartitionLog", *, include_active: bool) -> Flushed:
         """Flush what was appended so far; without the active segment, up to its start."""
-        if self._log.failed:
-            return completed(self._offline())
+        if log.failed:
+            return completed(_offline(log))
         done: Flushed = Pending()
         self._waiting.append((done, include_active))
         if self.job is None:
-            self._start()
+            self._start(log)
         return done
 
-    def _start(self) -> None:
+    def _start(self, log: "PartitionLog") -> None:
         waiting, self._waiting = self._waiting, []
         everything = any(include_active for _, include_active in waiting)
         try:
-            job = self.job = self._log.flush_job(include_active=everything)
+            job = self.job = log.flush_job(include_active=everything)
         except OSError as error:
-            self._ended(None, error, waiting)
+            self._ended(log, None, error, waiting)
             return
-        self._log.ports.workers.submit(job.run, lambda result: self._ended(job, result, waiting))
+        log.ports.workers.submit(job.run, lambda result: self._ended(log, job, result, waiting))
 
     def _ended(
         self,
+        log: "PartitionLog",
         job: FlushJob | None,
         result: BaseException | None,
         waiting: list[tuple[Flushed, bool]],
@@ -117,19 +121,20 @@ class Flusher:
         error = result if isinstance(result, OSError) else None
         if error is not None:
             # What a failed fsync was to write may be gone from the page cache: no second try.
-            self._log.fail()
-            self._log.ports.on_failure(self._log, error)
+            log.fail()
+            log.ports.on_failure(log, error)
         elif result is not None:
             raise result
-        elif job is not None and not self._log.failed:
-            self._log.flushed(job)
-        if self._log.failed:
+        elif job is not None and not log.failed:
+            log.flushed(job)
+        if log.failed:
             waiting, self._waiting = waiting + self._waiting, []
-            error = error or self._offline()
+            error = error or _offline(log)
         for done, _ in waiting:
             done.complete(error)
         if self._waiting and self.job is None:
-            self._start()
+            self._start(log)
 
-    def _offline(self) -> OSError:
-        return OSError(errno.EIO, "the log is offline", self._log.directory)
+
+def _offline(log: "PartitionLog") -> OSError:
+    return OSError(errno.EIO, "the log is offline", log.directory)

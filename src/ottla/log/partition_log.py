@@ -110,7 +110,7 @@ class PartitionLog:
         self.unsynced_handles: list[Handle] = []
         self.swap: Swap | None = None
         """The swap of cleaned segments that is under way."""
-        self._flusher = Flusher(self)
+        self._flusher = Flusher()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -464,7 +464,7 @@ class PartitionLog:
 
         A failure takes the log offline and is told to `LogPorts.on_failure` as well.
         """
-        return self._flusher.flush(include_active=include_active)
+        return self._flusher.flush(self, include_active=include_active)
 
     def flush_job(self, *, include_active: bool = True) -> FlushJob:
         """Return a flush to run elsewhere; its taker then calls `release` and `flushed`.

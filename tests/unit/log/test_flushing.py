@@ -4,8 +4,10 @@ Method: workers that wait for the test to let them run, and a disk that forgets 
 """
 
 import errno
+import gc
 
 from ottla.log.config import LogConfig
+from ottla.log.partition_log import PartitionLog
 from tests.unit.log.support import (
     DIRECTORY,
     QueuedWorkers,
@@ -181,3 +183,27 @@ def test_a_flush_beside_one_under_way_covers_what_that_one_has() -> None:
     assert slow.done
     log.close()
     assert "partition.metadata" in world.names()
+
+
+def test_a_log_that_is_let_go_is_freed_without_a_search_for_cycles() -> None:
+    """Thousands of deleted logs would hold up the loop for a tenth of a second and more."""
+    world, workers = queued()
+    gc.collect()
+    gc.disable()
+    try:
+        before = logs_alive()
+        log = world.open()
+        append(log, batch(3))
+        flushed = log.flush()
+        workers.run()
+        assert flushed.done
+        log.close()
+        assert logs_alive() == before + 1
+        del log, flushed
+        assert logs_alive() == before
+    finally:
+        gc.enable()
+
+
+def logs_alive() -> int:
+    return sum(isinstance(each, PartitionLog) for each in gc.get_objects())

@@ -19,7 +19,7 @@ from ottla.base.limits import PRODUCE_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX
 from ottla.records.builder import encode_batch
 from ottla.testing import Cluster
 from ottla.wire.frames import decode_response
-from ottla.wire.messages import describe_configs
+from ottla.wire.messages import create_topics, describe_configs
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -42,6 +42,9 @@ from .raw import answer_to, answered, connect, encoded, framed, header
 MANY = REQUEST_ELEMENTS_MAX - 10
 HONEST = 10_000
 """Topics or partitions that a client may well ask for at once."""
+
+WIDE = 5_000
+"""Partitions of one topic."""
 
 LATE_SECONDS_MAX = 1.0
 """How much later than beside nobody half of the answers may be on a busy machine; without turns one
@@ -110,6 +113,48 @@ def test_one_large_request_holds_up_nobody(
         assert answer.results[0].error_code == Error.NONE
     assert max(small.seconds, default=0) < quiet + 3 * LATE_SECONDS_MAX
     assert loop_lag_over(victim, 1.0) == late_before
+
+
+def test_a_topic_of_many_partitions_holds_up_nobody(victim: Cluster, bystander: Bystander) -> None:
+    """To make all its logs in one turn took 1.6 s, and after a deletion of as many 4.4 s."""
+    request = create_topics.CreateTopicsRequest(
+        topics=(
+            create_topics.CreatableTopic(
+                name="wide",
+                num_partitions=WIDE,
+                replication_factor=1,
+                assignments=(),
+                configs=(),
+            ),
+        ),
+        timeout_ms=60_000,
+        validate_only=False,
+    )
+    quiet = quiet_seconds(victim)
+    late_before = loop_lag_over(victim, 1.0)
+    with SmallRequests(victim) as small:
+        frame = answer_to(victim, encoded(request, 7))
+        assert frame is not None
+        _, answer = decode_response(create_topics.CreateTopicsResponse, frame, 7)
+        assert answer.topics[0].error_code == Error.NONE
+        wait_for_leaders(victim, "wide", WIDE)
+    assert max(small.seconds) < quiet + 3 * LATE_SECONDS_MAX
+    assert loop_lag_over(victim, 1.0) == late_before
+
+
+def wait_for_leaders(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Wait until the broker has taken over a topic that the controller has made."""
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
+    )
+    for _ in range(300):
+        frame = answer_to(cluster, encoded(request, 9))
+        assert frame is not None
+        _, answer = decode_response(MetadataResponse, frame, 9)
+        if sum(each.leader_id == 1 for each in answer.topics[0].partitions) == partitions:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{topic} has no {partitions} leaders")
 
 
 def test_many_large_requests_on_many_connections(victim: Cluster, bystander: Bystander) -> None:

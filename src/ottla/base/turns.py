@@ -5,9 +5,11 @@ in two kinds. *Light* is a request of a connection whose last one was quick: it 
 arrives, until TURN_NS are spent in one turn of the loop; what comes after that waits in order.
 *Heavy* is a request of a connection whose last one was slow, and long work, which is a generator
 that yields wherever it may be interrupted. All heavy work together gets SLICE_NS of each turn,
-round robin: one request of a connection, or a slice of long work, and then the next one's.
+round robin: one request of a connection, or a slice of long work, and then the next one's. Long
+work of the node itself, which follows what the cluster decided, has SLICE_NS of its own: it must
+come to its end whatever peers send.
 
-So a turn is bounded by TURN_NS, SLICE_NS and the longest single step, whatever peers send.
+So a turn is bounded by TURN_NS, twice SLICE_NS and the longest single steps, whatever peers send.
 Long work has its request decoded, so only so much of it goes on at once, to bound memory: what came
 later waits as the bytes that it was received as. Small requests do not wait for large ones.
 """
@@ -52,6 +54,9 @@ HEAVY_NS = 2_000_000
 
 NOTED_NS = 1_000_000
 """Spent before a turn's end is waited for: the end of every short turn would cost a call each."""
+
+_UNFINISHED: Any = object()
+"""What a slice of long work returns that is to go on."""
 
 CallNextTurn = Callable[[Callable[[], None]], object]
 
@@ -112,6 +117,7 @@ class Turns:
         self._is_armed = False
         self._light: deque[Callable[[], None]] = deque()
         self._heavy: deque[Callable[[], None]] = deque()
+        self._own: deque[Callable[[], None]] = deque()
         self._small = _Admission(LONG_SMALL_RUNNING_BYTES_MAX)
         self._large = _Admission(LONG_RUNNING_MAX)
         self.delayed = 0
@@ -170,6 +176,28 @@ class Turns:
             self._queue(work)
         return work.outcome
 
+    def run_own(self, steps: Steps[T], *, gone: Pending[None]) -> Pending[T | Exception]:
+        """Do long work of the node itself from the next turn on; answer its result.
+
+        Once `gone` is kept the work is dropped where it stands, and never answered.
+        """
+        outcome: Pending[T | Exception] = Pending()
+
+        def go_on() -> None:
+            if gone.done:
+                steps.close()
+                return
+            result = self._advance(steps)
+            if result is _UNFINISHED:
+                self._own.append(go_on)
+                self._arm()
+            else:
+                outcome.complete(result)
+
+        self._own.append(go_on)
+        self._arm()
+        return outcome
+
     def _admission(self, work: _Long) -> tuple[_Admission, int]:
         if work.size <= LONG_SMALL_BYTES_MAX:
             return self._small, work.size
@@ -180,30 +208,39 @@ class Turns:
         self._arm()
 
     def _slice(self, work: _Long) -> None:
-        """Work on until a slice is over; queue the rest, or end."""
+        """Work on for a slice; queue the rest, or end."""
         if work.gone.done:
             if work.steps is not None:
                 work.steps.close()
             self._end(work)
             return
-        ticks_ns = self.ticks_ns
-        until_ns = ticks_ns() + SLICE_NS
         try:
             if work.steps is None:
                 work.steps = work.begin()
-            for _ in range(STEPS_PER_SLICE_MAX):
-                next(work.steps)
-                if ticks_ns() >= until_ns:
-                    break
-        except StopIteration as end:
-            result: Any = end.value
         except Exception as error:
-            result = error
+            result: Any = error
         else:
+            result = self._advance(work.steps)
+        if result is _UNFINISHED:
             self._queue(work)
             return
         self._end(work)
         work.outcome.complete(result)
+
+    def _advance(self, steps: Steps[Any]) -> Any:
+        """Work on until a slice is over; return the result or the exception, or _UNFINISHED."""
+        ticks_ns = self.ticks_ns
+        until_ns = ticks_ns() + SLICE_NS
+        try:
+            for _ in range(STEPS_PER_SLICE_MAX):
+                next(steps)
+                if ticks_ns() >= until_ns:
+                    break
+        except StopIteration as end:
+            return end.value
+        except Exception as error:
+            return error
+        return _UNFINISHED
 
     def _end(self, work: _Long) -> None:
         """Let those begin that waited for this one."""
@@ -231,10 +268,11 @@ class Turns:
             self._drain(self._light, TURN_NS)
             spent_ns = self._spent_ns
             self._drain(self._heavy, SLICE_NS)
+            self._drain(self._own, SLICE_NS)
             # Heavy work must not use up what the light one of this turn may take.
             self._spent_ns = spent_ns
         finally:
-            if self._light or self._heavy:
+            if self._light or self._heavy or self._own:
                 self._arm()
 
     def _drain(self, queue: deque[Callable[[], None]], limit_ns: int) -> None:

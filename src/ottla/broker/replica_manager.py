@@ -18,6 +18,7 @@ from ottla.base.ids import NO_LEADER, NO_UUID, Uuid
 from ottla.base.pending import Pending, completed, gather
 from ottla.base.ports import Buffer, Clock, Workers
 from ottla.base.timers import Timers
+from ottla.base.turns import Steps
 from ottla.broker.api.base import CloseConnection
 from ottla.broker.appends import AppendResult, Wait, park_append, refused
 from ottla.broker.batch_work import BatchWork
@@ -28,6 +29,7 @@ from ottla.broker.heavy_batches import HeavyBatches, Outcome
 from ottla.broker.isr import Surroundings
 from ottla.broker.isr_proposals import propose_expansion, propose_reduction
 from ottla.broker.metrics import TopicMetrics
+from ottla.broker.new_logs import NEW_LOGS_AT_ONCE, log_of, make_logs, new_partitions
 from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.broker.read_replica import Selector
@@ -35,7 +37,6 @@ from ottla.broker.summary import Summary
 from ottla.log.kept_folders import FolderKept
 from ottla.log.validation import Allowance, Examined, TooHeavy
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
-from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -50,9 +51,6 @@ logger = logging.getLogger(__name__)
 
 _new = tuple.__new__
 _NONE = Error.NONE
-
-ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
-"""What the metadata says where the broker may choose a partition's folder."""
 
 COORDINATOR_TIMEOUT_MS = 5_000
 """offsets.commit.timeout.ms: how long a coordinator's own append waits for its replicas."""
@@ -416,6 +414,17 @@ class ReplicaManager:
 
     # -- What the metadata says --
 
+    def prepare(self, delta: "ClusterDelta") -> Steps[None] | None:
+        """Return what makes the logs that a change needs, if they are many; `apply` is to follow.
+
+        Only for changes after the first one, and before another one is applied.
+        """
+        partitions = list(new_partitions(delta, self.node_id))
+        if len(partitions) <= NEW_LOGS_AT_ONCE:
+            return None
+        config = cache(lambda topic: self._settings(delta.image, topic).log)
+        return make_logs(self.log_dirs, partitions, config, node_id=self.node_id)
+
     def apply(
         self,
         delta: "ClusterDelta",
@@ -521,16 +530,10 @@ class ReplicaManager:
 
     def _host(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
         settings = self._settings_of(topic.name)
-        directory_id = topic.partitions[index].directory(self.node_id)
         log = None
         try:
-            log = self.log_dirs.get_or_create(
-                topic.name,
-                topic.id,
-                index,
-                settings.log,
-                directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
-                is_new=is_new,
+            log = log_of(
+                self.log_dirs, topic, index, settings.log, node_id=self.node_id, is_new=is_new
             )
             # It may have been loaded before the broker knew its own settings.
             log.reconfigure(settings.log)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.pending import Pending
+from ottla.base.turns import Turns
 from ottla.broker.core import Broker
 from ottla.host.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleConfig
 from ottla.host.broker_links import BrokerLinks
@@ -17,6 +18,7 @@ from ottla.host.cleaner import Cleaner
 from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
+from ottla.host.log_making import LogMaking
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import NodePorts
@@ -55,6 +57,7 @@ class BrokerNode:
         folders: Folders,
         controller: ControllerNode | None,
         ports: NodePorts,
+        turns: Turns,
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
@@ -62,6 +65,7 @@ class BrokerNode:
         self._folders = folders
         self._ports = ports
         self.broker: Broker | None = None
+        self._log_making = LogMaking(turns, lambda: self.broker)
         self._links = ControllerLinks(
             ports.connect,
             config,
@@ -107,6 +111,7 @@ class BrokerNode:
                 on_image=self._changed,
                 clock=ports.clock,
                 timers=ports.timers,
+                prepare=self._log_making.prepare,
             )
         return MetadataFollower(
             self._links.sender_to,
@@ -121,6 +126,7 @@ class BrokerNode:
             on_failure=self._on_failure,
             on_leader=self._led_by,
             snapshot_limits=SnapshotLimits.of(self._config.values),
+            prepare=self._log_making.prepare,
         )
 
     def _lifecycle_config(
@@ -300,6 +306,7 @@ class BrokerNode:
         self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
+        self._log_making.stop()
         self._links.close()
         stopped = None if self.broker is None else self.broker.shutdown()
         self._peers.close()

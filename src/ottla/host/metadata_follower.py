@@ -13,9 +13,10 @@ Source: KIP-595, KIP-630, KIP-631; MetadataLoader, BrokerMetadataPublisher.
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Workers
 from ottla.base.timers import Timers
 from ottla.broker.peers import Sender
@@ -43,14 +44,41 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Publisher:
-    """The committed image of a node, and who waits for it to grow."""
+Prepare = Callable[[ClusterDelta], Pending[None]]
+"""Gets a broker ready for a change; the promise is kept once it is."""
 
-    def __init__(self, on_image: OnImage, *, clock: Clock, timers: Timers) -> None:
+
+def at_once(_: ClusterDelta) -> Pending[None]:
+    """Prepare nothing."""
+    return completed(None)
+
+
+class Publisher:
+    """The metadata of a node, and who waits for it to grow.
+
+    `prepare`: what a broker does before it takes over a change, in several turns of the loop.
+    Changes that are committed meanwhile wait.
+
+    Fields: `image`: what is published, and what the broker goes by; `committed_image`: the newest.
+    """
+
+    def __init__(
+        self,
+        on_image: OnImage,
+        *,
+        clock: Clock,
+        timers: Timers,
+        prepare: Prepare = at_once,
+    ) -> None:
         self.image = EMPTY
+        self.committed_image = EMPTY
         self.leader_id = -1
         self.leader_epoch = -1
         self._publication = Publication(on_image, clock=clock, timers=timers)
+        self._prepare = prepare
+        self._is_preparing = False
+        self._behind: deque[ClusterDelta] = deque()
+        self._closed = False
         self._waiting: dict[Pending[None], Callable[[ClusterImage], bool]] = {}
 
     @property
@@ -69,7 +97,8 @@ class Publisher:
         return MetadataErrors(apply=self._publication.errors, load=self.load_errors)
 
     def close(self) -> None:
-        """Hand nothing over again to a broker that stops."""
+        """Hand nothing over later to a broker that stops."""
+        self._closed = True
         self._publication.close()
 
     def caught_up_to(self, offset: int) -> Pending[None]:
@@ -95,7 +124,28 @@ class Publisher:
 
     def publish(self, delta: ClusterDelta) -> None:
         """Make `delta.image` the image and tell everybody, the broker first."""
-        assert delta.before.position == self.image.position, "a change was left out"
+        assert delta.before.position == self.committed_image.position, "a change was left out"
+        self.committed_image = delta.image
+        self._behind.append(delta)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._behind and not self._is_preparing:
+            delta = self._behind.popleft()
+            prepared = self._prepare(delta)
+            if prepared.done:
+                self._hand_over(delta)
+            else:
+                self._is_preparing = True
+                prepared.then(partial(self._prepared, delta))
+
+    def _prepared(self, delta: ClusterDelta, _: None) -> None:
+        self._is_preparing = False
+        if not self._closed:
+            self._hand_over(delta)
+            self._go_on()
+
+    def _hand_over(self, delta: ClusterDelta) -> None:
         self.image = delta.image
         self._publication.hand_over(delta)
         for pending, holds in list(self._waiting.items()):
@@ -128,8 +178,9 @@ class MetadataFollower(Publisher):
         on_failure: Callable[[str], None],
         on_leader: Callable[[int, int], None] = lambda leader_id, epoch: None,
         snapshot_limits: SnapshotLimits | None = None,
+        prepare: Prepare = at_once,
     ) -> None:
-        super().__init__(on_image, clock=clock, timers=timers)
+        super().__init__(on_image, clock=clock, timers=timers, prepare=prepare)
         self._storage = storage
         self._on_failure = on_failure
         self._on_leader = on_leader
@@ -150,7 +201,7 @@ class MetadataFollower(Publisher):
         assert not self._driver.node.is_voter, "a voter follows its own log"
         self._snapshotter = Snapshotter(
             self._driver,
-            lambda: self.image,
+            lambda: self.committed_image,
             clock=clock,
             timers=timers,
             workers=workers,
@@ -218,13 +269,13 @@ class MetadataFollower(Publisher):
             if offset < end_offset:
                 return  # The leader will say more before long.
             self._loaded = None
-            if image.position != self.image.position:
-                self.publish(delta_between(self.image, image))
+            if image.position != self.committed_image.position:
+                self.publish(delta_between(self.committed_image, image))
         batches: list[DecodedBatch] = []
         while self._fetched and self._fetched[0].batch.next_offset <= offset:
             batches.append(self._fetched.popleft())
         if batches:
-            self.publish(replay_batches(self.image, batches, self._storage))
+            self.publish(replay_batches(self.committed_image, batches, self._storage))
             size_bytes = sum(each.batch.size_bytes for each in batches)
             self._snapshotter.committed(size_bytes, batches[-1].batch.timestamp)
 
@@ -245,8 +296,9 @@ class LocalFollower(Publisher):
         on_image: OnImage,
         clock: Clock,
         timers: Timers,
+        prepare: Prepare = at_once,
     ) -> None:
-        super().__init__(on_image, clock=clock, timers=timers)
+        super().__init__(on_image, clock=clock, timers=timers, prepare=prepare)
         self._runtime = runtime
 
     def start(self) -> None:

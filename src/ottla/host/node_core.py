@@ -287,7 +287,9 @@ class NodeCore:
             from ottla.host.zookeeper.roles import ZooKeeperRoles
 
             self._folders = folders = open_zookeeper_folders(self.config, ports)
-            self._roles = ZooKeeperRoles(self.config, ports, folders, on_failure=self._on_failure)
+            self._roles = ZooKeeperRoles(
+                self.config, ports, folders, turns=self.turns, on_failure=self._on_failure
+            )
             return
         self._folders = open_folders(
             ports.disk,
@@ -352,6 +354,7 @@ class NodeCore:
             folders=folders,
             controller=self._controller,
             ports=self.ports,
+            turns=self.turns,
             on_failure=self._on_failure,
         )
         yield from self._broker.load()

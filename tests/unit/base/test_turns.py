@@ -195,3 +195,41 @@ def test_a_failing_listener_leaves_the_others_their_turn(turns: ScriptedTurns) -
         turns.turn()
     turns.run_all()
     assert called == ["b"]
+
+
+def test_the_nodes_own_work_has_a_slice_whatever_peers_send(turns: ScriptedTurns) -> None:
+    seen: list[str] = []
+    for name in "abcdefgh":
+        turns.run(work(turns, name, 1_000, seen), size=LARGE, gone=alive())
+    done = turns.run_own(work(turns, "own", 100, seen)(), gone=alive())
+    count = 0
+    while not done.done:
+        before = turns.now_ns
+        turns.turn()
+        assert turns.now_ns - before <= 2 * (SLICE_NS + MS)
+        count += 1
+    assert done.value == "own"
+    assert count <= 100 * MS // SLICE_NS + 1
+    assert seen.count("a") < 1_000
+
+
+def test_own_work_of_a_node_that_stops_is_dropped(turns: ScriptedTurns) -> None:
+    seen: list[str] = []
+    gone = alive()
+    done = turns.run_own(work(turns, "own", 100, seen)(), gone=gone)
+    turns.turn()
+    gone.complete(None)
+    before = len(seen)
+    turns.run_all()
+    assert len(seen) == before > 0
+    assert not done.done
+
+
+def test_an_exception_of_own_work_is_its_outcome(turns: ScriptedTurns) -> None:
+    def broken() -> Steps[str]:
+        yield
+        raise OSError(28, "full")
+
+    done = turns.run_own(broken(), gone=alive())
+    turns.run_all()
+    assert isinstance(done.value, OSError)

@@ -12,11 +12,15 @@ Versions:  v5 topic ids (KIP-516); v6 the recovery state (KIP-704); v7 KRaft con
 Not done:  type FULL, which only a controller that migrates to KRaft sends; authorization.
 """
 
+from contextlib import suppress
+
 from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.broker.told import PartitionName, ToldPort, unknown_topics
+from ottla.metadata.records import Record
 from ottla.wire.messages import leader_and_isr as wire
 
 API = Api(
@@ -31,27 +35,82 @@ API = Api(
 
 def handle(ctx: Context, request: wire.LeaderAndIsrRequest) -> Answer:
     """Learn how new topics are configured, which their logs must be made with; then follow."""
-    told = ctx.broker.told
+    broker, told = ctx.broker, ctx.broker.told
     assert told is not None, "served where brokers are told by requests only"
     named = [(topic.topic_name, topic.topic_id) for topic in request.topic_states]
     new = unknown_topics(told.image, named)
     if not new:
-        return _follow(ctx.broker, told, request)
-    return told.learn(new).map(lambda _: _follow(ctx.broker, told, request))
+        return _prepare(broker, told, request)
+    answer: Pending[wire.LeaderAndIsrResponse] = Pending()
+
+    def learned(_: None) -> None:
+        followed = _prepare(broker, told, request)
+        promise = followed if isinstance(followed, Pending) else completed(followed)
+        promise.map(answer.complete)
+
+    told.learn(new).then(learned)
+    return answer
+
+
+def _prepare(
+    broker: Broker, told: ToldPort, request: wire.LeaderAndIsrRequest
+) -> wire.LeaderAndIsrResponse | Pending[wire.LeaderAndIsrResponse]:
+    """Make many new logs in several turns of the loop, for a sender that counts; then follow."""
+    error = _check_sender(told, request)
+    if error is not Error.NONE:
+        return wire.LeaderAndIsrResponse(error_code=error)
+    records, errors = told.facts.leader_and_isr(told.image, request)
+    prepared = told.prepare(records)
+    if prepared.done:
+        return _apply(broker, told, request, records, errors)
+
+    def follow(_: None) -> wire.LeaderAndIsrResponse:
+        # Another controller may have spoken meanwhile: nothing of before counts.
+        response = _follow(broker, told, request)
+        _let_go(broker, request)
+        return response
+
+    return prepared.map(follow)
+
+
+def _let_go(broker: Broker, request: wire.LeaderAndIsrRequest) -> None:
+    """Delete what was made for partitions that this broker does not host after all."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            name = (topic.topic_name, state.partition_index)
+            log = broker.log_dirs.get(*name)
+            is_its = log is not None and log.topic_id == topic.topic_id
+            if is_its and _hosted(broker, name) is None:
+                with suppress(OSError):  # The name goes with the folder, or at the next start.
+                    broker.log_dirs.delete(*name)
+
+
+def _check_sender(told: ToldPort, request: wire.LeaderAndIsrRequest) -> Error:
+    return told.facts.check_sender(
+        broker_epoch=request.broker_epoch,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+    )
 
 
 def _follow(
     broker: Broker, told: ToldPort, request: wire.LeaderAndIsrRequest
 ) -> wire.LeaderAndIsrResponse:
-    """Check who tells, follow what is told, and say of which partitions there is no log."""
-    error = told.facts.check_sender(
-        broker_epoch=request.broker_epoch,
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-    )
+    error = _check_sender(told, request)
     if error is not Error.NONE:
         return wire.LeaderAndIsrResponse(error_code=error)
     records, errors = told.facts.leader_and_isr(told.image, request)
+    return _apply(broker, told, request, records, errors)
+
+
+def _apply(
+    broker: Broker,
+    told: ToldPort,
+    request: wire.LeaderAndIsrRequest,
+    records: tuple[Record, ...],
+    errors: dict[PartitionName, Error],
+) -> wire.LeaderAndIsrResponse:
+    """Follow what is told, and say of which partitions there is no log."""
     told.apply(records)
     hosted = {name: _hosted(broker, name) for name, each in errors.items() if each is Error.NONE}
     broker.fetchers.resume([each for each in hosted.values() if each is not None])

@@ -1,0 +1,81 @@
+"""The logs of partitions that are new here, made before the broker follows the metadata.
+
+To make a log takes most of the time that a new partition costs, and a topic may have thousands:
+made in steps they hold up nobody. What is made here the broker finds when it follows the change.
+Where a name is taken yet, by a topic that goes with the same change, the log is left to that.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.base.ids import NO_UUID
+from ottla.base.turns import Steps
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, TopicImage
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+    from ottla.log.log_dirs import LogDirs
+    from ottla.log.partition_log import PartitionLog
+
+ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+"""What the metadata says where the broker may choose a partition's log directory."""
+
+NEW_LOGS_AT_ONCE = 4
+"""How many logs are made in one turn of the loop, some 0.5 ms each: no change waits for so few."""
+
+NewPartition = tuple[TopicImage, int]
+
+
+def new_partitions(delta: ClusterDelta, node_id: int) -> Iterator[NewPartition]:
+    """Yield what a change gives a broker to host that it did not host before."""
+    for topic in delta.created_topics.values():
+        for index, state in topic.in_order():
+            if node_id in state.replicas:
+                yield topic, index
+    for change in delta.changed_topics.values():
+        for index in change.partitions:
+            before = change.old.partitions.get(index)
+            was_here = before is not None and node_id in before.replicas
+            if not was_here and node_id in change.new.partitions[index].replicas:
+                yield change.new, index
+
+
+def log_of(
+    log_dirs: "LogDirs",
+    topic: TopicImage,
+    index: int,
+    config: "LogConfig",
+    *,
+    node_id: int,
+    is_new: bool = True,
+) -> "PartitionLog":
+    """Return the log of a partition, made where it is not here yet.
+
+    See `LogDirs.get_or_create`, also for what it raises.
+    """
+    directory_id = topic.partitions[index].directory(node_id)
+    return log_dirs.get_or_create(
+        topic.name,
+        topic.id,
+        index,
+        config,
+        directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
+        is_new=is_new,
+    )
+
+
+def make_logs(
+    log_dirs: "LogDirs",
+    partitions: Iterable[NewPartition],
+    config: Callable[[str], "LogConfig"],
+    *,
+    node_id: int,
+) -> Steps[None]:
+    """Make the logs of these partitions, one in each step. `config`: of the topic of a name."""
+    for topic, index in partitions:
+        if log_dirs.get(topic.name, index) is None:
+            with suppress(OSError):  # To follow the change meets it again, and tells of it.
+                log_of(log_dirs, topic, index, config(topic.name), node_id=node_id)
+        yield

@@ -1,0 +1,38 @@
+"""Making the logs of new partitions in several turns of the loop, before a change is applied."""
+
+import logging
+from collections.abc import Callable
+
+from ottla.base.pending import Pending, completed
+from ottla.base.turns import Turns
+from ottla.broker.core import Broker
+from ottla.metadata.delta import ClusterDelta
+
+log = logging.getLogger(__name__)
+
+
+class LogMaking:
+    """See `ottla.broker.new_logs`. `broker` returns the broker, None = it has no logs yet."""
+
+    def __init__(self, turns: Turns, broker: Callable[[], Broker | None]) -> None:
+        self._turns = turns
+        self._broker = broker
+        self._stopped: Pending[None] = Pending()
+
+    def prepare(self, delta: ClusterDelta) -> Pending[None]:
+        """Return the promise that a change can be applied quickly; not kept once this stops."""
+        broker = self._broker()
+        steps = None if broker is None else broker.replicas.prepare(delta)
+        if steps is None:
+            return completed(None)
+        return self._turns.run_own(steps, gone=self._stopped).map(_told)
+
+    def stop(self) -> None:
+        """Make no more: logs are closed next."""
+        self._stopped.complete(None)
+
+
+def _told(result: Exception | None) -> None:
+    if result is not None:
+        # Applying the change meets the same, and is tried again.
+        log.error("the logs of new partitions could not be made", exc_info=result)

@@ -28,8 +28,13 @@ from ottla.broker.fetcher import Fetcher
 from ottla.broker.heavy_batches import HeavyBatches, Outcome
 from ottla.broker.isr import Surroundings
 from ottla.broker.isr_proposals import propose_expansion, propose_reduction
+from ottla.broker.log_creation import (
+    LOGS_AT_ONCE_MAX,
+    create_logs,
+    get_or_create_log,
+    new_partitions,
+)
 from ottla.broker.metrics import TopicMetrics
-from ottla.broker.new_logs import NEW_LOGS_AT_ONCE, log_of, make_logs, new_partitions
 from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
 from ottla.broker.read_replica import Selector
@@ -420,10 +425,10 @@ class ReplicaManager:
         Only for changes after the first one, and before another one is applied.
         """
         partitions = list(new_partitions(delta, self.node_id))
-        if len(partitions) <= NEW_LOGS_AT_ONCE:
+        if len(partitions) <= LOGS_AT_ONCE_MAX:
             return None
         config = cache(lambda topic: self._settings(delta.image, topic).log)
-        return make_logs(self.log_dirs, partitions, config, node_id=self.node_id)
+        return create_logs(self.log_dirs, partitions, config, node_id=self.node_id)
 
     def apply(
         self,
@@ -532,7 +537,7 @@ class ReplicaManager:
         settings = self._settings_of(topic.name)
         log = None
         try:
-            log = log_of(
+            log = get_or_create_log(
                 self.log_dirs, topic, index, settings.log, node_id=self.node_id, is_new=is_new
             )
             # It may have been loaded before the broker knew its own settings.

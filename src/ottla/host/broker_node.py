@@ -18,7 +18,7 @@ from ottla.host.cleaner import Cleaner
 from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
 from ottla.host.folders import Folders, StartError
-from ottla.host.log_making import LogMaking
+from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import NodePorts
@@ -65,7 +65,7 @@ class BrokerNode:
         self._folders = folders
         self._ports = ports
         self.broker: Broker | None = None
-        self._log_making = LogMaking(turns, lambda: self.broker)
+        self._log_creation = LogCreation(turns, lambda: self.broker)
         self._links = ControllerLinks(
             ports.connect,
             config,
@@ -111,7 +111,7 @@ class BrokerNode:
                 on_image=self._changed,
                 clock=ports.clock,
                 timers=ports.timers,
-                prepare=self._log_making.prepare,
+                prepare=self._log_creation.prepare,
             )
         return MetadataFollower(
             self._links.sender_to,
@@ -126,7 +126,7 @@ class BrokerNode:
             on_failure=self._on_failure,
             on_leader=self._led_by,
             snapshot_limits=SnapshotLimits.of(self._config.values),
-            prepare=self._log_making.prepare,
+            prepare=self._log_creation.prepare,
         )
 
     def _lifecycle_config(
@@ -306,7 +306,7 @@ class BrokerNode:
         self._cleaner.close()
         self._lifecycle.close()
         self._follower.stop()
-        self._log_making.stop()
+        self._log_creation.stop()
         self._links.close()
         stopped = None if self.broker is None else self.broker.shutdown()
         self._peers.close()

@@ -23,7 +23,7 @@ from ottla.host.descriptors import check_limit, descriptor_limit, plan
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
 from ottla.host.folders import StartError
-from ottla.host.garbage import keep_pauses_short
+from ottla.host.gc_pauses import limit_gc_pauses
 from ottla.host.node_core import Endpoints, NodeCore
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import NodePorts
@@ -210,7 +210,7 @@ def run_node(config: NodeConfig, output: Path | None = None) -> int:
         datefmt="%Y-%m-%d %H:%M:%S",
     )
     sys.setswitchinterval(SWITCH_SECONDS)
-    keep_pauses_short()
+    limit_gc_pauses()
     return asyncio.run(_run(config))
 
 

@@ -24,7 +24,7 @@ from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.folders import StartError
-from ottla.host.log_making import LogMaking
+from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import Address, NodePorts
 from ottla.host.steps import Steps, follow
@@ -93,7 +93,7 @@ class ZooKeeperBrokerNode:
         self._keeper = keeper
         self._ports = ports
         self.broker: Broker | None = None
-        self._log_making = LogMaking(turns, lambda: self.broker)
+        self._log_creation = LogCreation(turns, lambda: self.broker)
         self.epoch = -1
         """The czxid of its registration; -1 = not registered yet."""
         self.state = BrokerState.STARTING
@@ -106,7 +106,7 @@ class ZooKeeperBrokerNode:
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._configs = ConfigFollower(self._told, ports.clock)
         self._told.learn = self._configs.learn
-        self._told.make_logs = self._log_making.prepare
+        self._told.create_logs = self._log_creation.prepare
         self._told.doubt = self._doubt
         self._cleaner = Cleaner(
             ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
@@ -299,7 +299,7 @@ class ZooKeeperBrokerNode:
     def close(self) -> Steps[None]:
         """Write the logs down, let go of the controller. The session is its keeper's to end."""
         self._told.close()
-        self._log_making.stop()
+        self._log_creation.stop()
         self._cleaner.close()
         self._registration.close()
         self._configs.close()

@@ -32,7 +32,7 @@ class ToldImage(Publisher):
         """Reads the configurations of topics that are new here."""
         self.doubt: Callable[[], None] = lambda: None
         """Finds out which topics that the controller does not know were deleted."""
-        self.make_logs: Prepare = at_once
+        self.create_logs: Prepare = at_once
         """Makes the logs of partitions that are new with a change."""
 
     def _names_this_broker(self, image: ClusterImage) -> bool:
@@ -51,7 +51,7 @@ class ToldImage(Publisher):
 
     def prepare(self, records: Iterable[Record]) -> Pending[None]:
         """Make the logs that `apply` would make of these records, in turns where they are many."""
-        return self.make_logs(self._delta(records))
+        return self.create_logs(self._delta(records))
 
     def _delta(self, records: Iterable[Record]) -> ClusterDelta:
         epoch = max(self.facts.controller_epoch, self.image.position[1])

@@ -7,7 +7,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.told import ToldMetadata
-from ottla.host.log_making import LogMaking
+from ottla.host.log_creation import LogCreation
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
@@ -33,7 +33,7 @@ class ToldWorld(World):
         self.learning: Pending[None] = completed(None)
         self.doubts: list[frozenset[Uuid]] = []
         self.turns = ScriptedTurns()
-        self._log_making = LogMaking(self.turns, lambda: self.broker)
+        self._log_creation = LogCreation(self.turns, lambda: self.broker)
         self.log_dirs.acquire(node_id=1, cluster_id=None)
         self.load(self.broker.image)
         self.broker.epoch = BROKER_EPOCH
@@ -50,7 +50,7 @@ class ToldWorld(World):
             self.broker.apply(self._delta(listed))
 
     def prepare(self, records: Iterable[Record]) -> Pending[None]:
-        return self._log_making.prepare(self._delta(records))
+        return self._log_creation.prepare(self._delta(records))
 
     def _delta(self, records: Iterable[Record]) -> ClusterDelta:
         epoch = self.facts.controller_epoch

@@ -5,7 +5,7 @@ Method: a collector that the test plays; and the real one, of which nothing must
 
 import gc
 
-from ottla.host.garbage import GROWTH_MIN, PAUSE_NS, ShortPauses
+from ottla.host.gc_pauses import GROWTH_MIN, PAUSE_NS, GcPauseLimiter
 
 
 class Collector:
@@ -15,7 +15,7 @@ class Collector:
         self.now_ns = 0
         self.live = 0
         self.aside = 0
-        self.pauses = ShortPauses(self, lambda: self.now_ns)
+        self.pauses = GcPauseLimiter(self, lambda: self.now_ns)
 
     def freeze(self) -> None:
         self.aside = self.live
@@ -28,9 +28,9 @@ class Collector:
 
     def collect(self, generation: int = 2, *, took_ns: int = PAUSE_NS + 1) -> None:
         info = {"generation": generation}
-        self.pauses.heard("start", info)
+        self.pauses.on_collection("start", info)
         self.now_ns += took_ns
-        self.pauses.heard("stop", info)
+        self.pauses.on_collection("stop", info)
 
 
 def test_what_survives_a_long_collection_is_set_aside() -> None:
@@ -71,12 +71,12 @@ def test_once_twice_as_much_is_set_aside_everything_is_looked_at() -> None:
 
 def test_the_real_collector_can_do_what_is_asked_of_it() -> None:
     ticks = iter(range(0, 10**12, PAUSE_NS + 1))
-    pauses = ShortPauses(ticks_ns=lambda: next(ticks))
-    gc.callbacks.append(pauses.heard)
+    pauses = GcPauseLimiter(ticks_ns=lambda: next(ticks))
+    gc.callbacks.append(pauses.on_collection)
     try:
         kept = [[number] for number in range(1_000)]
         gc.collect()
         assert gc.get_freeze_count() > len(kept)
     finally:
-        gc.callbacks.remove(pauses.heard)
+        gc.callbacks.remove(pauses.on_collection)
         gc.unfreeze()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """What the metadata says where the broker may choose a partition's log directory."""
 
-NEW_LOGS_AT_ONCE = 4
+LOGS_AT_ONCE_MAX = 4
 """How many logs are made in one turn of the loop, some 0.5 ms each: no change waits for so few."""
 
 NewPartition = tuple[TopicImage, int]
@@ -42,7 +42,7 @@ def new_partitions(delta: ClusterDelta, node_id: int) -> Iterator[NewPartition]:
                 yield change.new, index
 
 
-def log_of(
+def get_or_create_log(
     log_dirs: "LogDirs",
     topic: TopicImage,
     index: int,
@@ -66,7 +66,7 @@ def log_of(
     )
 
 
-def make_logs(
+def create_logs(
     log_dirs: "LogDirs",
     partitions: Iterable[NewPartition],
     config: Callable[[str], "LogConfig"],
@@ -77,5 +77,5 @@ def make_logs(
     for topic, index in partitions:
         if log_dirs.get(topic.name, index) is None:
             with suppress(OSError):  # To follow the change meets it again, and tells of it.
-                log_of(log_dirs, topic, index, config(topic.name), node_id=node_id)
+                get_or_create_log(log_dirs, topic, index, config(topic.name), node_id=node_id)
         yield

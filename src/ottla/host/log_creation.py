@@ -11,8 +11,8 @@ from ottla.metadata.delta import ClusterDelta
 log = logging.getLogger(__name__)
 
 
-class LogMaking:
-    """See `ottla.broker.new_logs`. `broker` returns the broker, None = it has no logs yet."""
+class LogCreation:
+    """See `ottla.broker.log_creation`. `broker` returns the broker, None = it has no logs yet."""
 
     def __init__(self, turns: Turns, broker: Callable[[], Broker | None]) -> None:
         self._turns = turns
@@ -25,14 +25,14 @@ class LogMaking:
         steps = None if broker is None else broker.replicas.prepare(delta)
         if steps is None:
             return completed(None)
-        return self._turns.run_own(steps, gone=self._stopped).map(_told)
+        return self._turns.run_own(steps, gone=self._stopped).map(_log_failure)
 
     def stop(self) -> None:
         """Make no more: logs are closed next."""
         self._stopped.complete(None)
 
 
-def _told(result: Exception | None) -> None:
+def _log_failure(result: Exception | None) -> None:
     if result is not None:
         # Applying the change meets the same, and is tried again.
         log.error("the logs of new partitions could not be made", exc_info=result)

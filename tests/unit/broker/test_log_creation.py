@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.base.turns import at_once
-from ottla.broker.new_logs import NEW_LOGS_AT_ONCE, new_partitions
+from ottla.broker.log_creation import LOGS_AT_ONCE_MAX, new_partitions
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
@@ -22,7 +22,7 @@ from ottla.testing.disk import Fault
 from .world import LOG_DIR, TOPIC_ID, World, config_record
 
 NEW_ID = Uuid(b"n" * 16)
-MANY = NEW_LOGS_AT_ONCE + 3
+MANY = LOGS_AT_ONCE_MAX + 3
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_each_step_makes_one_log_and_the_change_finds_them_all(world: World) -> 
 
 
 def test_a_few_are_made_when_the_change_is_followed(world: World) -> None:
-    delta = a_topic(world, NEW_LOGS_AT_ONCE)
+    delta = a_topic(world, LOGS_AT_ONCE_MAX)
     assert world.broker.replicas.prepare(delta) is None
     assert world.log_dirs.get("t", 0) is None
 

@@ -36,8 +36,8 @@ class Collector(Protocol):
         ...
 
 
-class ShortPauses:
-    """Hears of each collection. `ticks_ns` measures."""
+class GcPauseLimiter:
+    """Follows each collection. `ticks_ns` measures."""
 
     def __init__(
         self, collector: Collector = gc, ticks_ns: Callable[[], int] = time.perf_counter_ns
@@ -49,7 +49,7 @@ class ShortPauses:
         self._is_full = True
         """The next collection of the oldest generation looks at everything."""
 
-    def heard(self, phase: str, info: dict[str, Any]) -> None:
+    def on_collection(self, phase: str, info: dict[str, Any]) -> None:
         """Follow the collector: one of `gc.callbacks`."""
         if info["generation"] < 2:
             return
@@ -69,6 +69,6 @@ class ShortPauses:
             self._is_full = True
 
 
-def keep_pauses_short() -> None:
+def limit_gc_pauses() -> None:
     """Do so in this process from now on."""
-    gc.callbacks.append(ShortPauses().heard)
+    gc.callbacks.append(GcPauseLimiter().on_collection)

@@ -201,7 +201,9 @@ def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch], n
     for batch in run:
         header = batch.header
         if header.partition_leader_epoch > log.epochs.latest_epoch:
-            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            # Not where its first batch begins: compaction may have taken others before that one
+            # from the leader's log, and a replica that lags may have other records there.
+            log.epochs.assign(header.partition_leader_epoch, log.log_end_offset)
         log.log_end_offset = header.next_offset
         if header.producer_id >= 0:
             _note_producer(log, segment, batch, now_ms)

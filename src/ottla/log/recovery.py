@@ -28,7 +28,7 @@ from ottla.log.checkpoint_limits import (
 )
 from ottla.log.checkpoints import MalformedFile
 from ottla.log.config import LogConfig
-from ottla.log.epoch_cache import EpochCache
+from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.leftovers import tidy
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.producer_replay import (
@@ -146,6 +146,7 @@ class _Loader:
         self.keep_below = keep_below
         self.config = config
         self.epochs = EpochCache()
+        self.stored_epochs: tuple[EpochEntry, ...] = ()
         self.producers = ProducerState(where)
         self.where = where
         self.segments: list[LoadedSegment] = []
@@ -395,7 +396,7 @@ class _Loader:
                     if 0 <= epoch < latest:
                         raise CorruptBatch(f"leader epoch {epoch} follows leader epoch {latest}")
                     if epoch > latest:
-                        self.epochs.assign(epoch, header.base_offset)
+                        self._learn_epoch(epoch, scan.end_offset, header.base_offset)
                     if header.producer_id >= 0:
                         aborted = replay_batch(self.producers, header, buffer, start)
                         if aborted is not None:
@@ -523,6 +524,7 @@ class _Loader:
         try:
             data = self.disk.read_bytes(f"{self.directory}/{names.LEADER_EPOCHS}")
             self.epochs = EpochCache.decode(data)
+            self.stored_epochs = self.epochs.entries
         except (FileNotFoundError, MalformedFile):
             # The batches know their epochs: an unreadable file costs a walk over all headers.
             for base in bases:
@@ -551,6 +553,7 @@ class _Loader:
 
     def _epochs_of(self, base: int, end: int = 2**63) -> bool:
         """Learn a segment's epochs up to `end`; tell whether none follows a later one."""
+        reached = base
         with _Opened(self.disk, self._path(base, names.LOG)) as file:
             try:
                 for _, header in scan_headers(file, 0, file.size()):
@@ -560,10 +563,30 @@ class _Loader:
                     if 0 <= epoch < latest:
                         return False
                     if epoch > latest:
-                        self.epochs.assign(epoch, header.base_offset)
+                        self._learn_epoch(epoch, reached, header.base_offset)
+                    reached = header.next_offset
             except RecordsError:
                 pass  # Readers will meet the damage, or recovery does.
         return True
+
+    def _learn_epoch(self, epoch: int, reached: int, base_offset: int) -> None:
+        """Note an epoch whose first batch here begins at an offset, after a log that `reached` one.
+
+        Compaction may have taken batches in between, of this epoch and of others, and replicas that
+        lag may have other records there: an epoch that began late here would let them keep these.
+        The file knows where it began. What it says of other offsets is of a log that was cut since;
+        where it says nothing the epoch began right after what was reached, at the earliest.
+        """
+        between = [
+            each
+            for each in self.stored_epochs
+            if each.epoch <= epoch and reached <= each.start_offset <= base_offset
+        ]
+        if between and between[-1].epoch == epoch:
+            for each in between:
+                self.epochs.assign(*each)
+        else:
+            self.epochs.assign(epoch, reached)
 
 
 class _Opened:

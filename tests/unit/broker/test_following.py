@@ -219,8 +219,8 @@ def test_emptied_batches_are_copied_with_their_offsets_and_epochs() -> None:
     assert position_of(follower) == (5, 1)
 
 
-def test_a_cut_into_a_gap_goes_on_where_the_leader_does() -> None:
-    """What compaction took from the follower was superseded, so it need not come again."""
+def test_a_cut_into_a_gap_goes_back_to_its_beginning() -> None:
+    """What compaction took may have been superseded by what is cut off: it must come again."""
     leader, follower = new_log(), new_log()
     lead(leader, 0, 5, 5)
     copy(leader, follower, upto=5)
@@ -229,8 +229,20 @@ def test_a_cut_into_a_gap_goes_on_where_the_leader_does() -> None:
     found = divergence(leader, follower)
     assert found == (0, 10)
     follower.truncate_to(common_end(follower, *found))
-    assert position_of(follower) == (10, 0)
-    assert divergence(leader, follower) is None
+    assert position_of(follower) == (5, 0)
+    assert converge(leader, follower) == 0
+
+
+@pytest.mark.parametrize("between", [6, 7, 9])
+def test_a_former_leader_keeps_nothing_where_another_follower_has_a_gap(between: int) -> None:
+    """One that copied a compacted log leads: where its epochs begin it knows no better."""
+    former, leader = new_log(), new_log()
+    lead(former, 0, 5)
+    copy(former, leader, upto=5)
+    former.append_as_follower(stamped(batch(between - 5), 5, 0), now_ms=0)
+    leader.append_as_follower(stamped(batch(2), 10, 1), now_ms=0)
+    lead(leader, 2, 1)
+    assert converge(leader, former) == 1
 
 
 def test_a_whole_epoch_compacted_away_at_the_follower() -> None:

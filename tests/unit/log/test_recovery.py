@@ -8,6 +8,7 @@ import pytest
 
 from ottla.log import names
 from ottla.log.config import LogConfig
+from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.names import segment_name
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers, restamp
@@ -454,6 +455,59 @@ def test_epochs_of_before_the_first_segment_refuse_no_records() -> None:
     append(log, batch([b"new"]), epoch=2)
     log.close()
     assert values(world.open(CONFIG)) == [(20, b"new")]
+
+
+# --- epochs whose first records were compacted away ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ([(0, 0), (2, 6)], [(0, 0), (2, 6)]),
+        ([(0, 0), (1, 5), (2, 6)], [(0, 0), (1, 5), (2, 6)]),
+        ([(0, 0), (1, 3), (2, 6)], [(0, 0), (2, 6)]),
+        ([(0, 0), (2, 4)], [(0, 0), (2, 5)]),
+        ([(0, 0), (2, 9)], [(0, 0), (2, 5)]),
+        ([(0, 0), (1, 6)], [(0, 0), (2, 5)]),
+        ([(0, 0)], [(0, 0), (2, 5)]),
+    ],
+    ids=[
+        "known",
+        "one without records",
+        "one that the batches contradict",
+        "too early",
+        "too late",
+        "another one",
+        "behind",
+    ],
+)
+def test_an_epoch_begins_where_it_began_though_its_first_records_are_gone(
+    stored: list[tuple[int, int]], expected: list[tuple[int, int]]
+) -> None:
+    """Or a replica that lags could keep what it alone has at these offsets, for good."""
+    world = with_gaps()
+    entries = EpochCache([EpochEntry(*each) for each in stored])
+    world.disk.write_atomic(f"{DIRECTORY}/{names.LEADER_EPOCHS}", entries.encode())
+    assert list(world.open(CONFIG).epochs.entries) == expected
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_where_nobody_knows_an_epoch_begins_at_the_earliest_offset(clean: bool) -> None:
+    world = with_gaps()
+    world.disk.remove(f"{DIRECTORY}/{names.LEADER_EPOCHS}")
+    assert world.open(CONFIG, clean=clean).epochs.entries == ((0, 0), (2, 5))
+
+
+def with_gaps() -> World:
+    """Return the world of a closed log that has offsets 0, 1 and 4 of epoch 0, 8 and 9 of 2."""
+    world = World()
+    log = world.open(CONFIG)
+    for offset, epoch in ((0, 0), (1, 0), (4, 0), (8, 2), (9, 2)):
+        data = batch([b"%d" % offset])
+        restamp(data, 0, base_offset=offset, leader_epoch=epoch)
+        log.append_as_follower(bytes(data), now_ms=0)
+    close(log)
+    return world
 
 
 # --- what recovery takes away -----------------------------------------------------------

@@ -4,7 +4,7 @@ Method: the product's own nodes in simulated worlds, a seed each, played in as m
 there are cores; the judgement is that of `ottla.testing.checkers_verdict`. Seeds that once failed
 (`tests/seeds.txt`, lines "sim <seed> <its story>", and "zookeeper <seed> <its story>" for clusters
 over ZooKeeper) are played first. Most seeds count: one in twenty has no faults, and in some too
-little is written. OTTLA_SIM_SEEDS=2300 plays more of them; so does `make soak`.
+little is written. OTTLA_SIM_SEEDS=2300 plays more of them; `make soak` plays thousands.
 """
 
 import os
@@ -15,13 +15,13 @@ import pytest
 from ottla.testing.scenarios.runner import Order, play_all
 from ottla.testing.scenarios.summary import Summary
 
-SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "100"))
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "48"))
 BAD_SEEDS = Path(__file__).parents[1] / "seeds.txt"
 WORKERS = len(os.sched_getaffinity(0))
 SECONDS_PER_SEED = 16
 """Several times what a seed takes, on a machine that has other things to do."""
 
-ZOOKEEPER_SEEDS = SEEDS // 5
+ZOOKEEPER_SEEDS = SEEDS // 3
 ZOOKEEPER_REACHED = (
     "controller-elected",
     "deletion-finished",
@@ -59,7 +59,7 @@ REACHED = (
     "told-illegal-generation",
     "unsynced-lost",
 )
-"""Rare paths that a hundred histories must have gone; fewer prove less."""
+"""Rare paths that the histories must have gone where there are as many as by default."""
 
 GROUP_FIGURES = ("generations", "commits", "offset fetches", "timestamp lookups", "follower reads")
 """What consumer groups and readers must have done more often than there were histories."""
@@ -83,7 +83,7 @@ def test_no_history_breaks_a_promise() -> None:
     # Else the histories proved nothing.
     assert len(summary.counted) >= SEEDS * 5 // 6, summary.doubtful
     assert summary.median("leader_changes") >= 5
-    if SEEDS >= 100:
+    if SEEDS >= 48:
         assert all(summary.groups[name] > SEEDS for name in GROUP_FIGURES), summary.groups
         assert [name for name in REACHED if not summary.marks[name]] == []
 

@@ -18,11 +18,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.controller.balance import balance
 from ottla.controller.broker_changes import follow
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.growth import Growth, create_partitions
+from ottla.controller.create_partitions import Growth, create_partitions
 from ottla.controller.isr import IsrChange, alter_partition
+from ottla.controller.leader_rebalance import balance
 from ottla.controller.metadata_port import Committed, Fenced, MetadataPort
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.reassignment import Target, alter_reassignments
@@ -139,7 +139,7 @@ def _standing(partition: PartitionImage) -> tuple[Any, ...]:
     )
 
 
-class Office:
+class ControllerTerm:
     """A controller on a bench: what it decides, and all that listeners heard."""
 
     def __init__(self, bench: PortBench, number: int = 0) -> None:
@@ -223,7 +223,7 @@ class Office:
 # -- histories ---------------------------------------------------------------------------------
 
 
-class History(Office):
+class History(ControllerTerm):
     """Random decisions, the same ones for the same number."""
 
     def __init__(self, bench: PortBench, number: int) -> None:
@@ -338,7 +338,7 @@ class History(Office):
 
 def check_committed_facts_are_stored_and_told(bench: PortBench) -> None:
     """Committed: in the image, told, and found by whoever starts next."""
-    office = Office(bench)
+    office = ControllerTerm(bench)
     office.set_brokers(BROKERS)
     (created,) = office.create("t")
     assert created.error is Error.NONE
@@ -365,7 +365,7 @@ def check_the_raw_answer_of_an_append(bench: PortBench) -> None:
 
 def check_large_steps_that_may_be_cut_arrive_whole(bench: PortBench) -> None:
     """A step of many records that is not atomic is written in as many parts as it takes."""
-    office = Office(bench)
+    office = ControllerTerm(bench)
     office.set_brokers(BROKERS)
     (created,) = office.create("large", partitions=1_500, factor=3)
     assert created.error is Error.NONE
@@ -381,7 +381,7 @@ def check_large_steps_that_may_be_cut_arrive_whole(bench: PortBench) -> None:
 
 def check_kafka_1096_a_deposed_controller_writes_nothing(bench: PortBench) -> None:
     """Fenced: whatever it decides, it is told so and the facts stay as they are."""
-    office = Office(bench)
+    office = ControllerTerm(bench)
     office.set_brokers(BROKERS)
     office.create("before")
     before = facts(bench.stored())
@@ -404,7 +404,7 @@ def check_a_conflict_is_decided_again_on_what_is_stored(bench: PortBench) -> Non
     """Conflict: what somebody else wrote is kept, and the decision rests on it."""
     if not bench.has_other_writers:
         return
-    office = Office(bench)
+    office = ControllerTerm(bench)
     office.set_brokers(BROKERS)
     office.create("t", partitions=1, factor=3)
     topic = office.image.topics.by_name("t")
@@ -431,7 +431,7 @@ def check_a_conflict_is_decided_again_on_what_is_stored(bench: PortBench) -> Non
 
 def check_lost_answers_lose_nothing_and_do_nothing_twice(bench: PortBench) -> None:
     """Unknown: no block of ids is given twice, and what was acknowledged is there."""
-    office = Office(bench)
+    office = ControllerTerm(bench)
     office.set_brokers(BROKERS)
     with bench.losing_answers():
         given = [office.ids() for _ in range(25)]

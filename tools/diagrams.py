@@ -40,8 +40,8 @@ In both modes one controller decides on the metadata, and which state a partitio
 follows from that at any moment (`partition_state_of`, `replica_state_of`). Nobody walks these
 tables on the way to a decision: what is decided at once is one change, though it takes several
 steps here, as where a topic is made with its leaders. Brokers learn of a change from the metadata
-log in KRaft, and act on it by themselves; in clusters over ZooKeeper `controller/telling.py` tells
-them by requests.
+log in KRaft, and act on it by themselves; in clusters over ZooKeeper they are sent requests
+(`controller/broker_requests.py`).
 
 Deletions do walk the replicas' table (`controller/deletion_policy.py`), and the ledger of deletions
 keeps how far each replica is. A transition that is not drawn is refused, for that replica alone,

@@ -7,15 +7,15 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, completed
-from ottla.broker import told
+from ottla.broker import zk_metadata
 from ottla.broker.api import k05_stop_replica, k1002_delete_replicas
-from ottla.broker.told import ToldMetadata
+from ottla.broker.zk_metadata import ZkMetadata
 from ottla.controller import deletion_policy
 from ottla.host import folders
-from ottla.log.departures import Departures
+from ottla.log.async_delete import AsyncDelete
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
-from ottla.log.removal import Removed
+from ottla.log.replica_deletion import Removed
 from ottla.metadata.deletions import SUCCESSFUL, Standing
 from ottla.metadata.image import ClusterImage
 
@@ -59,7 +59,7 @@ def counts_orders_as_done() -> Iterator[None]:
 @contextmanager
 def keeps_the_bytes() -> Iterator[None]:
     """A broker renames the folders of deleted replicas, and leaves them there."""
-    with replaced(Departures, "_remove_soon", lambda *_: None):
+    with replaced(AsyncDelete, "_remove_soon", lambda *_: None):
         yield
 
 
@@ -79,11 +79,11 @@ def forgets_who_was_down() -> Iterator[None]:
 def deletes_by_name() -> Iterator[None]:
     """A broker takes an order for a topic that is gone for one about its successor."""
 
-    def may_stop(self: ToldMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
+    def may_stop(self: ZkMetadata, image: Any, name: Any, leader_epoch: int) -> Error:
         return Error.NONE
 
     with (
-        replaced(ToldMetadata, "may_stop", may_stop),
+        replaced(ZkMetadata, "may_stop", may_stop),
         replaced(k05_stop_replica, "is_late", lambda image, name, topic_id: False),
     ):
         yield
@@ -111,7 +111,7 @@ def deletes_successors() -> Iterator[None]:
 @contextmanager
 def hears_of_the_dead_again() -> Iterator[None]:
     """A broker takes what arrives late about a topic for news, though it was told that it went."""
-    with replaced(told, "_remember", lambda *_: None):
+    with replaced(zk_metadata, "_remember", lambda *_: None):
         yield
 
 

@@ -23,9 +23,9 @@ from ottla.broker import (
 from ottla.broker.api import k63_broker_heartbeat
 from ottla.broker.followers import FollowerState
 from ottla.broker.isr_manager import IsrManager
-from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import Partition
-from ottla.broker.told import ToldMetadata
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.zk_metadata import ZkMetadata
 from ottla.controller import brokers
 from ottla.controller import isr as isr_module
 from ottla.host.quorum_storage import QuorumStorage
@@ -34,7 +34,7 @@ from ottla.host.zookeeper.store_writing import Done, Writer
 from ottla.log import truncation
 from ottla.log.file_cache import Handle
 from ottla.log.flushing import Flusher
-from ottla.log.removal import _Removal
+from ottla.log.replica_deletion import _ReplicaDeletion
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import multis, write_topics
@@ -117,7 +117,7 @@ def confirms_before_the_rename_is_durable() -> Iterator[None]:
     def looked(self: Any, directory: Any, result: Any) -> None:
         self._ended(directory, result if isinstance(result, OSError) else None)
 
-    with replaced(_Removal, "_looked", looked):
+    with replaced(_ReplicaDeletion, "_looked", looked):
         yield
 
 
@@ -182,16 +182,16 @@ def leaves_retired_files_open() -> Iterator[None]:
 @contextmanager
 def forgets_deadlines() -> Iterator[None]:
     """What waits in a purgatory is answered ten times later than it was asked to be."""
-    park = ParkingLot.park
+    park = Purgatory.park
 
-    def late(self: ParkingLot, keys: Any, *, deadline_ms: int, **rest: Any) -> Any:
+    def late(self: Purgatory, keys: Any, *, deadline_ms: int, **rest: Any) -> Any:
         parked = park(self, keys, deadline_ms=deadline_ms, **rest)
         if parked._timer is not None:
             parked._timer.cancel()
             parked._timer = self._timers.at(deadline_ms + 20_000, parked._time_out)
         return parked
 
-    with replaced(ParkingLot, "park", late):
+    with replaced(Purgatory, "park", late):
         yield
 
 
@@ -413,12 +413,12 @@ def takes_lost_answers_for_done() -> Iterator[None]:
 @contextmanager
 def hears_former_controllers() -> Iterator[None]:
     """A broker does what a controller of an older epoch tells it."""
-    check = ToldMetadata.check_sender
+    check = ZkMetadata.check_sender
 
-    def lax(self: ToldMetadata, *, controller_epoch: int, **rest: int) -> Error:
+    def lax(self: ZkMetadata, *, controller_epoch: int, **rest: int) -> Error:
         return check(self, controller_epoch=max(controller_epoch, self.controller_epoch), **rest)
 
-    with replaced(ToldMetadata, "check_sender", lax):
+    with replaced(ZkMetadata, "check_sender", lax):
         yield
 
 

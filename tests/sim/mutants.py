@@ -398,14 +398,14 @@ ZOOKEEPER = (
     mutant(
         "follows_older_leader_epochs",
         "LeaderAndIsr and UpdateMetadata of an older leader epoch are taken",
-        ("broker.told:_is_older", "return (leader_epoch, partition_epoch) <", "return () >"),
+        ("broker.zk_metadata:_is_older", "return (leader_epoch, partition_epoch) <", "return () >"),
         zookeeper=True,
     ),
     mutant(
         "compares_partition_epochs_only",
         "a broker compares partition epochs only where an older controller may have spoken",
         (
-            "broker.told:ToldMetadata.check_sender",
+            "broker.zk_metadata:ToldMetadata.check_sender",
             "controller_epoch < self.controller_epoch",
             "controller_epoch < 0",
         ),
@@ -415,7 +415,7 @@ ZOOKEEPER = (
         "hears_orders_to_former_lives",
         "a broker obeys what was sent to its former registration",
         (
-            "broker.told:ToldMetadata.check_sender",
+            "broker.zk_metadata:ToldMetadata.check_sender",
             "NO_EPOCH != broker_epoch < max(self.broker_epoch, self.told_as)",
             "False",
         ),
@@ -424,14 +424,14 @@ ZOOKEEPER = (
     mutant(
         "leads_on_after_a_start",
         "a broker leads at its start what the znodes say, before the controller has spoken",
-        ("broker.told:without_own_leadership", "if state.leader == node_id", "if False"),
+        ("broker.zk_metadata:without_own_leadership", "if state.leader == node_id", "if False"),
         zookeeper=True,
     ),
     mutant(
         "stops_by_any_epoch",
         "StopReplica of an older leader epoch counts",
         (
-            "broker.told:ToldMetadata.may_stop",
+            "broker.zk_metadata:ToldMetadata.may_stop",
             "leader_epoch >= state.leader_epoch",
             "True",
         ),

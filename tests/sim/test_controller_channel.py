@@ -23,7 +23,7 @@ from ottla.host.folders import verdict_on
 from ottla.log.dir_loading import Verdict, find_folders
 from ottla.log.log_dirs import LogDirs
 from ottla.log.names import FolderKind
-from ottla.log.removal import Removed
+from ottla.log.replica_deletion import Removed
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Faults, Sim
 from ottla.wire.messages import create_topics as create_wire

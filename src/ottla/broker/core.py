@@ -19,15 +19,15 @@ from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.idle import IdleTopics
 from ottla.broker.idle_file import read_kept, write_kept
-from ottla.broker.isr import IsrChange, Surroundings
+from ottla.broker.isr import IsrChange, PartitionEnvironment
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
 from ottla.broker.nodes import named_controller
-from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.purgatory import Purgatory
 from ottla.broker.read_replica import same_rack
 from ottla.broker.removal_failures import RemovalFailures
 from ottla.broker.replica_fetchers import ReplicaFetchers
@@ -42,7 +42,7 @@ from ottla.metadata.topic_config import effective_topic_config
 
 if TYPE_CHECKING:
     from ottla.broker.group_service import GroupService
-    from ottla.broker.told import ToldPort
+    from ottla.broker.zk_metadata import ZkMetadataPort
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +63,9 @@ class Broker:
     """One broker. `epoch` is set by whoever registers it; -1 before."""
 
     controller_epoch = NO_EPOCH
-    """The newest controller that has told this broker to do something."""
-    told: "ToldPort | None" = None
-    """How controllers tell it of changes by requests; None where it follows a metadata log."""
+    """The epoch of the newest controller that has sent this broker a request."""
+    zk_metadata: "ZkMetadataPort | None" = None
+    """The metadata from controllers' requests (ZooKeeper); None = it follows a metadata log."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Broker:
             monotonic_ms=clock.monotonic_ms,
         )
         self.auto_create = AutoCreate(config, forwarder)
-        self.vanishing = ParkingLot(timers)
+        self.vanishing = Purgatory(timers)
         self.removal_failures = RemovalFailures()
         self.maintenance = Maintenance(
             config=config,
@@ -134,7 +134,7 @@ class Broker:
             clock=self.clock,
             timers=self.timers,
             on_changed=self.replicas.isr_changed,
-            follows_log=lambda: self.told is None,
+            follows_log=lambda: self.zk_metadata is None,
         )
 
     def _idle_topics(self) -> IdleTopics:
@@ -167,7 +167,7 @@ class Broker:
             workers=self.workers,
             log_dirs=self.log_dirs,
             settings=self._settings,
-            surroundings=Surroundings(
+            environment=PartitionEnvironment(
                 brokers=EMPTY.brokers,
                 monotonic_ms=self.clock.monotonic_ms,
                 broker_epoch=lambda: self.epoch,
@@ -193,7 +193,7 @@ class Broker:
         self.idle.apply(delta)
         partitions = [partition for partition, _ in touched]
         self.fetchers.update(partitions)
-        if self.told is None:
+        if self.zk_metadata is None:
             self.directories.update(delta.image, partitions)
         for partition, begins in touched:
             if partition.topic != OFFSETS_TOPIC:
@@ -216,20 +216,22 @@ class Broker:
     @property
     def announced_image(self) -> ClusterImage:
         """Return the image as clients are told of it."""
-        return self.image if self.told is None else self.told.facts.announced(self.image)
+        return (
+            self.image if self.zk_metadata is None else self.zk_metadata.facts.announced(self.image)
+        )
 
     @property
     def controller_id(self) -> int:
-        """Return the broker that clients are told to be the controller; -1 = none is known."""
-        told = -1 if self.told is None else self.told.facts.controller_id
-        return named_controller(self.image, told, self.dice)
+        """Return the controller's id that clients get; -1 = none is known."""
+        known = -1 if self.zk_metadata is None else self.zk_metadata.facts.controller_id
+        return named_controller(self.image, known, self.dice)
 
     def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
         self.isr.propose(partition, change)
 
     def _replica_lost(self, partition: Partition) -> None:
         """Let the controller hear of a replica that is offline, though its log folder is not."""
-        if self.told is None:
+        if self.zk_metadata is None:
             self.directories.update(self.image, (partition,))
         elif self.replicas.on_folder_lost is not None:
             self.replicas.on_folder_lost()  # It asks anew, and hears of each replica.

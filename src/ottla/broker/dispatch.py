@@ -18,7 +18,6 @@ from ottla.base.limits import LONG_REQUEST_BYTES_MIN, REQUEST_WITHOUT_RECORDS_BY
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps, Turns
-from ottla.broker.absent_controller import AbsentController, is_absent
 from ottla.broker.api.base import (
     NO_ANSWER,
     Answer,
@@ -32,6 +31,7 @@ from ottla.broker.api.base import (
     RunsOn,
 )
 from ottla.broker.controller_limits import within_limit
+from ottla.broker.controller_unavailable import ControllerUnavailable, is_absent
 from ottla.broker.metrics import ApiMetrics, Find, error_finder
 from ottla.wire.codec import decode, decode_in_steps, holds_records
 from ottla.wire.errors import UnsupportedVersionError, WireError
@@ -312,7 +312,7 @@ class Dispatcher:
                 return
             refused: Outcome = None
             if response is not None:
-                absent: Any = AbsentController(ctx.broker)
+                absent: Any = ControllerUnavailable(ctx.broker)
                 alone = replace(ctx, controller_or_none=absent, quorum_or_none=absent)
                 try:
                     refused = self._handled(alone, endpoint, memoryview(kept), body_at)

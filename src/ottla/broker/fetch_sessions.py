@@ -94,7 +94,7 @@ class FetchPartition:
         self.follower_log_start = newer.follower_log_start
 
 
-class Told(Protocol):
+class PartitionResponse(Protocol):
     """What a fetch response says of a partition, as far as sessions care."""
 
     @property
@@ -111,7 +111,7 @@ class Told(Protocol):
     def preferred(self) -> int: ...
 
 
-R = TypeVar("R", bound=Told)
+R = TypeVar("R", bound=PartitionResponse)
 Results = list[tuple[FetchPartition, R]]
 
 
@@ -272,7 +272,7 @@ def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition
         partitions[partition.key] = partition
 
 
-def _has_news(partition: FetchPartition, told: Told) -> bool:
+def _has_news(partition: FetchPartition, told: PartitionResponse) -> bool:
     return (
         told.size > 0
         or told.error is not Error.NONE

@@ -19,11 +19,11 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps, at_once
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, FetchSession
-from ottla.broker.parked import Parked, ParkingLot
+from ottla.broker.idle_session_partitions import rouse, watch
 from ottla.broker.partition import Partition
+from ottla.broker.purgatory import DelayedOperation, Purgatory
 from ottla.broker.read_replica import Selector
 from ottla.broker.reading import PartitionRead, divergence
-from ottla.broker.resting import rouse, watch
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -85,8 +85,8 @@ class Fetcher:
         self._hosts = hosts
         self._clock = clock
         self._select = select
-        self.parked = ParkingLot(timers)
-        self.followers = ParkingLot(timers)
+        self.parked = Purgatory(timers)
+        self.followers = Purgatory(timers)
 
     @property
     def count(self) -> int:
@@ -338,7 +338,7 @@ class _WaitingFetch:
         self._fetcher = fetcher
         self._fetching = fetching
         self._limits = limits
-        self._parked: Parked | None = None
+        self._parked: DelayedOperation | None = None
         self.pending: Pending[Reads] = Pending()
 
     def park(

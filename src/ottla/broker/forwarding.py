@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.broker.controller_limits import own_limit_ms
+from ottla.broker.delete_topics_retry import DeleteTopicsRetry
 from ottla.broker.dispatch import load_apis
-from ottla.broker.repeated_deletions import RepeatedDeletion
 from ottla.metadata.image import ClusterImage
 from ottla.wire.codec import decode
 from ottla.wire.errors import WireError
@@ -31,7 +31,7 @@ class Forwarding:
 
     once: bool
     timeout_ms: int | None = None
-    deletion: RepeatedDeletion | None = None
+    deletion: DeleteTopicsRetry | None = None
 
 
 def is_once(key: int) -> bool:
@@ -57,7 +57,7 @@ def look_at(frame: bytes, image: ClusterImage) -> Forwarding:
     return Forwarding(
         endpoint.api.once,
         own_limit_ms(request),
-        RepeatedDeletion(header, request, image)
+        DeleteTopicsRetry(header, request, image)
         if isinstance(request, DeleteTopicsRequest)
         else None,
     )

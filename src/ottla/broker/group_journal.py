@@ -13,7 +13,7 @@ from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.base.limits import GROUP_LOAD_BYTES_MAX
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Workers
-from ottla.broker.appends import AppendResult
+from ottla.broker.delayed_produce import AppendResult
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.coordinator import loading
 from ottla.coordinator.records import RecordPair

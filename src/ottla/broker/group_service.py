@@ -70,7 +70,7 @@ class GroupService:
         that this broker hosts: by their number a group would be looked for, and its offsets
         written, where nobody finds them again.
         """
-        topic, told = self._broker.image.topics.by_name(OFFSETS_TOPIC), self._broker.told
+        topic, told = self._broker.image.topics.by_name(OFFSETS_TOPIC), self._broker.zk_metadata
         if topic is not None and told is not None and topic.id in told.facts.unannounced:
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
         count: int = self._broker.config["offsets.topic.num.partitions"]
@@ -107,7 +107,7 @@ class GroupService:
         That is not always the one that the image has: a former topic of the name is known here
         until its replicas are gone.
         """
-        told = self._broker.told
+        told = self._broker.zk_metadata
         if told is not None and name in told.facts.refused:
             return told.facts.refused[name]
         topic = self._broker.image.topics.by_name(name)
@@ -166,7 +166,7 @@ class GroupService:
             del self._loads[partition]
             logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
             return
-        told = self._broker.told
+        told = self._broker.zk_metadata
         if told is None or told.facts.is_complete:
             self._serve(partition)
         else:
@@ -224,7 +224,7 @@ class GroupService:
 
     def _is_gone(self, name: str, topic_id: Uuid) -> bool:
         """Tell whether the topic that an offset was committed for was deleted, for certain."""
-        known, told = self.topic_id_of(name), self._broker.told
+        known, told = self.topic_id_of(name), self._broker.zk_metadata
         is_anothers = topic_id != NO_UUID and known not in (NO_UUID, topic_id)
         if known != NO_UUID and not is_anothers:
             return False

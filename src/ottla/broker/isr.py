@@ -115,7 +115,7 @@ def _propose_nothing(partition: "Partition", change: IsrChange) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Surroundings:
+class PartitionEnvironment:
     """What all partitions of a broker know of the world.
 
     Fields: `brokers`: as the newest metadata has them. `broker_epoch`: this broker's own.

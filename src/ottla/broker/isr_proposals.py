@@ -19,7 +19,7 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
     beyond: what was committed before lies below that, also where the high watermark is not there
     yet. Of them the one that is `fetching`, and whoever keeps up besides.
     """
-    log, around = partition.log, partition.surroundings
+    log, around = partition.log, partition.environment
     if partition.pending is not None or log is None or not partition.is_leader:
         return
     reach, end = max(log.high_watermark, partition.epoch_start_offset), log.log_end_offset
@@ -39,7 +39,7 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
 
 def propose_reduction(partition: "Partition") -> None:
     """Ask the controller to leave out the followers that lag for too long."""
-    log, around = partition.log, partition.surroundings
+    log, around = partition.log, partition.environment
     if partition.pending is not None or log is None or not partition.is_leader:
         return
     now_ms, end = around.monotonic_ms(), log.log_end_offset
@@ -57,7 +57,7 @@ def propose_reduction(partition: "Partition") -> None:
 
 def _propose(partition: "Partition", change: IsrChange) -> None:
     partition.pending = change
-    partition.surroundings.propose(partition, change)
+    partition.environment.propose(partition, change)
 
 
 def _at(partition: "Partition") -> tuple[int, int]:
@@ -71,5 +71,5 @@ def _epochs(partition: "Partition") -> dict[int, int]:
         for node, follower in partition.followers.items()
         if follower.broker_epoch is not None
     }
-    epochs[partition.node_id] = partition.surroundings.broker_epoch()
+    epochs[partition.node_id] = partition.environment.broker_epoch()
     return epochs

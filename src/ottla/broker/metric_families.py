@@ -107,7 +107,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     yield from _batch_work_families(broker.replicas.batch_work)
     yield from _session_families(broker)
     yield from _group_families(broker)
-    if broker.told is None:  # Else it applies what it is told, which has no offsets.
+    if broker.zk_metadata is None:  # Else it applies what it is told, which has no offsets.
         yield gauge(
             "kafka_server_broker_metadata_metrics_last_applied_record_offset",
             "The last metadata record that this broker has applied.",

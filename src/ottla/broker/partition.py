@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
 from ottla.broker.followers import NEVER_MS, FollowerState, check_life, may_join
-from ottla.broker.isr import IsrChange, Surroundings
+from ottla.broker.isr import IsrChange, PartitionEnvironment
 from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
 from ottla.broker.reading import NO_REPLICA, PartitionRead, divergence
@@ -50,7 +50,7 @@ class Partition:
             the log end when this leader's epoch began. `alone`: this broker holds the only
             replica, so that what it appends is committed. `had_leader`: whether the metadata has
             named a leader since this broker hosts it. `metrics`: of the whole topic, shared
-            by its partitions here. `surroundings`: shared by all partitions of the broker.
+            by its partitions here. `environment`: shared by all partitions of the broker.
             `watchers`: the followers' sessions that must hear of what happens here.
             `refused`: what producers are to repeat before anything that follows it.
     """
@@ -58,6 +58,7 @@ class Partition:
     __slots__ = (
         "adding",
         "alone",
+        "environment",
         "epoch_start_offset",
         "followers",
         "gone",
@@ -76,7 +77,6 @@ class Partition:
         "refused",
         "removing",
         "replicas",
-        "surroundings",
         "topic",
         "topic_id",
         "watchers",
@@ -91,7 +91,7 @@ class Partition:
         node_id: int,
         log: "PartitionLog | None",
         metrics: TopicMetrics | None = None,
-        surroundings: Surroundings | None = None,
+        environment: PartitionEnvironment | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -99,7 +99,7 @@ class Partition:
         self.node_id = node_id
         self.log = log
         self.metrics = TopicMetrics(topic) if metrics is None else metrics
-        self.surroundings = Surroundings(brokers={}) if surroundings is None else surroundings
+        self.environment = PartitionEnvironment(brokers={}) if environment is None else environment
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
@@ -159,7 +159,7 @@ class Partition:
         """Return the offset below which no live replica has records; -1 = one has not said."""
         log = self.log
         assert log is not None
-        brokers = self.surroundings.brokers
+        brokers = self.environment.brokers
         low = log.log_start_offset
         for node, follower in self.followers.items():
             if follower.log_start_offset < low:
@@ -233,7 +233,7 @@ class Partition:
             # Followers may have records of later epochs than this log has: to them the new
             # epoch must be known, or they could not tell where to truncate.
             log.assign_epoch(self.leader_epoch)
-        now_ms = self.surroundings.monotonic_ms()
+        now_ms = self.environment.monotonic_ms()
         for node, follower in self.followers.items():
             in_sync = node in self.isr
             if led and in_sync:
@@ -274,7 +274,7 @@ class Partition:
         1. The leader of epoch 5 tells consumers of a high watermark of 100. Its process ends and
            starts again: the checkpoint says 80, or the log directory has been replaced.
         2. Over ZooKeeper it learns from UpdateMetadata that nobody leads, in epoch 5: the
-           controller has yet to elect (see `ottla.controller.telling`).
+           controller has yet to elect (see `ottla.controller.broker_requests`).
         3. A consumer of epoch 5 takes it for the leader still. Answered as by a follower, it
            would see the high watermark fall to 80, or be told that its offset is out of range
            and begin anew at the log's end or start: records lost to it, or read twice.
@@ -380,7 +380,7 @@ class Partition:
 
     def is_joining(self, node: int, follower: FollowerState, leader_end: int) -> bool:
         """Tell whether a follower keeps up, and the controller would take it in."""
-        around = self.surroundings
+        around = self.environment
         return follower.is_caught_up(
             leader_end, now_ms=around.monotonic_ms(), lag_time_max_ms=around.lag_time_max_ms
         ) and may_join(around.brokers.get(node), follower.broker_epoch)
@@ -410,7 +410,7 @@ class Partition:
             # With a leader epoch it is one that this leader does not know yet, or no more.
             refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
             raise ApiError(refusal)
-        check_life(self.surroundings.brokers.get(node), broker_epoch)
+        check_life(self.environment.brokers.get(node), broker_epoch)
         return follower
 
     def note_fetch(
@@ -428,7 +428,7 @@ class Partition:
             log_start_offset=asked.follower_log_start,
             leader_end=log.log_end_offset,
             broker_epoch=broker_epoch,
-            now_ms=self.surroundings.monotonic_ms(),
+            now_ms=self.environment.monotonic_ms(),
         )
         if len(self.isr) <= len(self.followers):
             propose_expansion(self, follower)
@@ -446,7 +446,7 @@ class Partition:
     def isr_refused(self) -> None:
         """Count the committed in-sync set again: the controller has not done the proposal."""
         self.pending = None
-        self.quiet_until_ms = self.surroundings.monotonic_ms() + REFUSED_PAUSE_MS
+        self.quiet_until_ms = self.environment.monotonic_ms() + REFUSED_PAUSE_MS
 
     # -- Reading --
 

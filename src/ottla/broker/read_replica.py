@@ -21,7 +21,7 @@ Selector = Callable[[Partition, int, str, str], int]
 
 def same_rack(partition: Partition, offset: int, rack: str, listener_name: str) -> int:
     """Return the replica of a consumer's rack to read from; -1 = stay with the leader."""
-    around = partition.surroundings
+    around = partition.environment
     leader = around.brokers.get(partition.node_id)
     if not rack or (leader is not None and leader.rack == rack):
         return NO_REPLICA

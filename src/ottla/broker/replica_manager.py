@@ -20,13 +20,13 @@ from ottla.base.ports import Buffer, Clock, Workers
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps
 from ottla.broker.api.base import CloseConnection
-from ottla.broker.appends import AppendResult, Wait, park_append, refused
 from ottla.broker.batch_work import BatchWork
 from ottla.broker.damaged_logs import DamagedLogs, may_copy_again
+from ottla.broker.delayed_produce import AppendResult, Wait, park_append, refused
 from ottla.broker.fetch_sessions import FetchPartition, Key
 from ottla.broker.fetcher import Fetcher
 from ottla.broker.heavy_batches import HeavyBatches, Outcome
-from ottla.broker.isr import Surroundings
+from ottla.broker.isr import PartitionEnvironment
 from ottla.broker.isr_proposals import propose_expansion, propose_reduction
 from ottla.broker.log_creation import (
     LOGS_AT_ONCE_MAX,
@@ -35,11 +35,11 @@ from ottla.broker.log_creation import (
     new_partitions,
 )
 from ottla.broker.metrics import TopicMetrics
-from ottla.broker.parked import ParkingLot
 from ottla.broker.partition import ACKS_ALL, Origin, Partition
+from ottla.broker.purgatory import Purgatory
 from ottla.broker.read_replica import Selector
 from ottla.broker.summary import Summary
-from ottla.log.kept_folders import FolderKept
+from ottla.log.undeletable_dirs import UndeletableDir
 from ottla.log.validation import Allowance, Examined, TooHeavy
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
@@ -80,15 +80,15 @@ class ReplicaManager:
         workers: Workers,
         log_dirs: "LogDirs",
         settings: Callable[[ClusterImage, str], TopicSettings],
-        surroundings: Surroundings | None = None,
+        environment: PartitionEnvironment | None = None,
         select: Selector | None = None,
     ) -> None:
         self.node_id = node_id
         self.image: ClusterImage = EMPTY
         self.log_dirs = log_dirs
-        self.surroundings = Surroundings(brokers={}) if surroundings is None else surroundings
-        self.produces = ParkingLot(timers)
-        self.deletes = ParkingLot(timers)
+        self.environment = PartitionEnvironment(brokers={}) if environment is None else environment
+        self.produces = Purgatory(timers)
+        self.deletes = Purgatory(timers)
         """Deletions of records that wait until every live replica has done them."""
         self.fetcher = Fetcher(self, clock, timers, select)
         self.batch_work = BatchWork(workers)
@@ -449,7 +449,7 @@ class ReplicaManager:
         fails does not hold up the others: `applied` tells of it.
         """
         self.image = delta.image
-        self.surroundings.brokers = delta.image.brokers
+        self.environment.brokers = delta.image.brokers
         # Partitions of one topic share its settings.
         self._settings_of = cache(lambda topic: self._settings(delta.image, topic))
         configured = self._configure(self._by_name if reconfigured is None else reconfigured)
@@ -551,7 +551,7 @@ class ReplicaManager:
             node_id=self.node_id,
             log=log,
             metrics=self._metrics.setdefault(topic.name, TopicMetrics(topic.name)),
-            surroundings=self.surroundings,
+            environment=self.environment,
         )
         partition.min_insync_replicas = settings.min_insync_replicas
         self._by_id.setdefault(topic.id, {})[index] = partition
@@ -579,7 +579,7 @@ class ReplicaManager:
         self._begun.discard(partition)
         try:
             self.log_dirs.delete(partition.topic, index)
-        except FolderKept:
+        except UndeletableDir:
             pass  # Its folder is well, and who orders its removal hears why it is there still.
         except OSError as error:
             self.storage_failed(partition, error)

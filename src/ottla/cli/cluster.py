@@ -8,6 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.bootstrap_options import (
+    BROKERS,
+    CONTROLLERS,
+    BootstrapOptions,
+    bootstrap_controller_option,
+    describe_cluster,
+)
 from ottla.cli.errors import UsageError
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -18,13 +25,6 @@ from ottla.cli.options import (
     command_config_option,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import (
-    BROKERS,
-    CONTROLLERS,
-    Where,
-    bootstrap_controller_option,
-    describe_cluster,
-)
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -124,9 +124,9 @@ def _where(
     command_config: str | None,
     config: str | None,
     timeout: float,
-) -> Where:
+) -> BootstrapOptions:
     chosen = choose_config("--command-config", command_config, "--config", config)
-    return Where(brokers, controllers, chosen, timeout)
+    return BootstrapOptions(brokers, controllers, chosen, timeout)
 
 
 def endpoint_lines(nodes: tuple[DescribeClusterBroker, ...], kind: int = BROKERS) -> list[str]:

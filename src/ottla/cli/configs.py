@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.cli import configs_client, configs_zookeeper
 from ottla.cli import configs_options as opt
+from ottla.cli.bootstrap_options import BootstrapController, BootstrapOptions
 from ottla.cli.configs_client import BROKER, SOURCES, TOPIC, Entry
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.options import (
@@ -22,7 +23,6 @@ from ottla.cli.options import (
     read_property_file,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import BootstrapController, Where
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages import incremental_alter_configs as alter_wire
 
@@ -81,7 +81,7 @@ def configs(
     entity = choose_entity(entity_type, entity_name, entity_default, topic, broker, broker_defaults)
     if zookeeper is not None:
         check_zookeeper(bootstrap_server or bootstrap_controller, command_config)
-    where = Where(bootstrap_server, bootstrap_controller, command_config, timeout)
+    where = BootstrapOptions(bootstrap_server, bootstrap_controller, command_config, timeout)
     if action == "describe":
         if add_config or add_config_file or delete_config:
             raise UsageError("--add-config and --delete-config cannot be used with --describe")
@@ -158,7 +158,7 @@ def parse_added(text: str) -> dict[str, str]:
     return added
 
 
-def _describe(where: Where, entity: Entity, everything: bool) -> None:
+def _describe(where: BootstrapOptions, entity: Entity, everything: bool) -> None:
     kind, name = entity
     if name is not None:
         names = [name]
@@ -183,13 +183,13 @@ def _names(client: WireClient, kind: str) -> list[str]:
     return [*map(str, client.broker_ids()), ""]
 
 
-def _entries(where: Where, client: WireClient, kind: str, name: str) -> list[Entry]:
+def _entries(where: BootstrapOptions, client: WireClient, kind: str, name: str) -> list[Entry]:
     is_own = where.controllers is not None
     entries = configs_client.describe(client, KINDS[kind], [name], synonyms=True, is_own=is_own)
     return entries.get(name, [])
 
 
-def _controller(where: Where, kind: str, name: str | None) -> int | None:
+def _controller(where: BootstrapOptions, kind: str, name: str | None) -> int | None:
     """Return which controller is asked: only the one that is meant knows its properties."""
     of_node = where.controllers is not None and kind == "brokers" and name
     return int(name) if of_node and name else None
@@ -221,7 +221,7 @@ def _text(value: str | None) -> str:
 
 
 def _alter(
-    where: Where, kind: str, name: str, added: Mapping[str, str], deleted: Sequence[str]
+    where: BootstrapOptions, kind: str, name: str, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     if deleted:
         source = DYNAMIC_SOURCES[KINDS[kind]] if name else DYNAMIC_DEFAULT_SOURCE

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
+from ottla.cli.bootstrap_options import BootstrapOptions, choose
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.features_text import (
     Change,
@@ -21,7 +22,6 @@ from ottla.cli.features_text import (
 )
 from ottla.cli.storage import parse_features
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import Where, choose
 from ottla.cli.wire_client import Refusal, WireClient, check
 from ottla.metadata.features import METADATA_VERSION
 from ottla.wire.messages import update_features as wire
@@ -160,7 +160,7 @@ def wanted_levels(
     return levels
 
 
-def change(where: Where, wish: Change, kind: int) -> None:
+def change(where: BootstrapOptions, wish: Change, kind: int) -> None:
     """Ask for levels, and print what came of each. Raises: CommandError where nothing did."""
     try:
         where.ask(CLIENT_ID, lambda client: _update(client, wish, kind))

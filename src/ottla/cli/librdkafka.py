@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.cli.encode_errors import is_text
 from ottla.cli.errors import CommandError, UsageError, shortened, shown
 from ottla.cli.options import (
     choose_config,
@@ -12,7 +13,6 @@ from ottla.cli.options import (
     read_property_file,
     warn_deprecated,
 )
-from ottla.cli.unsayable import is_text
 from ottla.cli.wire_client import seconds_text
 from ottla.metadata.topic_names import fault_of
 

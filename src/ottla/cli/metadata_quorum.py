@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from ottla.base.ids import METADATA_TOPIC
+from ottla.cli.bootstrap_options import BootstrapOptions, choose, describe_cluster
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.quorum_text import Quorum, replication_lines, status_lines
 from ottla.cli.typing_app import examples, new_app
-from ottla.cli.where import Where, choose, describe_cluster
 from ottla.cli.wire_client import WireClient, check
 from ottla.wire.messages import describe_quorum as wire
 
@@ -48,7 +48,7 @@ def describe(
         raise UsageError(f"{what} of --status and --replication must be given with describe")
     if human_readable and not replication:
         raise UsageError("--human-readable goes with --replication only")
-    where: Where = context.obj
+    where: BootstrapOptions = context.obj
     quorum = where.ask(CLIENT_ID, lambda client: _describe(client, where.endpoint_type))
     if status:
         lines = status_lines(quorum)

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ottla.base.errors import Error, error_name
+from ottla.cli.encode_errors import refusal_of
 from ottla.cli.errors import CommandError, UsageError, shown
-from ottla.cli.unsayable import refusal_of
 from ottla.client.connection import Connection, NoSuchVersionError
 from ottla.wire.errors import EncodeError, WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -101,7 +101,7 @@ def _fail(
             isr=tuple(each for each in partition.isr if each not in failed),
             election=its.election(topic.name),
         )
-        record = change(topic.id, number, partition, wish, its.surroundings(topic.name))
+        record = change(topic.id, number, partition, wish, its.change_context(topic.name))
         if record is not None:
             yield record
 
@@ -148,6 +148,6 @@ def _start(
         if partition.leader != NO_LEADER or started.isdisjoint(partition.replicas):
             continue
         wish = Wish(election=rules.election(topic.name))
-        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             yield record

@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.controller.elections import StayingLeaders, partitions
 from ottla.controller.keys import PartitionKey
-from ottla.controller.partition_change import Surroundings, Wish, change
+from ottla.controller.partition_change import ChangeContext, Wish, change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -51,7 +51,7 @@ def controlled_shutdown(
             continue
         if len(partition.replicas) == 1:
             continue
-        around = rules.of(partition.leader).surroundings(topic.name)
+        around = rules.of(partition.leader).change_context(topic.name)
         staying = _staying(partition, broker_id, around)
         if not staying:
             remaining.append(PartitionKey(topic.name, number))
@@ -63,7 +63,7 @@ def controlled_shutdown(
     return Decision(Step(tuple(records), atomic=False), tuple(remaining))
 
 
-def _staying(partition: PartitionImage, broker_id: int, around: Surroundings) -> tuple[int, ...]:
+def _staying(partition: PartitionImage, broker_id: int, around: ChangeContext) -> tuple[int, ...]:
     """Return the ISR without a broker: where it leads, without all that cannot take over."""
     return tuple(
         each

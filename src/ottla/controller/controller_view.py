@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.controller.former_lives import FormerLives
 from ottla.controller.inter_broker_protocol import LATEST, Level
 from ottla.controller.keys import PartitionKey, ReplicaKey
+from ottla.controller.previous_broker_epochs import PreviousEpochs
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage
@@ -16,7 +16,7 @@ from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage
 class ControllerView:
     """A cluster whose brokers are told by requests, as its controller sees it.
 
-    `former_lives`: what is over of that which the image says of leaders.
+    `previous_epochs`: what is over of that which the image says of leaders.
     """
 
     image: ClusterImage
@@ -24,7 +24,7 @@ class ControllerView:
     controller_epoch: int
     level: Level = LATEST
     inter_broker_listener: str = "PLAINTEXT"
-    former_lives: FormerLives = field(default_factory=dict)
+    previous_epochs: PreviousEpochs = field(default_factory=dict)
 
     @property
     def brokers(self) -> Mapping[int, BrokerImage]:
@@ -56,7 +56,7 @@ class ControllerView:
 
     def is_over(self, key: PartitionKey, partition: PartitionImage) -> bool:
         """Tell whether the leader that a partition names was another process."""
-        if not self.former_lives:
+        if not self.previous_epochs:
             return False
         topic_id = self.topic_id(key.topic)
-        return self.former_lives.get((topic_id, key.number)) == partition.leader_epoch
+        return self.previous_epochs.get((topic_id, key.number)) == partition.leader_epoch

@@ -63,7 +63,7 @@ def assign_directories(
             continue
         assert topic is not None
         assert partition is not None
-        around = rules.surroundings(topic.name)
+        around = rules.change_context(topic.name)
         wish = Wish(
             directories={broker_id: directory},
             isr=partition.isr,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.base.limits import ELECTIONS_PER_STEP_MAX
 from ottla.controller.partition_change import (
+    ChangeContext,
     Election,
-    Surroundings,
     Wish,
     acceptor,
     change,
@@ -51,14 +51,14 @@ class Rules:
         self._is_acceptable = acceptor(image, without=without, plus=plus)
         self._elr_enabled = elr_enabled(image.features)
         self._orders_come_late = config.zookeeper_connect is not None
-        self._surroundings: dict[str, Surroundings] = {}
+        self._surroundings: dict[str, ChangeContext] = {}
         self._elections: dict[str, Election] = {}
 
-    def surroundings(self, topic_name: str) -> Surroundings:
+    def change_context(self, topic_name: str) -> ChangeContext:
         """Return what a change of the topic's partitions depends on."""
         found = self._surroundings.get(topic_name)
         if found is None:
-            found = self._surroundings[topic_name] = Surroundings(
+            found = self._surroundings[topic_name] = ChangeContext(
                 is_acceptable=self._is_acceptable,
                 min_isr=effective_topic_value(
                     self._image, self._config, topic_name, "min.insync.replicas"
@@ -141,7 +141,7 @@ def _without(
         election=rules.election(topic.name),
         unclean_shutdown=unclean_shutdown,
     )
-    record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+    record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
     if record is not None:
         yield record
 
@@ -155,7 +155,7 @@ def come_back(
         if partition.leader != NO_LEADER or broker_id not in partition.replicas:
             continue
         wish = Wish(election=rules.election(topic.name))
-        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             yield record
 
@@ -172,7 +172,7 @@ def elect_uncleanly(
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
         wish = Wish(election=Election.UNCLEAN)
-        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), False)
@@ -216,7 +216,7 @@ def settle(image: ClusterImage, config: NodeConfig) -> Step:
             isr=tuple(each for each in partition.isr if image.is_active(each)),
             election=rules.election(topic.name),
         )
-        record = change(topic.id, number, partition, wish, rules.surroundings(topic.name))
+        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             records.append(record)
     return Step(tuple(records), atomic=False)

@@ -105,7 +105,7 @@ def _record(
         recovery_state=wanted.recovery_state,
         election=rules.election(topic_name),
     )
-    return change(wanted.topic_id, wanted.number, partition, wish, rules.surroundings(topic_name))
+    return change(wanted.topic_id, wanted.number, partition, wish, rules.change_context(topic_name))
 
 
 def _is_repeated(partition: PartitionImage, wanted: IsrChange) -> bool:

@@ -35,7 +35,7 @@ def bring_online(image: ClusterImage, config: NodeConfig) -> Step:
 def _online(
     image: ClusterImage, topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
 ) -> Iterator[PartitionRecord]:
-    around = rules.surroundings(topic.name)
+    around = rules.change_context(topic.name)
     live = tuple(
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)

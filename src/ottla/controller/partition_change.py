@@ -73,7 +73,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ChangeContext:
     """What a change depends on besides the partition.
 
     Fields: `is_acceptable`: tells whether a broker is active with that folder of its online.
@@ -117,7 +117,7 @@ def change(
     number: int,
     partition: PartitionImage,
     wish: Wish,
-    around: Surroundings,
+    around: ChangeContext,
 ) -> PartitionChangeRecord | None:
     """Return the record that brings about what is wished as far as the rules allow, or None.
 
@@ -181,7 +181,7 @@ def _reassigned(goal: PartitionImage) -> PartitionImage:
 
 
 def _eligible(
-    partition: PartitionImage, goal: PartitionImage, wish: Wish, around: Surroundings
+    partition: PartitionImage, goal: PartitionImage, wish: Wish, around: ChangeContext
 ) -> PartitionImage:
     """Compute the eligible leader replicas: none where the ISR is as large as it must be."""
     if not around.elr_enabled:
@@ -194,13 +194,13 @@ def _eligible(
     return goal if elr == goal.elr else replace(goal, elr=elr)
 
 
-def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, around: Surroundings) -> bool:
+def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, around: ChangeContext) -> bool:
     """Tell whether such an ISR commits by itself, so that others may miss what it committed."""
     return len(isr) >= min(around.min_isr, len(goal.replicas))
 
 
 def _led(
-    goal: PartitionImage, election: Election, around: Surroundings
+    goal: PartitionImage, election: Election, around: ChangeContext
 ) -> tuple[PartitionImage, bool]:
     """Return the partition with its leader, and whether that may lack acknowledged records."""
     active = [
@@ -238,7 +238,7 @@ def _kept_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...
 
 
 def _remembering(
-    partition: PartitionImage, goal: PartitionImage, around: Surroundings
+    partition: PartitionImage, goal: PartitionImage, around: ChangeContext
 ) -> PartitionImage:
     """Note who led last when the ISR runs empty, and forget it once somebody leads."""
     if not around.elr_enabled:
@@ -260,7 +260,7 @@ def _record(
     number: int,
     partition: PartitionImage,
     goal: PartitionImage,
-    around: Surroundings,
+    around: ChangeContext,
 ) -> PartitionChangeRecord | None:
     leader = LEADER_UNCHANGED
     before, after = set(partition.replicas), set(goal.replicas)

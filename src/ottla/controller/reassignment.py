@@ -103,7 +103,7 @@ def alter_reassignments(
         except ApiError as refusal:
             answers.append(Reassigned(target.topic, target.number, refusal.error, refusal.message))
             continue
-        record = change(topic.id, target.number, partition, wish, rules.surroundings(topic.name))
+        record = change(topic.id, target.number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             records.append(record)
         answers.append(Reassigned(target.topic, target.number))
@@ -157,7 +157,7 @@ def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     records: list[PartitionChangeRecord] = []
     for topic, number, partition in partitions(image):
         if is_reassigned(partition) and set(target_of(partition)) <= set(partition.isr):
-            around = rules.surroundings(topic.name)
+            around = rules.change_context(topic.name)
             record = change(topic.id, number, partition, Wish(), around)
             if record is not None:
                 records.append(record)

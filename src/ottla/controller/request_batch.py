@@ -23,8 +23,8 @@ from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch_messages import (
     Made,
+    PartitionUpdate,
     StopWish,
-    Told,
     leader_and_isr,
     stop_replica,
     update_metadata,
@@ -58,13 +58,13 @@ class RequestBatch:
 
     def __init__(self, context: ControllerView) -> None:
         self._context = context
-        self._leader_and_isr: dict[int, dict[PartitionKey, Told]] = {}
+        self._leader_and_isr: dict[int, dict[PartitionKey, PartitionUpdate]] = {}
         self._stop_replica: dict[int, dict[PartitionKey, StopWish]] = {}
         self._metadata_brokers: set[int] = set()
-        self._metadata_partitions: dict[PartitionKey, Told] = {}
+        self._metadata_partitions: dict[PartitionKey, PartitionUpdate] = {}
         self._first_brokers: set[int] = set()
         self._full_brokers: set[int] = set()
-        self._full_partitions: dict[PartitionKey, Told] = {}
+        self._full_partitions: dict[PartitionKey, PartitionUpdate] = {}
 
     def __bool__(self) -> bool:
         return bool(
@@ -93,7 +93,9 @@ class RequestBatch:
             told = self._leader_and_isr.setdefault(broker_id, {})
             before = told.get(key)
             is_new_here = is_new or (before is not None and before.is_new)
-            told[key] = Told(partition=partition, written_by=written_by, is_new=is_new_here)
+            told[key] = PartitionUpdate(
+                partition=partition, written_by=written_by, is_new=is_new_here
+            )
 
     def add_stop_replica(
         self,
@@ -128,7 +130,9 @@ class RequestBatch:
         self._metadata_brokers.update(_real(broker_ids))
         for key, partition in partitions:
             if self._is_told(key, partition):
-                self._metadata_partitions[key] = Told(partition=partition, written_by=written_by)
+                self._metadata_partitions[key] = PartitionUpdate(
+                    partition=partition, written_by=written_by
+                )
 
     def add_brokers_first(self, broker_ids: Iterable[int]) -> None:
         """Tell brokers of all brokers, before they hear who leads what (KAFKA-4443)."""
@@ -148,7 +152,9 @@ class RequestBatch:
         self._full_brokers.update(_real(broker_ids))
         for key, partition in partitions:
             if self._is_told(key, partition):
-                self._full_partitions[key] = Told(partition=partition, written_by=written_by)
+                self._full_partitions[key] = PartitionUpdate(
+                    partition=partition, written_by=written_by
+                )
 
     def _is_told(self, key: PartitionKey, partition: PartitionImage) -> bool:
         is_led = partition.leader_epoch != NO_EPOCH

@@ -40,7 +40,7 @@ Made = tuple[Any, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class PartitionUpdate:
     """What a broker hears of a partition. `written_by`: the epoch of who decided it."""
 
     partition: PartitionImage
@@ -60,7 +60,7 @@ class StopWish:
 
 
 def leader_and_isr(
-    context: ControllerView, broker_id: int, told: Mapping[PartitionKey, Told]
+    context: ControllerView, broker_id: int, told: Mapping[PartitionKey, PartitionUpdate]
 ) -> Made:
     """Return the LeaderAndIsr request for a broker."""
     version = protocol.version_at(protocol.LEADER_AND_ISR, context.level)
@@ -85,7 +85,9 @@ def leader_and_isr(
     return request, version
 
 
-def _lai_state(key: PartitionKey, told: Told, version: int) -> lai.LeaderAndIsrPartitionState:
+def _lai_state(
+    key: PartitionKey, told: PartitionUpdate, version: int
+) -> lai.LeaderAndIsrPartitionState:
     partition = told.partition
     return lai.LeaderAndIsrPartitionState(
         topic_name=key.topic if version < 2 else "",
@@ -104,7 +106,7 @@ def _lai_state(key: PartitionKey, told: Told, version: int) -> lai.LeaderAndIsrP
 
 
 def _live_leaders(
-    context: ControllerView, told: Mapping[PartitionKey, Told]
+    context: ControllerView, told: Mapping[PartitionKey, PartitionUpdate]
 ) -> tuple[lai.LeaderAndIsrLiveLeader, ...]:
     leaders = sorted({each.partition.leader for each in told.values()} - {NO_LEADER})
     return tuple(
@@ -124,7 +126,7 @@ def _inter_broker(context: ControllerView, broker: BrokerImage) -> Endpoint | No
 
 
 def update_metadata(
-    context: ControllerView, told: Mapping[PartitionKey, Told], *, is_full: bool = False
+    context: ControllerView, told: Mapping[PartitionKey, PartitionUpdate], *, is_full: bool = False
 ) -> Callable[[int], Made]:
     """Return what makes the UpdateMetadata request for each broker.
 
@@ -161,7 +163,7 @@ def update_metadata(
 
 
 def _meta_state(
-    context: ControllerView, key: PartitionKey, told: Told, version: int
+    context: ControllerView, key: PartitionKey, told: PartitionUpdate, version: int
 ) -> meta.UpdateMetadataPartitionState:
     partition = told.partition
     goes = context.is_queued_for_deletion(key.topic)

@@ -16,14 +16,14 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.broker.api.base import Listeners
 from ottla.controller.activation import first_records
-from ottla.controller.balance import balance
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
+from ottla.controller.leader_rebalance import balance
 from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision, Step
 from ottla.host.controller_runtime import ControllerRuntime
-from ottla.host.deletion_office import DeletionOffice
+from ottla.host.deletion_channel import DeletionChannel
 from ottla.host.node_ports import Connect
 from ottla.host.periodic import Periodic
 from ottla.host.quorum_driver import Peers, QuorumLinks
@@ -106,7 +106,7 @@ class ControllerNode:
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
             links=QuorumLinks(peers=peers, dice=dice, timing=_timing(config)),
         )
-        self.deletions = DeletionOffice(
+        self.deletions = DeletionChannel(
             self.runtime, config, connect=connect, clock=clock, timers=timers
         )
 

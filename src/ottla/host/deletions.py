@@ -2,8 +2,8 @@
 
 The manager says what to decide, and what to order once that is a fact; here the decisions are
 made, one at a time, so that all that was heard meanwhile is decided at once. Both modes share it;
-how orders reach brokers, and what becomes of answers, is theirs: `ottla.host.deletion_office`
-(KRaft), `ottla.host.zookeeper.office`.
+how orders reach brokers, and what becomes of answers, is theirs: `ottla.host.deletion_channel`
+(KRaft), `ottla.host.zookeeper.controller_term`.
 """
 
 import logging

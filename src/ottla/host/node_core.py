@@ -29,7 +29,7 @@ from ottla.broker.dispatch import (
 from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_node import ControllerNode
-from ottla.host.farewell import others_left
+from ottla.host.controller_shutdown import others_left
 from ottla.host.folders import Folders, open_folders
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps

@@ -26,13 +26,13 @@ from ottla.log import names
 from ottla.log.checkpoint_limits import limits_number, lowest
 from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
-from ottla.log.kept_folders import FolderKept
 from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.recovery import LoadedLog, load_log
+from ottla.log.undeletable_dirs import UndeletableDir
 
 
 class Verdict(Enum):
@@ -272,7 +272,7 @@ class DirLoader:
     def _keep(self, folder: FoundFolder) -> bool:
         try:
             return self._judge(folder)
-        except FolderKept:
+        except UndeletableDir:
             return False  # It is to go, or to be set aside, and lies where it lay.
 
     def _judge(self, folder: FoundFolder) -> bool:

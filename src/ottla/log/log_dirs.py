@@ -18,9 +18,10 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
+from ottla.log.async_delete import AsyncDelete
+from ottla.log.checkpoint_rewrite import CheckpointRewrites
 from ottla.log.checkpoints import TopicPartition
 from ottla.log.config import LogConfig
-from ottla.log.departures import Departures
 from ottla.log.dir_loading import (
     ConfigOf,
     Decide,
@@ -32,13 +33,12 @@ from ottla.log.dir_loading import (
 from ottla.log.expired_segments import ExpiredSegments
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
-from ottla.log.kept_folders import FolderKept
 from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir, Written
 from ottla.log.log_ports import LogPorts
 from ottla.log.names import FolderKind
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
-from ottla.log.rewrites import Rewrites
+from ottla.log.undeletable_dirs import UndeletableDir
 
 __all__ = ["DirectoryRefused", "LoadResult", "LogDirs"]
 
@@ -49,7 +49,7 @@ RECOVERY_THREADS_DEFAULT = 2
 """num.recovery.threads.per.data.dir."""
 
 
-class NameTaken(FolderKept):
+class NameTaken(UndeletableDir):
     """A log cannot be made: something of its name is there that is none, or cannot be read.
 
     Its directory is well.
@@ -110,7 +110,7 @@ class LogDirs:
         self.dirs: tuple[LogDir, ...] = tuple(
             LogDir(disk, workers, path, self._dir_failed) for path in dict.fromkeys(paths)
         )
-        self._departures = Departures(
+        self._departures = AsyncDelete(
             disk,
             workers,
             clock,
@@ -120,7 +120,7 @@ class LogDirs:
             left=self._left,
             ended=lambda: self._rewrites.begin(),
         )
-        self._rewrites = Rewrites(
+        self._rewrites = CheckpointRewrites(
             disk,
             workers,
             clock,
@@ -282,7 +282,7 @@ class LogDirs:
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
-        except FolderKept:
+        except UndeletableDir:
             raise
         except OSError as error:
             self._fail_soon(directory, error)
@@ -364,7 +364,10 @@ class LogDirs:
         return self._departures.settled()
 
     def told(self, directory: LogDir) -> Written:
-        """Return the promise that no checkpoint speaks of what left a directory: see `Rewrites`."""
+        """Return the promise that no checkpoint speaks of what left a directory.
+
+        See `CheckpointRewrites`.
+        """
         return self._rewrites.told(directory)
 
     def _left(self, directory: LogDir, log: PartitionLog) -> None:

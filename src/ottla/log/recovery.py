@@ -29,7 +29,6 @@ from ottla.log.checkpoint_limits import (
 from ottla.log.checkpoints import MalformedFile
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.leftovers import tidy
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.producer_replay import (
     Extent,
@@ -41,6 +40,7 @@ from ottla.log.producer_replay import (
 )
 from ottla.log.producer_state import ProducerState
 from ottla.log.scan import scan_batches, scan_headers
+from ottla.log.startup_cleanup import tidy
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header

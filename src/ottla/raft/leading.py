@@ -14,6 +14,7 @@ Source: KIP-595, KIP-630; KafkaRaftClient's handling of Fetch and FetchSnapshot.
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import Error
+from ottla.raft.check_quorum import CheckQuorum
 from ottla.raft.effects import (
     AdvanceHighWatermark,
     AnswerFetch,
@@ -32,7 +33,6 @@ from ottla.raft.events import (
     SnapshotStored,
 )
 from ottla.raft.log_view import Valid, Verdict
-from ottla.raft.office import Office
 from ottla.raft.progress import LeaderProgress
 from ottla.raft.values import ReplicaKey
 
@@ -46,7 +46,7 @@ class Leading:
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
         self.progress: LeaderProgress | None = None
-        self.office = Office(node)
+        self.office = CheckQuorum(node)
         self._parked: dict[int, FetchAsked] = {}
         self._told: dict[ReplicaKey, int] = {}
 

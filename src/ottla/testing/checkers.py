@@ -211,7 +211,7 @@ def two_leaders_in_one_epoch(history: History) -> list[Witness]:
     """Return the epochs in which two nodes acknowledged, or took office."""
     found = []
     voices: dict[tuple[str, TopicPartition | None, int], int] = {}
-    said = [("took office", *each) for each in history.offices]
+    said = [("took office", *each) for each in history.leader_terms]
     said += [
         ("acknowledged", word.node, word.partition, word.epoch, word.at_ms)
         for word in history.acknowledgements

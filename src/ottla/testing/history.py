@@ -126,7 +126,7 @@ class Acknowledgement(NamedTuple):
     at_ms: int = 0
 
 
-class Office(NamedTuple):
+class LeaderTerm(NamedTuple):
     """A node that began to lead; `partition` None = the quorum of controllers."""
 
     node: int
@@ -264,7 +264,7 @@ class History:
     skipped: list[Skipped] = field(default_factory=list)
     watermarks: list[Watermark] = field(default_factory=list)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
-    offices: list[Office] = field(default_factory=list)
+    leader_terms: list[LeaderTerm] = field(default_factory=list)
     metadata: list[Committed] = field(default_factory=list)
     images: list[ImageSeen] = field(default_factory=list)
     partitions: list[PartitionSeen] = field(default_factory=list)
@@ -316,7 +316,7 @@ class History:
         """Return how often another node began to lead the quorum, or a partition."""
         last: dict[TopicPartition | None, int] = {}
         changes = 0
-        for office in self.offices:
+        for office in self.leader_terms:
             before = last.get(office.partition)
             changes += before is not None and before != office.node
             last[office.partition] = office.node
@@ -324,5 +324,5 @@ class History:
 
     def controller_changes(self) -> int:
         """Return how often another node began to lead the quorum."""
-        nodes = [office.node for office in self.offices if office.partition is None]
+        nodes = [office.node for office in self.leader_terms if office.partition is None]
         return sum(before != after for before, after in pairwise(nodes))

@@ -1,4 +1,4 @@
-"""The failures of the wire package: a peer's malformed bytes, and our own unsayable messages."""
+"""The failures of the wire package: malformed bytes of a peer, and messages without an encoding."""
 
 
 class WireError(Exception):

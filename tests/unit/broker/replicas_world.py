@@ -290,7 +290,7 @@ class ReplicasWorld:
         if node_id in state.isr and self.image.brokers[node_id].active and state.leader != node_id:
             others = [each for each in state.replicas if each != node_id]
             wish = Wish(replicas=(node_id, *others), election=Election.PREFERRED)
-            around = Rules(self.image, self.context.config).surroundings("t")
+            around = Rules(self.image, self.context.config).change_context("t")
             record = change(TOPIC_ID, 0, state, wish, around)
             self.commit(*(() if record is None else (record,)))
 

@@ -13,9 +13,9 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.broker.absent_controller import AbsentController
 from ottla.broker.api.base import CONTROLLERS, Connection, Context, Listener
 from ottla.broker.controller_limits import LimitedController
+from ottla.broker.controller_unavailable import ControllerUnavailable
 from ottla.broker.dispatch import Dispatcher, load_apis, read_header
 from ottla.broker.metrics import error_finder
 from ottla.controller.step import Decision, Step
@@ -68,7 +68,7 @@ def ask(controller: Controller, key: int, timers: Timers, *, zookeeper: bool) ->
         cast(Any, None),
         broker,
         controller,
-        cast(Any, AbsentController(broker)),
+        cast(Any, ControllerUnavailable(broker)),
     )
     dispatcher = Dispatcher(load_apis(), timers=timers, turns=ScriptedTurns(), zookeeper=zookeeper)
     return dispatcher.dispatch(ctx, frame, body_at)

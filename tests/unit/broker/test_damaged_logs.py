@@ -119,7 +119,7 @@ def test_so_is_one_of_which_the_leader_has_accepted_a_fetch(
 def test_so_is_every_one_over_zookeeper(world: Following, caplog: pytest.LogCaptureFixture) -> None:
     """Brokers have no epochs there, and a leader may count a former life's fetch."""
     heard: list[str] = []
-    world.broker.told = object()  # type: ignore[assignment]
+    world.broker.zk_metadata = object()  # type: ignore[assignment]
     world.broker.replicas.on_folder_lost = lambda: heard.append("lost")
     world.add_broker(epoch=-1)
     change_leader(world, (3,))

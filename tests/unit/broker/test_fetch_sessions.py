@@ -27,7 +27,7 @@ ID = Uuid(b"i" * 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PartitionResponse:
     """A made-up read."""
 
     high_watermark: int = 0
@@ -74,7 +74,7 @@ class Fetcher:
     def fetch(
         self,
         asked: dict[Key, FetchPartition],
-        told: dict[str, Told],
+        told: dict[str, PartitionResponse],
         forgotten: tuple[Key, ...] = (),
     ) -> list[str]:
         """Fetch, note the session, and return the topics of the response in order."""
@@ -94,7 +94,10 @@ def sessions() -> FetchSessions:
 
 def test_a_full_fetch_opens_a_session_and_answers_everything(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    assert client.fetch(ask("a", "b"), {"a": Told(), "b": Told()}) == ["a", "b"]
+    assert client.fetch(ask("a", "b"), {"a": PartitionResponse(), "b": PartitionResponse()}) == [
+        "a",
+        "b",
+    ]
     assert client.id > 0
     assert (len(sessions), sessions.partition_count) == (1, 2)
 
@@ -102,26 +105,26 @@ def test_a_full_fetch_opens_a_session_and_answers_everything(sessions: FetchSess
 def test_the_final_epoch_wants_no_session(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
     client.epoch = FINAL_EPOCH
-    assert client.fetch(ask("a"), {"a": Told()}) == ["a"]
+    assert client.fetch(ask("a"), {"a": PartitionResponse()}) == ["a"]
     assert (client.id, len(sessions)) == (NO_SESSION, 0)
 
 
 def test_an_incremental_fetch_tells_only_news(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    quiet = {"a": Told(high_watermark=5), "b": Told(high_watermark=7)}
+    quiet = {"a": PartitionResponse(high_watermark=5), "b": PartitionResponse(high_watermark=7)}
     client.fetch(ask("a", "b"), quiet)
     assert client.fetch({}, quiet) == []
-    assert client.fetch({}, quiet | {"a": Told(high_watermark=6)}) == ["a"]
-    assert client.fetch({}, quiet | {"a": Told(high_watermark=6)}) == []
-    assert client.fetch({}, quiet | {"a": Told(6, log_start_offset=2)}) == ["a"]
-    assert client.fetch({}, quiet | {"a": Told(6, 2, diverging=(1, 1))}) == ["a"]
+    assert client.fetch({}, quiet | {"a": PartitionResponse(high_watermark=6)}) == ["a"]
+    assert client.fetch({}, quiet | {"a": PartitionResponse(high_watermark=6)}) == []
+    assert client.fetch({}, quiet | {"a": PartitionResponse(6, log_start_offset=2)}) == ["a"]
+    assert client.fetch({}, quiet | {"a": PartitionResponse(6, 2, diverging=(1, 1))}) == ["a"]
 
 
 def test_a_partition_is_told_again_once_its_error_is_gone(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    fine = {"a": Told(high_watermark=5)}
+    fine = {"a": PartitionResponse(high_watermark=5)}
     client.fetch(ask("a"), fine)
-    failed = {"a": Told(-1, -1, error=Error.NOT_LEADER_OR_FOLLOWER)}
+    failed = {"a": PartitionResponse(-1, -1, error=Error.NOT_LEADER_OR_FOLLOWER)}
     assert client.fetch({}, failed) == ["a"]
     assert client.fetch({}, failed) == ["a"]
     assert client.fetch({}, fine) == ["a"]
@@ -130,9 +133,9 @@ def test_a_partition_is_told_again_once_its_error_is_gone(sessions: FetchSession
 
 def test_partitions_that_gave_records_are_served_last(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    told = {name: Told() for name in "abc"}
+    told = {name: PartitionResponse() for name in "abc"}
     client.fetch(ask("a", "b", "c"), told)
-    client.fetch({}, told | {"a": Told(size=10)})
+    client.fetch({}, told | {"a": PartitionResponse(size=10)})
     opened = client.open({})
     assert isinstance(opened, Fetching)
     assert [part.topic for part in opened.partitions.values()] == ["b", "c", "a"]
@@ -140,7 +143,7 @@ def test_partitions_that_gave_records_are_served_last(sessions: FetchSessions) -
 
 def test_a_session_takes_new_changed_and_forgotten_partitions(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    told = {name: Told() for name in "abc"}
+    told = {name: PartitionResponse() for name in "abc"}
     client.fetch(ask("a", "b"), told)
     assert client.fetch(ask("c") | ask("a", offset=9), told, (("b", 0),)) == ["c"]
     opened = client.open({})
@@ -151,23 +154,23 @@ def test_a_session_takes_new_changed_and_forgotten_partitions(sessions: FetchSes
 
 def test_a_session_without_partitions_is_closed(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    client.fetch(ask("a"), {"a": Told()})
+    client.fetch(ask("a"), {"a": PartitionResponse()})
     assert client.fetch({}, {}, (("a", 0),)) == []
     assert (client.id, len(sessions)) == (NO_SESSION, 0)
 
 
 def test_a_full_fetch_closes_the_session_that_it_names(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    client.fetch(ask("a"), {"a": Told()})
+    client.fetch(ask("a"), {"a": PartitionResponse()})
     first, client.epoch = client.id, 0
-    client.fetch(ask("a"), {"a": Told()})
+    client.fetch(ask("a"), {"a": PartitionResponse()})
     assert client.id != first
     assert len(sessions) == 1
 
 
 def test_session_errors(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    client.fetch(ask("a"), {"a": Told()})
+    client.fetch(ask("a"), {"a": PartitionResponse()})
     assert client.open({}, topic_ids=True) is Error.FETCH_SESSION_TOPIC_ID_ERROR
     client.epoch += 1
     assert client.open({}) is Error.INVALID_FETCH_SESSION_EPOCH
@@ -177,7 +180,7 @@ def test_session_errors(sessions: FetchSessions) -> None:
 
 def test_a_parked_fetch_that_a_later_one_overtook_is_refused(sessions: FetchSessions) -> None:
     client = Fetcher(sessions)
-    client.fetch(ask("a"), {"a": Told()})
+    client.fetch(ask("a"), {"a": PartitionResponse()})
     parked = client.open({})
     client.epoch += 1
     assert isinstance(client.open({}), Fetching)
@@ -202,22 +205,22 @@ class TestEviction:
     def fill(self, sessions: FetchSessions, *, privileged: bool = False) -> list[Fetcher]:
         clients = [Fetcher(sessions, privileged=privileged) for _ in range(2)]
         for client in clients:
-            client.fetch(ask("a", "b"), {"a": Told(), "b": Told()})
+            client.fetch(ask("a", "b"), {"a": PartitionResponse(), "b": PartitionResponse()})
         return clients
 
     def test_a_newcomer_gets_none_while_all_are_young(self, sessions: FetchSessions) -> None:
         self.fill(sessions)
         late = Fetcher(sessions)
-        late.fetch(ask(*"abcdef"), {name: Told() for name in "abcdef"})
+        late.fetch(ask(*"abcdef"), {name: PartitionResponse() for name in "abcdef"})
         assert (late.id, sessions.evictions) == (NO_SESSION, 0)
 
     def test_the_stalest_goes_once_it_is_stale(self, sessions: FetchSessions) -> None:
         first, second = self.fill(sessions)
         second.now_ms = 1000
-        second.fetch({}, {"a": Told(), "b": Told()})
+        second.fetch({}, {"a": PartitionResponse(), "b": PartitionResponse()})
         late = Fetcher(sessions)
         late.now_ms = EVICTION_MS + 1
-        late.fetch(ask("a"), {"a": Told()})
+        late.fetch(ask("a"), {"a": PartitionResponse()})
         assert late.id > 0
         assert first.open({}) is Error.FETCH_SESSION_ID_NOT_FOUND
         assert isinstance(second.open({}), Fetching)
@@ -227,10 +230,10 @@ class TestEviction:
     ) -> None:
         self.fill(sessions)
         for client in (Fetcher(sessions, privileged=True) for _ in range(2)):
-            client.fetch(ask("a"), {"a": Told()})
+            client.fetch(ask("a"), {"a": PartitionResponse()})
             assert client.id > 0
         third = Fetcher(sessions, privileged=True)
-        third.fetch(ask(*"abcdef"), {name: Told() for name in "abcdef"})
+        third.fetch(ask(*"abcdef"), {name: PartitionResponse() for name in "abcdef"})
         assert (third.id, sessions.evictions) == (NO_SESSION, 2)
 
     @pytest.mark.parametrize(("size", "gets_one"), [(2, False), (3, True)])
@@ -239,11 +242,11 @@ class TestEviction:
     ) -> None:
         for client in self.fill(sessions):
             client.now_ms = EVICTION_MS
-            client.fetch({}, {"a": Told(), "b": Told()})
+            client.fetch({}, {"a": PartitionResponse(), "b": PartitionResponse()})
         late = Fetcher(sessions)
         late.now_ms = EVICTION_MS + 1
         names = "abcdef"[:size]
-        late.fetch(ask(*names), {name: Told() for name in names})
+        late.fetch(ask(*names), {name: PartitionResponse() for name in names})
         assert (late.id > 0) is gets_one
 
     def test_a_consumer_never_evicts_a_replica_that_is_in_use(
@@ -251,13 +254,13 @@ class TestEviction:
     ) -> None:
         for client in self.fill(sessions, privileged=True):
             client.now_ms = EVICTION_MS
-            client.fetch({}, {"a": Told(), "b": Told()})
+            client.fetch({}, {"a": PartitionResponse(), "b": PartitionResponse()})
         late = Fetcher(sessions)
         late.now_ms = EVICTION_MS + 1
-        late.fetch(ask(*"abcdef"), {name: Told() for name in "abcdef"})
+        late.fetch(ask(*"abcdef"), {name: PartitionResponse() for name in "abcdef"})
         assert late.id == NO_SESSION
 
     def test_no_slots_means_no_sessions(self) -> None:
         client = Fetcher(FetchSessions(0, FakeDice()))
-        assert client.fetch(ask("a"), {"a": Told()}) == ["a"]
+        assert client.fetch(ask("a"), {"a": PartitionResponse()}) == ["a"]
         assert client.id == NO_SESSION

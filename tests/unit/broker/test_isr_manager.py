@@ -24,7 +24,7 @@ from ottla.wire.messages.alter_partition import (
 from .world import TOPIC_ID, World, batch, config_record
 
 if TYPE_CHECKING:
-    from ottla.broker.told import ToldPort
+    from ottla.broker.zk_metadata import ZkMetadataPort
 
 OTHER_ID = Uuid(b"o" * 16)
 
@@ -186,7 +186,7 @@ class TestAnswers:
 
     def test_done_over_zookeeper(self, asking: World) -> None:
         """No metadata log says it: the answer counts at once."""
-        asking.broker.told = cast("ToldPort", object())
+        asking.broker.zk_metadata = cast("ZkMetadataPort", object())
         asking.controller.answer(answered(0, 1, 2))
         found = partition(asking)
         assert (found.isr, found.pending, found.partition_epoch) == ((1, 2), None, 1)
@@ -208,7 +208,7 @@ class TestAnswers:
     def test_the_metadata_does_not_undo_a_newer_proposal(self, asking: World) -> None:
         """Over ZooKeeper the answer comes first; then another proposal is out when the metadata
         says the same."""
-        asking.broker.told = cast("ToldPort", object())
+        asking.broker.zk_metadata = cast("ZkMetadataPort", object())
         asking.controller.answer(answered(0, 1, 2))
         fetch(asking, 3)
         newer = self.change(asking)

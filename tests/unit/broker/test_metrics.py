@@ -138,7 +138,7 @@ def test_partitions_leaders_and_logs(world: World) -> None:
 def test_a_broker_that_is_told_by_requests_has_no_offset_of_the_metadata(world: World) -> None:
     before = set(scrape(world).families)
     told: Any = object()  # Only that there is a way to be told counts.
-    world.broker.told = told
+    world.broker.zk_metadata = told
     offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
     assert before - set(scrape(world).families) == {offset}
 

@@ -88,8 +88,8 @@ class TestSelecting:
     def test_of_several_the_one_that_is_furthest(self) -> None:
         world = make()
         partition = world.broker.replicas.partition("t", 0)
-        brokers = partition.surroundings.brokers
-        partition.surroundings.brokers = {
+        brokers = partition.environment.brokers
+        partition.environment.brokers = {
             node: broker if node == 1 else replace(broker, rack="r")
             for node, broker in brokers.items()
         }

@@ -11,7 +11,7 @@ from ottla.broker.removal_failures import NAMED_MAX, Failure, RemovalFailures
 from ottla.controller.retry_queue import RETRY_MS_MAX
 
 
-class Teller:
+class Reporter:
     """Failures of one broker, and what was logged of them since it was last asked."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -29,13 +29,13 @@ class Teller:
 
 
 @pytest.fixture
-def teller(caplog: pytest.LogCaptureFixture) -> Teller:
-    return Teller(caplog)
+def reporter(caplog: pytest.LogCaptureFixture) -> Reporter:
+    return Reporter(caplog)
 
 
-def test_a_thousand_replicas_are_one_line_that_names_some(teller: Teller) -> None:
+def test_a_thousand_replicas_are_one_line_that_names_some(reporter: Reporter) -> None:
     names = [f"t-{number}" for number in range(1_000)]
-    [line] = teller.tell(*names)
+    [line] = reporter.tell(*names)
     assert line.endswith(f": 1000 (t-0, t-1, t-2 and {1_000 - NAMED_MAX} more): broken: /logs")
 
 
@@ -53,47 +53,49 @@ def test_each_reason_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_what_was_said_is_not_said_again_before_the_longest_pause_is_over(teller: Teller) -> None:
-    assert teller.tell("t-0", "t-1")
-    assert not teller.tell("t-1", "t-0", now_ms=RETRY_MS_MAX - 1)
-    assert teller.tell("t-0", "t-1", now_ms=RETRY_MS_MAX)
-    assert not teller.tell("t-0", "t-1", now_ms=2 * RETRY_MS_MAX - 1)
+def test_what_was_said_is_not_said_again_before_the_longest_pause_is_over(
+    reporter: Reporter,
+) -> None:
+    assert reporter.tell("t-0", "t-1")
+    assert not reporter.tell("t-1", "t-0", now_ms=RETRY_MS_MAX - 1)
+    assert reporter.tell("t-0", "t-1", now_ms=RETRY_MS_MAX)
+    assert not reporter.tell("t-0", "t-1", now_ms=2 * RETRY_MS_MAX - 1)
 
 
-def test_only_what_is_new_is_said_of_an_order_that_names_more(teller: Teller) -> None:
-    teller.tell("t-0", "t-1")
-    [line] = teller.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX - 1)
+def test_only_what_is_new_is_said_of_an_order_that_names_more(reporter: Reporter) -> None:
+    reporter.tell("t-0", "t-1")
+    [line] = reporter.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX - 1)
     assert "1 (t-2)" in line
-    [line] = teller.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX)
+    [line] = reporter.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX)
     assert "2 (t-0, t-1)" in line
 
 
-def test_another_reason_is_said_at_once_and_lasts_from_then(teller: Teller) -> None:
+def test_another_reason_is_said_at_once_and_lasts_from_then(reporter: Reporter) -> None:
     """Who mends one thing must see that another one is left."""
-    teller.tell("t-0", "t-1")
-    [line] = teller.tell("t-0", "t-1", why="refused", now_ms=10)
+    reporter.tell("t-0", "t-1")
+    [line] = reporter.tell("t-0", "t-1", why="refused", now_ms=10)
     assert "refused" in line
-    assert not teller.tell("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX)
-    assert teller.tell("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX + 10)
+    assert not reporter.tell("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX)
+    assert reporter.tell("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX + 10)
 
 
 def test_another_reason_of_one_replica_puts_off_nothing_that_is_to_be_said_of_others(
-    teller: Teller,
+    reporter: Reporter,
 ) -> None:
-    teller.tell("t-0", "t-1")
-    teller.tell("t-0", why="refused", now_ms=10)
-    [line] = teller.tell("t-1", now_ms=RETRY_MS_MAX)
+    reporter.tell("t-0", "t-1")
+    reporter.tell("t-0", why="refused", now_ms=10)
+    [line] = reporter.tell("t-1", now_ms=RETRY_MS_MAX)
     assert "1 (t-1)" in line
 
 
-def test_a_replica_that_went_and_fails_anew_is_told_of(teller: Teller) -> None:
+def test_a_replica_that_went_and_fails_anew_is_told_of(reporter: Reporter) -> None:
     """As one of the same name that was deleted after it."""
-    teller.tell("t-0")
-    assert not teller.tell(gone=("t-0",))
-    assert teller.tell("t-0")
+    reporter.tell("t-0")
+    assert not reporter.tell(gone=("t-0",))
+    assert reporter.tell("t-0")
 
 
-def test_nothing_is_kept_of_what_nobody_asks_for_any_more(teller: Teller) -> None:
+def test_nothing_is_kept_of_what_nobody_asks_for_any_more(reporter: Reporter) -> None:
     for number in range(100):
-        teller.tell(f"t-{number}", now_ms=number * RETRY_MS_MAX)
-    assert len(teller.failures.__dict__["_told"]) == 1
+        reporter.tell(f"t-{number}", now_ms=number * RETRY_MS_MAX)
+    assert len(reporter.failures.__dict__["_told"]) == 1

@@ -27,7 +27,7 @@ from ottla.wire.messages.leader_and_isr import (
 )
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 
-from .told_world import change, led, sent, topic, topic_id, view, world
+from .model_brokers import change, led, sent, topic, topic_id, view, world
 
 FOO0, FOO1, BAR0 = PartitionKey("foo", 0), PartitionKey("foo", 1), PartitionKey("bar", 0)
 LED = led([1, 2])

@@ -19,7 +19,7 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, RECOVERING
 
-from .told_world import (
+from .model_brokers import (
     CONFIG,
     Ids,
     a_broker,

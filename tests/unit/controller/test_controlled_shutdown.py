@@ -14,7 +14,7 @@ from ottla.controller.keys import PartitionKey
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
 
-from .told_world import CONFIG, Ids, a_broker, change, led, never_led, of, topic, topic_id, world
+from .model_brokers import CONFIG, Ids, a_broker, change, led, never_led, of, topic, topic_id, world
 from .world import after, context
 
 T0 = PartitionKey("t", 0)

@@ -8,6 +8,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.controller import deletion
+from ottla.controller.create_partitions import Growth, create_partitions
 from ottla.controller.deletion import (
     DeletedTopic,
     TopicReference,
@@ -15,7 +16,6 @@ from ottla.controller.deletion import (
     delete_topics,
     find_topics,
 )
-from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.step import Decision
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.deletions import Policy

@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.controller.activation import MIN_ISR
-from ottla.controller.balance import balance, elect_leaders
 from ottla.controller.brokers import NO_BROKER_EPOCH, fence_stalest
 from ottla.controller.configs import UNCLEAN, Alteration, alter_configs
 from ottla.controller.elections import elect_uncleanly, settle
 from ottla.controller.isr import IsrChange, alter_partition
+from ottla.controller.leader_rebalance import balance, elect_leaders
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.base.ids import NO_LEADER
 from ottla.controller.brokers import fence_stalest
 from ottla.controller.configs import Alteration, alter_configs
+from ottla.controller.create_partitions import Growth, create_partitions
 from ottla.controller.deletion import TopicReference, delete_topics
-from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.controller.unregister import unregister_broker

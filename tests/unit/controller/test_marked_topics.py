@@ -7,14 +7,14 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.configs import Alteration, alter_configs
-from ottla.controller.growth import Growth, create_partitions
+from ottla.controller.create_partitions import Growth, create_partitions
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.topics import NewTopic, create_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import ClusterImage
 
-from .told_world import change, led, topic, topic_id, world
+from .model_brokers import change, led, topic, topic_id, world
 from .world import context
 
 CONTEXT = context()

@@ -10,16 +10,16 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER
-from ottla.controller.balance import balance, elect_leaders
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import come_back, elect_uncleanly, leave, settle
 from ottla.controller.isr import IsrChange, alter_partition
+from ottla.controller.leader_rebalance import balance, elect_leaders
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING
 
-from .told_world import CONFIG, a_broker, change, led, never_led, of, topic, topic_id, world
+from .model_brokers import CONFIG, a_broker, change, led, never_led, of, topic, topic_id, world
 from .world import after, context
 
 ID = topic_id("t")

@@ -12,7 +12,7 @@ from itertools import chain, combinations, product
 import pytest
 
 from ottla.base.ids import NO_LEADER, Uuid
-from ottla.controller.partition_change import Election, Surroundings, Wish, acceptor, change
+from ottla.controller.partition_change import ChangeContext, Election, Wish, acceptor, change
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 from ottla.metadata.topics import (
@@ -46,17 +46,17 @@ def partition(
 
 def around(
     live: Iterable[int] = (1, 2, 3, 4, 5), min_isr: int = 2, elr: bool = True
-) -> Surroundings:
+) -> ChangeContext:
     alive = set(live)
-    return Surroundings(
+    return ChangeContext(
         is_acceptable=lambda broker_id, directory: broker_id in alive,
         min_isr=min_isr,
         elr_enabled=elr,
     )
 
 
-def changed(before: PartitionImage, wish: Wish, surroundings: Surroundings) -> PartitionImage:
-    record = change(TOPIC, 0, before, wish, surroundings)
+def changed(before: PartitionImage, wish: Wish, change_context: ChangeContext) -> PartitionImage:
+    record = change(TOPIC, 0, before, wish, change_context)
     return before if record is None else changed_partition(before, record)
 
 
@@ -158,7 +158,7 @@ def test_several_last_known_replicas_say_not_who_led() -> None:
 def test_a_replica_in_a_lost_folder_does_not_lead() -> None:
     image = cluster(broker(1), broker(2))
     lost = partition((1, 2), (1, 2), 1, directories=(DIRECTORY_LOST, uuid("dir-2")))
-    here = Surroundings(is_acceptable=acceptor(image), min_isr=1, elr_enabled=True)
+    here = ChangeContext(is_acceptable=acceptor(image), min_isr=1, elr_enabled=True)
     assert changed(lost, Wish(), here).leader == 2
     unknown = replace(lost, directories=(DIRECTORY_UNASSIGNED, uuid("dir-2")))
     assert changed(unknown, Wish(), here).leader == 1
@@ -205,12 +205,12 @@ def test_kafka_9539_adding_a_replica_bumps_it_where_orders_come_late(
     orders_come_late: bool,
 ) -> None:
     """Else one to delete the replica, from when it was taken out, would count again."""
-    surroundings = replace(around(elr=False), orders_come_late=orders_come_late)
+    change_context = replace(around(elr=False), orders_come_late=orders_come_late)
     before = partition((1, 2), (1, 2), 1)
-    after = changed(before, Wish(replicas=(1, 2, 3), adding=(3,)), surroundings)
+    after = changed(before, Wish(replicas=(1, 2, 3), adding=(3,)), change_context)
     assert after.leader_epoch == before.leader_epoch + orders_come_late
     assert after.leader == 1
-    in_sync = changed(after, Wish(isr=(1, 2, 3)), surroundings)
+    in_sync = changed(after, Wish(isr=(1, 2, 3)), change_context)
     assert in_sync.leader_epoch == after.leader_epoch
     assert in_sync.adding_replicas == ()
     # Also where nobody leads: then nobody does in another epoch.
@@ -218,7 +218,7 @@ def test_kafka_9539_adding_a_replica_bumps_it_where_orders_come_late(
     after = changed(
         leaderless,
         Wish(replicas=(1, 2, 3), adding=(3,)),
-        replace(surroundings, is_acceptable=lambda broker_id, directory: False),
+        replace(change_context, is_acceptable=lambda broker_id, directory: False),
     )
     assert (after.leader, after.leader_epoch - leaderless.leader_epoch) == (
         NO_LEADER,
@@ -231,16 +231,16 @@ def test_a_reassignment_that_begins_bumps_it_where_orders_come_late(
     orders_come_late: bool,
 ) -> None:
     """As Kafka's ZooKeeper controller does, also where it adds nobody and waits for a replica."""
-    surroundings = replace(around(elr=False), orders_come_late=orders_come_late)
+    change_context = replace(around(elr=False), orders_come_late=orders_come_late)
     before = partition((1, 2, 3), (1, 2), 1)
     wish = Wish(replicas=(1, 3, 2), removing=(2,))
-    after = changed(before, wish, surroundings)
+    after = changed(before, wish, change_context)
     assert (after.leader, after.removing_replicas) == (1, (2,))
     assert after.leader_epoch == before.leader_epoch + orders_come_late
-    assert change(TOPIC, 0, after, wish, surroundings) is None, "it has begun"
-    shrunk = changed(after, Wish(isr=(1,)), surroundings)
+    assert change(TOPIC, 0, after, wish, change_context) is None, "it has begun"
+    shrunk = changed(after, Wish(isr=(1,)), change_context)
     assert shrunk.leader_epoch == after.leader_epoch
-    turned = changed(after, Wish(replicas=(3, 1, 2), removing=(1, 2)), surroundings)
+    turned = changed(after, Wish(replicas=(3, 1, 2), removing=(1, 2)), change_context)
     assert turned.leader_epoch == after.leader_epoch + orders_come_late
 
 
@@ -402,7 +402,7 @@ def subsets(members: Iterable[int]) -> Iterator[Ids]:
     return chain.from_iterable(combinations(listed, size) for size in range(len(listed) + 1))
 
 
-def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, Surroundings, Wish]]:
+def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, Wish]]:
     """Yield every sound partition of three replicas with every wish of the deciders."""
     for isr, min_isr in product(subsets(ALL), (1, 2, 3)):
         if not isr and not elr_enabled:
@@ -413,12 +413,14 @@ def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, Surroundings, Wi
             known = [(), *((each,) for each in ALL)] if not isr and elr_enabled else [()]
             for last, gone, election in product(known, (0, *ALL), Election):
                 before = partition(ALL, isr, leader, elr=elr, last_known_elr=last)
-                surroundings = around([each for each in live if each != gone], min_isr, elr_enabled)
+                change_context = around(
+                    [each for each in live if each != gone], min_isr, elr_enabled
+                )
                 left = tuple(each for each in isr if each != gone)
                 for unclean in (frozenset[int](), frozenset({gone})):
                     yield (
                         before,
-                        surroundings,
+                        change_context,
                         Wish(isr=left, election=election, unclean_shutdown=unclean),
                     )
 
@@ -426,16 +428,16 @@ def worlds(elr_enabled: bool) -> Iterator[tuple[PartitionImage, Surroundings, Wi
 @pytest.mark.parametrize("elr_enabled", [False, True])
 def test_what_always_holds(elr_enabled: bool) -> None:
     seen = 0
-    for before, surroundings, wish in worlds(elr_enabled):
-        after = changed(before, wish, surroundings)
+    for before, change_context, wish in worlds(elr_enabled):
+        after = changed(before, wish, change_context)
         seen += 1
         assert set(after.isr) <= set(after.replicas)
         assert not set(after.isr) & set(after.elr)
         assert after.leader == NO_LEADER or after.leader in after.isr
-        assert after.leader == NO_LEADER or surroundings.is_acceptable(after.leader, Uuid(b""))
+        assert after.leader == NO_LEADER or change_context.is_acceptable(after.leader, Uuid(b""))
         assert after.isr or elr_enabled
         assert (after.leader != before.leader) == (after.leader_epoch > before.leader_epoch)
-        assert after.leader != NO_LEADER or not set(after.isr) & _live(surroundings)
+        assert after.leader != NO_LEADER or not set(after.isr) & _live(change_context)
         safe = set(wish.isr or ()) or {*before.isr, *before.elr} - wish.unclean_shutdown
         if after.leader not in (*safe, NO_LEADER):
             assert after.leader_recovery_state == RECOVERING
@@ -444,15 +446,15 @@ def test_what_always_holds(elr_enabled: bool) -> None:
             assert wish.election is UNCLEAN or is_known
         else:
             assert after.leader_recovery_state == RECOVERED
-        assert len(after.isr) < surroundings.min_isr or not after.elr
+        assert len(after.isr) < change_context.min_isr or not after.elr
         if not elr_enabled:
             assert not after.elr
             assert not after.last_known_elr
         # Nothing is left to be done once it is done.
         again = replace(wish, isr=None, election=ONLINE)
-        assert changed(after, again, surroundings) == after
+        assert changed(after, again, change_context) == after
     assert seen > 2_000
 
 
-def _live(surroundings: Surroundings) -> set[int]:
-    return {each for each in ALL if surroundings.is_acceptable(each, Uuid(b""))}
+def _live(change_context: ChangeContext) -> set[int]:
+    return {each for each in ALL if change_context.is_acceptable(each, Uuid(b""))}

@@ -19,7 +19,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .told_world import change, led, never_led, topic, topic_id, world
+from .model_brokers import change, led, never_led, topic, topic_id, world
 from .world import THREE, advance, uuid
 
 S = PartitionState

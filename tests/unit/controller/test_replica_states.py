@@ -14,7 +14,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 
-from .told_world import led, never_led, topic, topic_id, world
+from .model_brokers import led, never_led, topic, topic_id, world
 from .world import THREE, advance, broker, uuid
 
 S = ReplicaState

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import NO_LEADER, NO_UUID
+from ottla.controller.broker_requests import tell
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
 from ottla.controller.request_batch_messages import REPLICAS_PER_ORDER_MAX
-from ottla.controller.telling import tell
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
@@ -26,7 +26,7 @@ from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
-from .told_world import (
+from .model_brokers import (
     CONTROLLER,
     a_broker,
     change,

@@ -5,8 +5,8 @@ Method: as in test_telling.
 
 from dataclasses import replace
 
+from ottla.controller.broker_requests import tell_everything
 from ottla.controller.keys import PartitionKey
-from ottla.controller.telling import tell_everything
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
@@ -18,7 +18,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import topic_records
 
-from .told_world import (
+from .model_brokers import (
     a_broker,
     change,
     compare,

@@ -9,9 +9,9 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.balance import balance, elect_leaders
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
+from ottla.controller.leader_rebalance import balance, elect_leaders
 from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.controller.step import Step
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
@@ -19,7 +19,7 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage
 
-from .told_world import (
+from .model_brokers import (
     Ids,
     a_broker,
     change,

@@ -6,13 +6,13 @@ deletion are in test_deletion_manager, and their orders in test_deletion_orders.
 
 import pytest
 
+from ottla.controller.broker_requests import tell_again, tell_everything
 from ottla.controller.keys import PartitionKey
 from ottla.controller.replica_states import ReplicaState, replica_state_of
-from ottla.controller.telling import tell_again, tell_everything
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, Record
 
-from .told_world import (
+from .model_brokers import (
     a_broker,
     change,
     compare,

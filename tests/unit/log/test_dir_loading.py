@@ -9,7 +9,7 @@ import pytest
 from ottla.log.dir_loading import DamagedMetadata, Verdict
 from ottla.log.log_dirs import NameTaken
 from ottla.log.partition_metadata import encode_partition_metadata
-from ottla.log.removal import remove_replicas
+from ottla.log.replica_deletion import remove_replicas
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
 

@@ -22,7 +22,7 @@ from ottla.log.log_dirs import LogDirs
 from ottla.log.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.names import parse_folder_name
 from ottla.log.partition_log import PartitionLog
-from ottla.log.removal import remove_replicas
+from ottla.log.replica_deletion import remove_replicas
 from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.support import QueuedWorkers, World, append, batch, values
 

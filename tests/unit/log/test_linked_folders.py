@@ -12,7 +12,7 @@ from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs, NameTaken
-from ottla.log.removal import Removed, remove_replicas
+from ottla.log.replica_deletion import Removed, remove_replicas
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
 

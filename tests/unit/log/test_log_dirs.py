@@ -14,7 +14,7 @@ from ottla.log import names
 from ottla.log.log_dir import LogDir
 from ottla.log.log_dirs import DirectoryRefused, LoadResult, LogDirs, NameTaken
 from ottla.log.partition_log import PartitionLog
-from ottla.log.removal import remove_replicas
+from ottla.log.replica_deletion import remove_replicas
 from tests.unit.log.node import CONFIG, IDS, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import (
     TOPIC_ID,

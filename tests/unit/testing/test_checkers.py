@@ -9,9 +9,9 @@ from ottla.testing.checkers import Witness
 from ottla.testing.history import (
     Acknowledgement,
     History,
+    LeaderTerm,
     Life,
     LogSeen,
-    Office,
     Outcome,
     Read,
     Skipped,
@@ -208,7 +208,12 @@ def test_leaders_of_different_epochs_are_well() -> None:
             Acknowledgement(1, PARTITION, 3, 5, 1),
             Acknowledgement(2, PARTITION, 4, 6, 1),
         ],
-        offices=[Office(1, None, 3), Office(2, None, 4), Office(1, None, 3), Office(2, OTHER, 3)],
+        leader_terms=[
+            LeaderTerm(1, None, 3),
+            LeaderTerm(2, None, 4),
+            LeaderTerm(1, None, 3),
+            LeaderTerm(2, OTHER, 3),
+        ],
     )
     assert checkers.two_leaders_in_one_epoch(history) == []
 
@@ -220,7 +225,7 @@ def test_two_nodes_that_acknowledge_in_one_epoch_are_found() -> None:
 
 
 def test_two_controllers_of_one_epoch_are_found() -> None:
-    history = History(offices=[Office(1, None, 3), Office(2, None, 3, 41)])
+    history = History(leader_terms=[LeaderTerm(1, None, 3), LeaderTerm(2, None, 3, 41)])
     (found,) = checkers.two_leaders_in_one_epoch(history)
     assert found == Witness("nodes 1 and 2 both took office in epoch 3 of the quorum", 41)
 

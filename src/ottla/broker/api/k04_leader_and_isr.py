@@ -19,7 +19,7 @@ from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
-from ottla.broker.told import PartitionName, ToldPort, unknown_topics
+from ottla.broker.zk_metadata import PartitionName, ZkMetadataPort, unknown_topics
 from ottla.metadata.records import Record
 from ottla.wire.messages import leader_and_isr as wire
 
@@ -35,38 +35,38 @@ API = Api(
 
 def handle(ctx: Context, request: wire.LeaderAndIsrRequest) -> Answer:
     """Learn how new topics are configured, which their logs must be made with; then follow."""
-    broker, told = ctx.broker, ctx.broker.told
-    assert told is not None, "served where brokers are told by requests only"
+    broker, zk_metadata = ctx.broker, ctx.broker.zk_metadata
+    assert zk_metadata is not None, "served where brokers are told by requests only"
     named = [(topic.topic_name, topic.topic_id) for topic in request.topic_states]
-    new = unknown_topics(told.image, named)
+    new = unknown_topics(zk_metadata.image, named)
     if not new:
-        return _prepare(broker, told, request)
+        return _prepare(broker, zk_metadata, request)
     answer: Pending[wire.LeaderAndIsrResponse] = Pending()
 
     def learned(_: None) -> None:
-        followed = _prepare(broker, told, request)
+        followed = _prepare(broker, zk_metadata, request)
         promise = followed if isinstance(followed, Pending) else completed(followed)
         promise.map(answer.complete)
 
-    told.learn(new).then(learned)
+    zk_metadata.learn(new).then(learned)
     return answer
 
 
 def _prepare(
-    broker: Broker, told: ToldPort, request: wire.LeaderAndIsrRequest
+    broker: Broker, zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest
 ) -> wire.LeaderAndIsrResponse | Pending[wire.LeaderAndIsrResponse]:
     """Make many new logs in several turns of the loop, for a sender that counts; then follow."""
-    error = _check_sender(told, request)
+    error = _check_sender(zk_metadata, request)
     if error is not Error.NONE:
         return wire.LeaderAndIsrResponse(error_code=error)
-    records, errors = told.facts.leader_and_isr(told.image, request)
-    prepared = told.prepare(records)
+    records, errors = zk_metadata.facts.leader_and_isr(zk_metadata.image, request)
+    prepared = zk_metadata.prepare(records)
     if prepared.done:
-        return _apply(broker, told, request, records, errors)
+        return _apply(broker, zk_metadata, request, records, errors)
 
     def follow(_: None) -> wire.LeaderAndIsrResponse:
         # Another controller may have spoken meanwhile: nothing of before counts.
-        response = _follow(broker, told, request)
+        response = _follow(broker, zk_metadata, request)
         _let_go(broker, request)
         return response
 
@@ -85,8 +85,8 @@ def _let_go(broker: Broker, request: wire.LeaderAndIsrRequest) -> None:
                     broker.log_dirs.delete(*name)
 
 
-def _check_sender(told: ToldPort, request: wire.LeaderAndIsrRequest) -> Error:
-    return told.facts.check_sender(
+def _check_sender(zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest) -> Error:
+    return zk_metadata.facts.check_sender(
         broker_epoch=request.broker_epoch,
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
@@ -94,24 +94,24 @@ def _check_sender(told: ToldPort, request: wire.LeaderAndIsrRequest) -> Error:
 
 
 def _follow(
-    broker: Broker, told: ToldPort, request: wire.LeaderAndIsrRequest
+    broker: Broker, zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest
 ) -> wire.LeaderAndIsrResponse:
-    error = _check_sender(told, request)
+    error = _check_sender(zk_metadata, request)
     if error is not Error.NONE:
         return wire.LeaderAndIsrResponse(error_code=error)
-    records, errors = told.facts.leader_and_isr(told.image, request)
-    return _apply(broker, told, request, records, errors)
+    records, errors = zk_metadata.facts.leader_and_isr(zk_metadata.image, request)
+    return _apply(broker, zk_metadata, request, records, errors)
 
 
 def _apply(
     broker: Broker,
-    told: ToldPort,
+    zk_metadata: ZkMetadataPort,
     request: wire.LeaderAndIsrRequest,
     records: tuple[Record, ...],
     errors: dict[PartitionName, Error],
 ) -> wire.LeaderAndIsrResponse:
     """Follow what is told, and say of which partitions there is no log."""
-    told.apply(records)
+    zk_metadata.apply(records)
     hosted = {name: _hosted(broker, name) for name, each in errors.items() if each is Error.NONE}
     broker.fetchers.resume([each for each in hosted.values() if each is not None])
     for name, partition in hosted.items():

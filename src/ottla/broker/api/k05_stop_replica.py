@@ -2,9 +2,10 @@
 
 Behaviour: stopped replicas are followed again with the next LeaderAndIsr that names them. A
            deletion is answered once the replica's name is gone durably and the checkpoints are
-           written anew; where these cannot be, a name that is gone is (see `ottla.log.removal`).
-           The bytes follow after file.delete.delay.ms. What is not here counts as deleted, and
-           what the metadata does not know of but the disk has is deleted, too (KAFKA-1397).
+           written anew; where these cannot be, a name that is gone is (see
+           `ottla.log.replica_deletion`). The bytes follow after file.delete.delay.ms. What is not
+           here counts as deleted, and what the metadata does not know of but the disk has is
+           deleted, too (KAFKA-1397).
            KAFKA_STORAGE_ERROR where a log folder is offline that may hold the replica (KAFKA-9946).
 Epochs:    of broker and controller as LeaderAndIsr. A leader epoch that is older than the
            replica's is FENCED_LEADER_EPOCH; the same one counts, and so does -1, unknown (KIP-570,
@@ -27,9 +28,9 @@ from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.broker.removal_failures import Failure
-from ottla.broker.told import PartitionName, ToldPort, is_late
-from ottla.broker.told_drops import drop_told
-from ottla.log.removal import Removed, Replica, remove_replicas
+from ottla.broker.zk_metadata import PartitionName, ZkMetadataPort, is_late
+from ottla.broker.zk_replica_drops import drop_replicas
+from ottla.log.replica_deletion import Removed, Replica, remove_replicas
 from ottla.wire.messages import stop_replica as wire
 
 API = Api(
@@ -47,9 +48,9 @@ UNPROVEN: Final = OSError(errno.EIO, "a log folder that may hold them is offline
 def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
     """Check who tells, stop what counts, then delete what is to go."""
     broker = ctx.broker
-    told = broker.told
-    assert told is not None, "served where brokers are told by requests only"
-    error = told.facts.check_sender(
+    zk_metadata = broker.zk_metadata
+    assert zk_metadata is not None, "served where brokers are told by requests only"
+    error = zk_metadata.facts.check_sender(
         broker_epoch=request.broker_epoch,
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
@@ -63,17 +64,17 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
     for topic in request.topic_states:
         for state in topic.partition_states:
             name = (topic.topic_name, state.partition_index)
-            if is_late(told.image, topic.topic_name, topic.topic_id):
+            if is_late(zk_metadata.image, topic.topic_name, topic.topic_id):
                 # Not a byte of its successor may go; what is left of the topic that is meant may.
                 results[name] = Error.NONE
                 if state.delete_partition:
                     late[topic.topic_id, name[1]] = topic.topic_name
                 continue
-            results[name] = told.facts.may_stop(told.image, name, state.leader_epoch)
+            results[name] = zk_metadata.facts.may_stop(zk_metadata.image, name, state.leader_epoch)
             if results[name] is not Error.NONE:
                 continue
             if state.delete_partition:
-                doomed[name] = _meant(broker, told, name, topic.topic_id)
+                doomed[name] = _meant(broker, zk_metadata, name, topic.topic_id)
                 continue
             try:
                 partition = broker.replicas.partition(*name)
@@ -85,17 +86,17 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
     broker.fetchers.halt(stopped)
     if not doomed and not late:
         return _response(results)
-    return _delete(broker, told, doomed, late, results)
+    return _delete(broker, zk_metadata, doomed, late, results)
 
 
 def _delete(
     broker: Broker,
-    told: ToldPort,
+    zk_metadata: ZkMetadataPort,
     doomed: dict[PartitionName, set[Uuid]],
     late: dict[Replica, str],
     results: dict[PartitionName, Error],
 ) -> Answer:
-    drop_told(broker, told, told.facts.dropped(told.image, doomed), doomed)
+    drop_replicas(broker, zk_metadata, zk_metadata.facts.dropped(zk_metadata.image, doomed), doomed)
     replicas = late | {(each, name[1]): name[0] for name, ids in doomed.items() for each in ids}
     topics = {topic_id: topic for (topic_id, _), topic in replicas.items()}
 
@@ -104,7 +105,7 @@ def _delete(
         for name, ids in doomed.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: the folder failed later than in the moment in which it was to go.
-            offline = told.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+            offline = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
             if ids & offline or any(_counts(broker, each) for each in failures):
                 error = next((each for each in failures if each is not None), UNPROVEN)
                 failed[name] = Failure(f"{name[0]}-{name[1]}", error)
@@ -117,15 +118,17 @@ def _delete(
     return remove_replicas(broker.log_dirs, replicas, topics).map(answer)
 
 
-def _meant(broker: Broker, told: ToldPort, name: PartitionName, topic_id: Uuid) -> set[Uuid]:
+def _meant(
+    broker: Broker, zk_metadata: ZkMetadataPort, name: PartitionName, topic_id: Uuid
+) -> set[Uuid]:
     """Return the topic that is meant, or those that may be where the request does not say."""
     if topic_id != NO_UUID:
         return {topic_id}
-    known = told.image.topics.id_of(name[0]) or told.facts.deleted.get(name[0])
+    known = zk_metadata.image.topics.id_of(name[0]) or zk_metadata.facts.deleted.get(name[0])
     if known is not None:
         found = {known}
     else:
-        found = told.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+        found = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
     here = broker.log_dirs.get(*name)
     if here is not None:
         found.add(here.topic_id)

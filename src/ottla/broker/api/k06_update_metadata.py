@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
-from ottla.broker.told import PartitionName
-from ottla.broker.told_drops import drop_told
+from ottla.broker.zk_metadata import PartitionName
+from ottla.broker.zk_replica_drops import drop_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import RemoveTopicRecord, TopicRecord
 from ottla.wire.messages import update_metadata as wire
@@ -34,25 +34,25 @@ API = Api(
 
 def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
     """Check who tells; take it over."""
-    told = ctx.broker.told
-    assert told is not None, "served where brokers are told by requests only"
-    error = told.facts.check_sender(
+    zk_metadata = ctx.broker.zk_metadata
+    assert zk_metadata is not None, "served where brokers are told by requests only"
+    error = zk_metadata.facts.check_sender(
         broker_epoch=request.broker_epoch,
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
     )
     if error is Error.NONE:
-        records = told.facts.update_metadata(told.image, request).records
+        records = zk_metadata.facts.update_metadata(zk_metadata.image, request).records
         gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         new = [record.name for record in records if isinstance(record, TopicRecord)]
-        drop_told(ctx.broker, told, records, list(_partitions(told.image, gone)))
+        drop_replicas(ctx.broker, zk_metadata, records, list(_partitions(zk_metadata.image, gone)))
         if request.type == wire.FULL:
             ctx.broker.groups.told_all()
         if new:
             # Those without a replica here: whoever describes them is told how they are configured.
-            told.learn(new)
-        if told.facts.ghosts:
-            told.doubt()
+            zk_metadata.learn(new)
+        if zk_metadata.facts.ghosts:
+            zk_metadata.doubt()
     return wire.UpdateMetadataResponse(error_code=error)
 
 

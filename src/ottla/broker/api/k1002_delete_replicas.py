@@ -11,7 +11,7 @@ Behaviour: only what the topic id's own folders hold is deleted, wherever in the
            is offline that may hold the replica, and stays so until that folder is back or given
            up; the log says so, but not each time (`broker.removal_failures`). Answered once the
            names are gone durably and the checkpoints are written anew; where these cannot be, a
-           name that is gone is (see `ottla.log.removal`). The bytes follow after
+           name that is gone is (see `ottla.log.replica_deletion`). The bytes follow after
            file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
            taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
@@ -38,7 +38,7 @@ from ottla.broker.api.base import (
 )
 from ottla.broker.core import Broker
 from ottla.broker.removal_failures import Failure
-from ottla.log.removal import Removed, Replica, remove_replicas
+from ottla.log.replica_deletion import Removed, Replica, remove_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
 

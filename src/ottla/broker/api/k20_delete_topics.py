@@ -11,7 +11,7 @@ Behaviour: KRaft: the name is free again with the answer; brokers drop the logs 
            left are answered so, and those before them are gone.
            A controller that is lost takes its answer along: the broker that passed the request on
            asks again by ids, for the topics that it knew by these names when the request came; see
-           `ottla.broker.repeated_deletions`.
+           `ottla.broker.delete_topics_retry`.
            More than DELETED_TOPICS_PER_REQUEST_MAX topics are refused (INVALID_REQUEST).
            A topic named twice, or by name and by id, is refused and kept. Internal topics are
            refused (INVALID_REQUEST), which Kafka's Admin API does not do.

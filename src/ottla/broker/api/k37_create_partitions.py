@@ -7,7 +7,7 @@ Not done:  mutation quotas (KIP-599); authorization.
 
 from ottla.base.errors import ApiError
 from ottla.broker.api.base import Answer, Api, Context, Listener, RunsOn
-from ottla.controller.growth import GrownTopic, Growth, create_partitions
+from ottla.controller.create_partitions import GrownTopic, Growth, create_partitions
 from ottla.wire.messages import create_partitions as wire
 
 API = Api(

@@ -25,8 +25,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, gather
 from ottla.base.zookeeper import Delete, Operation, SetData, ZkError
 from ottla.controller.assignment import RegistrationCheck
-from ottla.controller.balance import Elected, elect_leaders
 from ottla.controller.context import DecisionContext
+from ottla.controller.leader_rebalance import Elected, elect_leaders
 from ottla.controller.partition_change import Election
 from ottla.controller.reassignment import (
     Reassigned,

@@ -2,7 +2,7 @@
 
 It loads its logs by what is stored, leads nothing before the controller has spoken, and serves
 clients from the moment on that the controller names it among the live brokers. An expired session
-does not stop it: it goes on with what it was told, and registers anew, which the controller
+does not stop it: it goes on with the metadata that it has, and registers anew, which the controller
 treats as a death and a start.
 
 Source: KafkaServer.startup, Kafka 3.9.
@@ -18,8 +18,8 @@ from ottla.base.pending import Pending
 from ottla.base.turns import Turns
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
-from ottla.broker.told import without_own_leadership
-from ottla.broker.told_drops import drop_topics, note_unproven, unproven_at_start
+from ottla.broker.zk_metadata import without_own_leadership
+from ottla.broker.zk_replica_drops import drop_topics, note_unproven, unproven_at_start
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
@@ -29,12 +29,12 @@ from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import Address, NodePorts
 from ottla.host.steps import Steps, follow
 from ottla.host.zookeeper.config_follower import ConfigFollower
+from ottla.host.zookeeper.controlled_shutdown import depart
 from ottla.host.zookeeper.controller_broker_links import ControllerBrokerLinks
-from ottla.host.zookeeper.departure import depart
 from ottla.host.zookeeper.folders import ZooKeeperFolders
 from ottla.host.zookeeper.registration import Registration
 from ottla.host.zookeeper.start_reading import read_gone, read_image, without_deleted
-from ottla.host.zookeeper.told_metadata import ToldImage
+from ottla.host.zookeeper.zk_metadata_image import ZkMetadataImage
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -97,17 +97,17 @@ class ZooKeeperBrokerNode:
         self.epoch = -1
         """The czxid of its registration; -1 = not registered yet."""
         self.state = BrokerState.STARTING
-        self._told = ToldImage(
+        self._zk_metadata = ZkMetadataImage(
             config.node_id, on_image=self._changed, clock=ports.clock, timers=ports.timers
         )
         self._links = ControllerBrokerLinks(
             ports.connect, config, lambda: self.image, self._own_address, ports.clock, ports.timers
         )
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
-        self._configs = ConfigFollower(self._told, ports.clock)
-        self._told.learn = self._configs.learn
-        self._told.create_logs = self._log_creation.prepare
-        self._told.doubt = self._doubt
+        self._configs = ConfigFollower(self._zk_metadata, ports.clock)
+        self._zk_metadata.learn = self._configs.learn
+        self._zk_metadata.create_logs = self._log_creation.prepare
+        self._zk_metadata.doubt = self._doubt
         self._cleaner = Cleaner(
             ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
@@ -124,13 +124,13 @@ class ZooKeeperBrokerNode:
 
     @property
     def image(self) -> ClusterImage:
-        """Return what this broker was told last."""
-        return self._told.image
+        """Return the newest metadata that this broker was sent."""
+        return self._zk_metadata.image
 
     @property
     def metadata_errors(self) -> MetadataErrors:
         """Return how often a change of the metadata could not be applied."""
-        return self._told.errors
+        return self._zk_metadata.errors
 
     def _own_address(self) -> Address | None:
         name = self._config.inter_broker_listener_name
@@ -151,14 +151,14 @@ class ZooKeeperBrokerNode:
             raise StartError(f"the cluster's metadata cannot be read: {error}") from None
         yield from self._folders.load_logs(image, self._config)
         stored, image = image, without_deleted(image)
-        self._told.begin(image)
+        self._zk_metadata.begin(image)
         note_unproven(
-            self._told.facts,
+            self._zk_metadata.facts,
             unproven_at_start(stored, image, self._config.node_id, self._folders.log_dirs),
         )
-        self._told.apply(without_own_leadership(image, self._config.node_id))
+        self._zk_metadata.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
-        broker.told = self._told
+        broker.zk_metadata = self._zk_metadata
         broker.replicas.on_folder_lost = self._folder_lost
         broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
         broker.apply(delta_between(EMPTY, self.image))
@@ -210,13 +210,13 @@ class ZooKeeperBrokerNode:
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
-        yield self._told.spoken
+        yield self._zk_metadata.spoken
         self.state = BrokerState.RUNNING
 
     # -- what happens --------------------------------------------------------------------------
 
     def _epoch_changed(self, epoch: int) -> None:
-        self.epoch = self._told.facts.broker_epoch = epoch
+        self.epoch = self._zk_metadata.facts.broker_epoch = epoch
         if self.broker is not None:
             self.broker.epoch = epoch
 
@@ -237,7 +237,7 @@ class ZooKeeperBrokerNode:
         waited for it when the topic went. That the ledger knows the topic is proof; that the
         controller does not is none.
         """
-        session, ghosts = self._keeper.session, self._told.facts.ghosts
+        session, ghosts = self._keeper.session, self._zk_metadata.facts.ghosts
         if session is not None:
             follow(read_gone(session, ghosts), partial(self._undoubted, ghosts))
 
@@ -246,33 +246,33 @@ class ZooKeeperBrokerNode:
             # After a new session the controller tells all again, and this is asked again.
             log.warning("which topics were deleted meanwhile is not known: %s", found)
             return
-        self._told.facts.ghosts -= ghosts
+        self._zk_metadata.facts.ghosts -= ghosts
         gone = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
         if gone and self.broker is not None:
             log.info("%d topics were deleted while this broker was away", len(gone))
-            drop_topics(self.broker, self._told, gone)
-            if self._told.facts.refused:
+            drop_topics(self.broker, self._zk_metadata, gone)
+            if self._zk_metadata.facts.refused:
                 # New topics of these names, of which only a change would tell it again.
-                self._ask_to_be_told()
+                self._request_log_dir_event()
 
     def _folder_lost(self) -> None:
         """Let the controller ask what is still here: it learns of each replica from the answer."""
-        self._ask_to_be_told()
+        self._request_log_dir_event()
 
-    def _ask_to_be_told(self) -> None:
+    def _request_log_dir_event(self) -> None:
         event = Create(LOG_DIR_EVENT, encode_log_dir_event(self._config.node_id), sequential=True)
         session = self._keeper.session
 
-        def told(outcome: object) -> None:
-            # A second one does no harm; with a new session everything is told anyway.
+        def written(outcome: object) -> None:
+            # A second one does no harm; with a new session everything is sent anyway.
             if isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS:
                 assert session is not None
-                session.multi((event,)).then(told)
+                session.multi((event,)).then(written)
             elif isinstance(outcome, ZkError):
                 log.warning("the controller is not asked to tell all again: %s", outcome)
 
         if session is not None:
-            session.multi((event,)).then(told)
+            session.multi((event,)).then(written)
 
     # -- stop ----------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class ZooKeeperBrokerNode:
 
     def close(self) -> Steps[None]:
         """Write the logs down, let go of the controller. The session is its keeper's to end."""
-        self._told.close()
+        self._zk_metadata.close()
         self._log_creation.stop()
         self._cleaner.close()
         self._registration.close()

@@ -1,7 +1,7 @@
 """The controller part of a broker in ZooKeeper mode: every one has it, one is elected.
 
-Who is elected holds an `Office` for one term; see there. Everything that was decided, told or
-timed belongs to the term, so that nothing of it can outlive the end: an expired session, a later
+Who is elected has a `ControllerTerm`; see there. Everything that was decided, sent or timed
+belongs to the term, so that nothing of it can outlive the end: an expired session, a later
 controller, or this node's stop, which makes way at once by deleting `/controller`.
 
 Source: KafkaController, Kafka 3.9.
@@ -19,8 +19,8 @@ from ottla.controller.liveness import BrokerLiveness
 from ottla.controller.step import Decision
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
 from ottla.host.node_ports import NodePorts
+from ottla.host.zookeeper.controller_term import ControllerTerm, TermEnvironment
 from ottla.host.zookeeper.election import ControllerElection, Keeper, Term
-from ottla.host.zookeeper.office import Office, Surroundings
 from ottla.host.zookeeper.runtime import DecisionMetrics
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -58,7 +58,7 @@ class ZooKeeperController:
         self.metrics = DecisionMetrics()
         self.leaders_seen = 0
         self._keeper = keeper
-        self._office: Office | None = None
+        self._office: ControllerTerm | None = None
         self.election = ControllerElection(
             keeper,
             config.node_id,
@@ -78,7 +78,7 @@ class ZooKeeperController:
             timers=ports.timers,
             on_event=self._answered,
         )
-        self._around = Surroundings(
+        self._around = TermEnvironment(
             context=self.context,
             clock=ports.clock,
             timers=ports.timers,
@@ -146,7 +146,7 @@ class ZooKeeperController:
         session = self._keeper.session
         assert session is not None, "nobody is elected without a session"
         assert self._office is None, "a term ends before the next one begins"
-        self._office = Office(session, Term(epoch, epoch_version), self._around)
+        self._office = ControllerTerm(session, Term(epoch, epoch_version), self._around)
         self._office.begin()
 
     def _resigned(self) -> None:

@@ -24,7 +24,7 @@ from ottla.testing.history import (
     FolderAppeared,
     History,
     ImageSeen,
-    Office,
+    LeaderTerm,
     PartitionSeen,
     ReplicaConfirmed,
     ReplicaSetAside,
@@ -98,7 +98,9 @@ class Recorder:
             case seen.NodeChanged(what="lost power"):
                 self.history.losses.append(told.at_ms)
             case seen.QuorumLed():
-                self.history.offices.append(Office(told.node, None, told.epoch, told.at_ms))
+                self.history.leader_terms.append(
+                    LeaderTerm(told.node, None, told.epoch, told.at_ms)
+                )
 
     def _coordinators(self, told: seen.ImagePublished) -> None:
         """Note who leads __consumer_offsets, as far as a node knows."""
@@ -204,7 +206,9 @@ class Recorder:
         )
         if state.leader >= 0 and self._leaders.get(key) != state.leader:
             self._leaders[key] = state.leader
-            self.history.offices.append(Office(state.leader, key, state.leader_epoch, at_ms))
+            self.history.leader_terms.append(
+                LeaderTerm(state.leader, key, state.leader_epoch, at_ms)
+            )
 
 
 def _content(batch: LogBatch) -> str:

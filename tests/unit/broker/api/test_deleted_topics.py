@@ -10,14 +10,14 @@ from ottla.metadata.records import RemoveTopicRecord
 
 from ..world import TOPIC_ID, World, batch
 from .test_k01_fetch import append, errors, fetch, parts, values, want
-from .told_world import ToldWorld, known, told
+from .zk_metadata_world import ZkMetadataWorld, known, told
 
 NEW_ID = Uuid(b"n" * 16)
 
 
 def test_a_topic_made_anew_is_refused_while_its_ancestor_is_here() -> None:
     """Or the records of the old topic would be served as those of the new one."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     alone = {"isr": (1,), "replicas": (1,)}
     assert made.lead(told(**alone)) == {0: Error.NONE}
     append(made, batch("old"))
@@ -35,7 +35,7 @@ def test_a_topic_made_anew_is_refused_while_its_ancestor_is_here() -> None:
 
 def test_a_tombstone_makes_room_for_the_topic_that_is_made_anew() -> None:
     """It is told with UpdateMetadata alone, before any order to delete comes."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.lead(told())
     assert made.learn_metadata(known(leader=-2)) is Error.NONE
     assert made.folders() == []

@@ -13,13 +13,13 @@ from ottla.metadata.records import ConfigRecord
 from ottla.wire.messages import metadata
 
 from ..world import TOPIC_ID
-from .told_world import BROKER_EPOCH, CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+from .zk_metadata_world import BROKER_EPOCH, CONTROLLER_EPOCH, DYING, ZkMetadataWorld, known, told
 
 OTHER_ID = Uuid(b"o" * 16)
 
 
 def test_a_new_partition_is_led_and_another_one_followed() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     assert made.lead(told(0), told(1, leader=2)) == {0: Error.NONE, 1: Error.NONE}
     assert made.broker.replicas.partition("t", 0).is_leader
@@ -30,7 +30,7 @@ def test_a_new_partition_is_led_and_another_one_followed() -> None:
 
 
 def test_an_older_broker_epoch_is_stale_first_of_all() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     stale = made.begin_lead(told(), broker_epoch=BROKER_EPOCH - 1, controller_epoch=1)
     assert stale.value.error_code == Error.STALE_BROKER_EPOCH
@@ -39,11 +39,11 @@ def test_an_older_broker_epoch_is_stale_first_of_all() -> None:
 
 @pytest.mark.parametrize("epoch", [-1, BROKER_EPOCH, BROKER_EPOCH + 1])
 def test_kafka_9839_a_newer_broker_epoch_is_taken_and_so_is_none(epoch: int) -> None:
-    assert ToldWorld().lead(told(), broker_epoch=epoch) == {0: Error.NONE}
+    assert ZkMetadataWorld().lead(told(), broker_epoch=epoch) == {0: Error.NONE}
 
 
 def test_an_older_controller_is_refused_and_a_newer_one_adopted() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.lead(told(), controller_epoch=9)
     assert (made.facts.controller_id, made.facts.controller_epoch) == (3, 9)
     stale = made.begin_lead(told(1), controller_epoch=8)
@@ -52,7 +52,7 @@ def test_an_older_controller_is_refused_and_a_newer_one_adopted() -> None:
 
 
 def test_an_older_leader_epoch_is_stale_and_the_same_one_a_repetition() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     now = {"leader_epoch": 5, "partition_epoch": 9}
     made.lead(told(**now))
     assert made.lead(told(**now)) == {0: Error.NONE}
@@ -65,7 +65,7 @@ def test_an_older_leader_epoch_is_stale_and_the_same_one_a_repetition() -> None:
 
 
 def test_one_bad_partition_does_not_hold_up_the_others() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     assert made.lead(told(0, replicas=(2, 3)), told(1)) == {
         0: Error.UNKNOWN_TOPIC_OR_PARTITION,
         1: Error.NONE,
@@ -74,7 +74,7 @@ def test_one_bad_partition_does_not_hold_up_the_others() -> None:
 
 
 def test_kafka_12835_another_id_for_a_topic_that_is_here_is_refused() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.lead(told())
     assert made.lead(told(), topic_id=OTHER_ID) == {0: Error.INCONSISTENT_TOPIC_ID}
     assert made.folders() == ["t-0"]
@@ -83,18 +83,18 @@ def test_kafka_12835_another_id_for_a_topic_that_is_here_is_refused() -> None:
 
 def test_a_topic_that_was_made_again_while_this_broker_had_none_of_it_is_taken() -> None:
     """It was cut off while the old one was deleted, and so has not heard of that."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader=2, replicas=(2, 3), isr=(2, 3)), topic_id=OTHER_ID)
     assert made.lead(told()) == {0: Error.NONE}
     assert made.image.topics.id_of("t") == TOPIC_ID
 
 
 def test_a_topic_without_an_id_is_refused() -> None:
-    assert ToldWorld().lead(told(), topic_id=NO_UUID) == {0: Error.UNKNOWN_TOPIC_ID}
+    assert ZkMetadataWorld().lead(told(), topic_id=NO_UUID) == {0: Error.UNKNOWN_TOPIC_ID}
 
 
 def test_kafka_7313_an_offline_folder_is_told_each_time_alike() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.lead(told())
     made.broker.replicas.storage_failed(made.broker.replicas.partition("t", 0), OSError(5, "io"))
     for epoch in (1, 1, 2):
@@ -104,7 +104,7 @@ def test_kafka_7313_an_offline_folder_is_told_each_time_alike() -> None:
 
 def test_a_replica_whose_name_is_taken_is_told_each_time_alike() -> None:
     """Or it would lead for ever without a log, while a healthy replica stands beside it."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.disk.link("/logs/t-0", "/not-mounted/t-0")
     for epoch in (0, 0, 1):
         answers = made.lead(told(leader_epoch=epoch, partition_epoch=epoch), told(1))
@@ -115,7 +115,7 @@ def test_a_replica_whose_name_is_taken_is_told_each_time_alike() -> None:
 
 def test_the_log_of_a_new_topic_is_made_with_its_configuration() -> None:
     """No notification tells of a topic's first configuration before the topic is told of."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learning = Pending()
     asked = made.begin_lead(told())
     assert made.learned == [["t"]]
@@ -131,7 +131,7 @@ def test_the_log_of_a_new_topic_is_made_with_its_configuration() -> None:
 
 
 def test_so_is_the_log_of_a_topic_whose_name_another_one_had_here() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader=2, replicas=(2, 3), isr=(2, 3)), topic_id=OTHER_ID)
     made.learning = Pending()
     asked = made.begin_lead(told())
@@ -144,7 +144,7 @@ def test_so_is_the_log_of_a_topic_whose_name_another_one_had_here() -> None:
 
 
 def test_a_newer_controller_that_spoke_meanwhile_wins() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learning = Pending()
     late = made.begin_lead(told())
     made.learn_metadata(controller_epoch=CONTROLLER_EPOCH + 1)
@@ -160,7 +160,7 @@ def test_only_brokers_of_zookeeper_clusters_serve_it_and_clients_are_not_told() 
         assert not api.is_for_clients
 
 
-def partitions_told(made: ToldWorld) -> list[int]:
+def partitions_told(made: ZkMetadataWorld) -> list[int]:
     """Return the partitions of which a client is told."""
     named = metadata.MetadataRequest(topics=None)
     return [
@@ -170,7 +170,7 @@ def partitions_told(made: ToldWorld) -> list[int]:
 
 def test_clients_hear_of_all_partitions_of_a_new_topic_or_of_none() -> None:
     """They count what they hear of, and would refuse to write to the rest."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.lead(told(1))
     assert partitions_told(made) == []
     made.learn_metadata(known(0, leader=2, replicas=(2, 3)), known(1))
@@ -185,7 +185,7 @@ class TestManyNewPartitions:
     """Their logs are made in several turns of the loop, and the answer waits for that."""
 
     def test_they_are_led_and_answered_once_their_logs_are_made(self) -> None:
-        made = ToldWorld()
+        made = ZkMetadataWorld()
         made.learn_metadata()
         answer = made.begin_lead(*(told(number) for number in range(9)))
         assert not answer.done
@@ -197,7 +197,7 @@ class TestManyNewPartitions:
         assert len(made.folders()) == 9
 
     def test_a_sender_that_does_not_count_makes_none(self) -> None:
-        made = ToldWorld()
+        made = ZkMetadataWorld()
         made.lead(told(), controller_epoch=CONTROLLER_EPOCH + 1)
         stale = made.begin_lead(
             *(told(number) for number in range(9)), topic="u", topic_id=OTHER_ID
@@ -206,7 +206,7 @@ class TestManyNewPartitions:
         assert made.folders() == ["t-0"]
 
     def test_what_was_made_for_a_sender_that_counts_no_more_goes_again(self) -> None:
-        made = ToldWorld()
+        made = ZkMetadataWorld()
         made.learn_metadata()
         answer = made.begin_lead(*(told(number) for number in range(9)))
         assert made.learn_metadata(controller_epoch=CONTROLLER_EPOCH + 1) is Error.NONE
@@ -216,7 +216,7 @@ class TestManyNewPartitions:
         assert made.log_dirs.get("t", 0) is None
 
     def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(self) -> None:
-        made = ToldWorld()
+        made = ZkMetadataWorld()
         made.learn_metadata()
         answer = made.begin_lead(*(told(number) for number in range(9)))
         made.learn_metadata(known(0, leader=DYING))

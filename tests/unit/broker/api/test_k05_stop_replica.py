@@ -11,20 +11,20 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.broker.told_drops import note_unproven, unproven_at_start
+from ottla.broker.zk_replica_drops import note_unproven, unproven_at_start
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.config import LogConfig
 from ottla.log.log_dir import CHECKPOINTS
 
 from ..world import TOPIC_ID
-from .told_world import CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+from .zk_metadata_world import CONTROLLER_EPOCH, DYING, ZkMetadataWorld, known, told
 
 OTHER_ID = Uuid(b"z" * 16)
 
 
-def hosting(**how: Any) -> ToldWorld:
+def hosting(**how: Any) -> ZkMetadataWorld:
     """Return a broker that leads partition 0 and follows partition 1, in epoch 4."""
-    made = ToldWorld(**how)
+    made = ZkMetadataWorld(**how)
     made.learn_metadata()
     made.lead(
         told(0, leader_epoch=4, partition_epoch=4),
@@ -33,7 +33,7 @@ def hosting(**how: Any) -> ToldWorld:
     return made
 
 
-def lose_the_folder(made: ToldWorld) -> None:
+def lose_the_folder(made: ZkMetadataWorld) -> None:
     made.broker.replicas.storage_failed(made.broker.replicas.partition("t", 0), OSError(5, "io"))
 
 
@@ -272,7 +272,7 @@ def test_a_replica_that_a_start_has_set_aside_goes_with_its_topic() -> None:
     first = hosting()
     first.broker.shutdown()
     first.disk.kill()
-    made = ToldWorld(disk=first.disk)
+    made = ZkMetadataWorld(disk=first.disk)
     strays = made.folders()
     assert [name.rpartition("-")[2] for name in strays] == ["stray", "stray"]
     assert made.stop(0, topic_id=OTHER_ID) == {0: Error.NONE}

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid, uuid_text
-from ottla.broker.told_drops import drop_topics
+from ottla.broker.zk_replica_drops import drop_topics
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, PartitionImage
 from ottla.wire.messages.update_metadata import (
@@ -19,19 +19,19 @@ from ottla.wire.messages.update_metadata import (
 )
 
 from ..world import TOPIC_ID, config_record
-from .told_world import BROKER_EPOCH, CONTROLLER_EPOCH, DYING, ToldWorld, known, told
+from .zk_metadata_world import BROKER_EPOCH, CONTROLLER_EPOCH, DYING, ZkMetadataWorld, known, told
 
 OTHER_ID, NEXT_ID = Uuid(b"o" * 16), Uuid(b"n" * 16)
 
 
-def state(made: ToldWorld, number: int = 0) -> PartitionImage:
+def state(made: ZkMetadataWorld, number: int = 0) -> PartitionImage:
     topic = made.image.topics.by_name("t")
     assert topic is not None
     return topic.partitions[number]
 
 
 def test_brokers_are_all_that_are_named() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     assert made.learn_metadata(brokers=(1, 2)) is Error.NONE
     made.learn_metadata(brokers=(1, 3))
     assert made.image.broker_ids() == [1, 3]
@@ -44,7 +44,7 @@ def test_brokers_are_all_that_are_named() -> None:
 
 
 def test_the_same_word_again_changes_nothing() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known())
     before = made.image
     made.learn_metadata(known())
@@ -52,7 +52,7 @@ def test_the_same_word_again_changes_nothing() -> None:
 
 
 def test_partitions_that_are_not_named_stay() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(0), known(1))
     made.learn_metadata(known(1, leader=2, leader_epoch=1, zk_version=1))
     assert state(made, 0).leader == 1
@@ -61,7 +61,7 @@ def test_partitions_that_are_not_named_stay() -> None:
 
 def test_of_all_partitions_one_that_is_not_named_is_a_ghost_where_a_replica_of_it_is() -> None:
     """It was deleted, perhaps: the ledger is asked. Its name may have been used again."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.lead(told())
     made.learn_metadata(known(), type=FULL)
     made.learn_metadata(known(), topic_id=OTHER_ID, type=INCREMENTAL)
@@ -85,7 +85,7 @@ def elsewhere(number: int = 0, **how: Any) -> UpdateMetadataPartitionState:
 
 def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> None:
     """A late copy took topics from the metadata, and from groups what they had committed."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(type=FULL)
     made.learn_metadata(elsewhere())
     made.learn_metadata(type=FULL)
@@ -100,7 +100,7 @@ def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> N
 
 
 def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(elsewhere())
     made.learn_metadata(elsewhere(), topic_id=OTHER_ID, type=FULL)
     assert made.image.topics.id_of("t") == OTHER_ID
@@ -109,7 +109,7 @@ def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once(
 
 def test_the_configuration_of_the_next_topic_of_a_name_is_kept_and_read() -> None:
     """All configurations were read when it was there, and what was told was the one before it."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(elsewhere())
     made.apply([config_record("t", "retention.ms", "5")])
     made.learn_metadata(elsewhere(), topic_id=OTHER_ID, type=FULL)
@@ -119,7 +119,7 @@ def test_the_configuration_of_the_next_topic_of_a_name_is_kept_and_read() -> Non
 
 def test_what_is_refused_is_remembered_until_it_is_taken_or_goes() -> None:
     """Its name is its own by then, though a former topic's replicas are still here."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     made.lead(told())
     made.learn_metadata(elsewhere(), topic_id=OTHER_ID)
@@ -135,7 +135,7 @@ def test_what_is_refused_is_remembered_until_it_is_taken_or_goes() -> None:
 
 
 def test_all_is_known_from_a_registration_s_first_word_of_all_partitions_on() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     assert not made.facts.is_complete
     made.learn_metadata(type=FULL)
@@ -147,7 +147,7 @@ def test_all_is_known_from_a_registration_s_first_word_of_all_partitions_on() ->
 
 def test_nor_is_all_known_that_a_new_controller_knows_before_it_has_told_of_all() -> None:
     """Its elections come first: a coordinator would take a topic that was made anew for the old."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(type=FULL)
     again = {"controller_epoch": CONTROLLER_EPOCH + 1}
     made.lead(told(), **again)
@@ -161,7 +161,7 @@ def test_nor_is_all_known_that_a_new_controller_knows_before_it_has_told_of_all(
 
 def test_what_was_said_to_an_older_registration_is_late_once_a_newer_one_was_spoken_to() -> None:
     """The broker may not know yet that it is registered anew; of its epochs it has heard."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(elsewhere(), broker_epoch=BROKER_EPOCH + 1, topic_id=OTHER_ID)
     assert made.learn_metadata(elsewhere(), topic_id=TOPIC_ID) is Error.STALE_BROKER_EPOCH
     assert made.begin_lead(told()).value.error_code == Error.STALE_BROKER_EPOCH
@@ -173,7 +173,7 @@ def test_what_was_said_to_an_older_registration_is_late_once_a_newer_one_was_spo
 
 
 def test_nothing_is_heard_before_the_broker_knows_its_epoch() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.facts.broker_epoch = NO_EPOCH
     with pytest.raises(AssertionError):
         made.learn_metadata(broker_epoch=BROKER_EPOCH)
@@ -181,7 +181,7 @@ def test_nothing_is_heard_before_the_broker_knows_its_epoch() -> None:
 
 def test_what_is_older_than_known_is_passed_over() -> None:
     """What was read in ZooKeeper at the start may be newer than what is on its way here."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader_epoch=3, zk_version=8))
     made.learn_metadata(known(leader=2, leader_epoch=2, zk_version=9))
     made.learn_metadata(known(leader_epoch=3, zk_version=7, isr=(1,)))
@@ -189,7 +189,7 @@ def test_what_is_older_than_known_is_passed_over() -> None:
 
 
 def test_a_move_and_a_recovery_are_known_from_leader_and_isr_alone() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     made.lead(
         told(
@@ -212,7 +212,7 @@ def test_a_move_and_a_recovery_are_known_from_leader_and_isr_alone() -> None:
 
 
 def test_a_live_broker_s_offline_replica_is_in_a_folder_that_failed() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(offline_replicas=(2,)), brokers=(1, 2))
     assert state(made).directories == (DIRECTORY_MIGRATING, DIRECTORY_LOST)
     made.learn_metadata(known(offline_replicas=(2,)), brokers=(1,))
@@ -220,7 +220,7 @@ def test_a_live_broker_s_offline_replica_is_in_a_folder_that_failed() -> None:
 
 
 def test_kafka_1355_a_leader_of_minus_two_ends_the_topic() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     made.lead(told(0), told(1))
     made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
@@ -231,7 +231,7 @@ def test_kafka_1355_a_leader_of_minus_two_ends_the_topic() -> None:
 
 
 def test_a_topic_of_another_id_does_not_take_replicas_away() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     made.lead(told())
     made.learn_metadata(known(leader=2, replicas=(2, 3), leader_epoch=9), topic_id=OTHER_ID)
@@ -241,14 +241,14 @@ def test_a_topic_of_another_id_does_not_take_replicas_away() -> None:
 
 
 def test_the_configuration_of_a_topic_that_is_new_is_read() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader=2, replicas=(2, 3)))
     made.learn_metadata(known(leader=2, replicas=(2, 3), leader_epoch=1))
     assert made.learned == [["t"]]
 
 
 def test_epochs() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(controller_epoch=9)
     assert made.learn_metadata(controller_epoch=8) is Error.STALE_CONTROLLER_EPOCH
     assert made.learn_metadata(broker_epoch=3) is Error.STALE_BROKER_EPOCH
@@ -257,7 +257,7 @@ def test_epochs() -> None:
 
 def test_the_end_of_a_move_is_known_to_a_broker_that_is_no_replica_any_more() -> None:
     """LeaderAndIsr tells it to replicas alone."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata()
     made.lead(told(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,)))
     made.learn_metadata(known(replicas=(2, 3), isr=(2, 3), leader=2, leader_epoch=9, zk_version=9))
@@ -266,7 +266,7 @@ def test_the_end_of_a_move_is_known_to_a_broker_that_is_no_replica_any_more() ->
 
 def test_a_late_copy_of_an_earlier_word_does_not_bring_a_deleted_topic_back() -> None:
     """It was sent again where no answer came; the copy on the broken connection arrives last."""
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known())
     made.learn_metadata(known(leader=DYING))
     assert made.learn_metadata(known(1, leader=2)) is Error.NONE
@@ -275,7 +275,7 @@ def test_a_late_copy_of_an_earlier_word_does_not_bring_a_deleted_topic_back() ->
 
 
 def test_a_topic_that_never_was_here_does_not_come_after_its_end_either() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader=DYING))
     made.learn_metadata(known())
     assert "t" not in made.image.topics
@@ -289,7 +289,7 @@ def test_that_a_deleted_topic_is_refused_is_said_once_a_term(
     def said() -> list[str]:
         return [each.getMessage() for each in caplog.records if "is refused" in each.getMessage()]
 
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader=DYING))
     assert said() == []
     made.learn_metadata(known())
@@ -302,7 +302,7 @@ def test_that_a_deleted_topic_is_refused_is_said_once_a_term(
 
 
 def test_a_later_controller_may_speak_of_a_topic_whose_deletion_an_earlier_one_began() -> None:
-    made = ToldWorld()
+    made = ZkMetadataWorld()
     made.learn_metadata(known(leader=DYING))
     made.learn_metadata(known(), controller_epoch=CONTROLLER_EPOCH + 1)
     assert state(made).leader == 1

@@ -14,7 +14,7 @@ from ottla.base.pending import Pending
 from ottla.base.timers import Timers
 from ottla.broker.api import k20_delete_topics as k20
 from ottla.broker.api.base import Connection, Context, Listener
-from ottla.broker.parked import ParkingLot
+from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import EMPTY
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import TopicRecord
@@ -38,7 +38,7 @@ class Cluster:
         self.controller.write(TopicRecord(name="t", topic_id=ID))
         self.timers = Timers()
         self.broker: Any = SimpleNamespace(
-            image=self.controller.image, vanishing=ParkingLot(self.timers)
+            image=self.controller.image, vanishing=Purgatory(self.timers)
         )
         self.closed: Pending[None] = Pending()
 

@@ -218,7 +218,7 @@ def all_in_sync(image: ClusterImage, config: NodeConfig) -> Decision[None]:
         if partition.leader == NO_LEADER:
             continue
         live = tuple(each for each in partition.replicas if image.is_active(each))
-        around = rules.surroundings(topic.name)
+        around = rules.change_context(topic.name)
         record = change(topic.id, number, partition, Wish(isr=live), around)
         if record is not None:
             records.append(record)

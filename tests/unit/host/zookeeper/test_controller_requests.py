@@ -34,7 +34,7 @@ def set_isr(sim: ControllerWorld, topic: str, isr: tuple[int, ...], number: int 
         assert found is not None
         rules = Rules(image, sim.controller.controller.context.config)
         record = change(
-            found.id, number, found.partitions[number], Wish(isr=isr), rules.surroundings(topic)
+            found.id, number, found.partitions[number], Wish(isr=isr), rules.change_context(topic)
         )
         assert isinstance(record, PartitionChangeRecord)
         return Decision(Step((record,)), None)

@@ -10,7 +10,7 @@ OLD: Looks = (1, 1)
 NEW: Looks = (1, 5)
 
 
-class Told:
+class ZkChange:
     """Watchers by name, and the order in which they were told."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Told:
 
 
 def test_each_kind_of_event_tells_its_watchers_in_order_and_once() -> None:
-    told = Told()
+    told = ZkChange()
     told.children("c1")
     told.data("d1")
     told.data("d2")
@@ -55,14 +55,14 @@ def test_each_kind_of_event_tells_its_watchers_in_order_and_once() -> None:
 
 
 def test_another_nodes_event_tells_nobody() -> None:
-    told = Told()
+    told = ZkChange()
     told.data("d")
     assert told.watches.fire(Event(EventKind.DATA_CHANGED, "/b")) == []
     assert told.fire(EventKind.DATA_CHANGED) == ["d"]
 
 
 def test_what_looks_the_same_goes_on_being_watched() -> None:
-    told = Told()
+    told = ZkChange()
     told.data("d")
     told.children("c")
     assert told.again(OLD) == []
@@ -74,7 +74,7 @@ def test_what_looks_the_same_goes_on_being_watched() -> None:
 
 
 def test_only_who_saw_it_otherwise_is_told() -> None:
-    told = Told()
+    told = ZkChange()
     told.data("before", OLD)
     told.data("after", NEW)
     assert told.again(NEW) == [("before", EventKind.DATA_CHANGED)]
@@ -82,7 +82,7 @@ def test_only_who_saw_it_otherwise_is_told() -> None:
 
 
 def test_a_node_that_came_or_went() -> None:
-    told = Told()
+    told = ZkChange()
     told.data("waits", None)
     told.data("went", OLD)
     told.children("parent", OLD)

@@ -6,7 +6,7 @@ Method: the simulator's model of ZooKeeper in virtual time.
 from dataclasses import replace
 
 from ottla.base.ids import Uuid
-from ottla.broker.told import without_own_leadership
+from ottla.broker.zk_metadata import without_own_leadership
 from ottla.host.folders import verdict_on
 from ottla.host.steps import follow
 from ottla.host.zookeeper.start_reading import (

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.base.zookeeper import Delete, SetData
-from ottla.controller.growth import Growth
+from ottla.controller.create_partitions import Growth
 from ottla.controller.metadata_port import Committed, Conflict, Fenced
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.step import Step

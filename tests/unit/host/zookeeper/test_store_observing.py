@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import NO_EPOCH, uuid_text
 from ottla.base.pending import Pending, completed
 from ottla.base.zookeeper import Create, Got, SetData, Watcher, ZkCode, ZkError
-from ottla.controller.growth import Growth
+from ottla.controller.create_partitions import Growth
 from ottla.controller.metadata_port import Committed
 from ottla.controller.step import Step
 from ottla.metadata.configs import ResourceType

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ottla.base.ids import NO_EPOCH
 from ottla.controller.configs import Alteration, alter_configs
+from ottla.controller.create_partitions import Growth, create_partitions
 from ottla.controller.elections import come_back, elect_uncleanly, leave
-from ottla.controller.growth import Growth, create_partitions
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.producer_ids import allocate_producer_ids

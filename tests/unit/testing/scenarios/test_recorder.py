@@ -76,7 +76,7 @@ def test_partitions_are_told_record_by_record_and_once() -> None:
         (11, (2,), 2, 1),
         (12, (2, 3), 2, 1),
     ]
-    assert [(each.node, each.epoch) for each in recorder.history.offices] == [(1, 0), (2, 1)]
+    assert [(each.node, each.epoch) for each in recorder.history.leader_terms] == [(1, 0), (2, 1)]
     assert recorder.history.leader_changes() == 1
     assert len(recorder.history.metadata) == 4
     assert metadata_lost_or_reordered(recorder.history) == []

@@ -1,0 +1,119 @@
+"""A DeleteTopics that is sent to the controller again: it deletes what it meant when it was asked.
+
+Whether the lost sending was done is not known. If it was, somebody else may have made a topic of
+the same name since, and written to it; that one must stay. So what is sent again names topics by
+their ids alone, as this broker knew them when the request came. Every controller understands that.
+
+A topic that has gone meanwhile is answered as deleted: this broker has seen it there, and has seen
+it go, by this request or by another one. Where its name is another topic's by now, and where this
+broker knew no topic of a name, nobody can tell whether the request is done: REQUEST_TIMED_OUT, and
+nothing is deleted.
+"""
+
+from typing import Any
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.broker.api.k20_delete_topics import BY_ID_VERSION, references, result
+from ottla.controller.deletion import TopicReference
+from ottla.metadata.image import ClusterImage
+from ottla.wire.frames import RequestHeader, decode_response, encode_request, encode_response
+from ottla.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+UNKNOWN = "Whether the topic was deleted is not known: the controller's answer was lost."
+RENAMED = (
+    "The topic that had this name when its deletion was asked for is deleted. Another one has the"
+    " name now; it was left alone."
+)
+MALFORMED = "A topic is named by its name or by its id."
+
+
+class DeleteTopicsRetry:
+    """One client's request. `image`: what this broker knew when it came."""
+
+    def __init__(
+        self, header: RequestHeader, request: DeleteTopicsRequest, image: ClusterImage
+    ) -> None:
+        self._header = header
+        self._timeout_ms = request.timeout_ms
+        self._image = image
+        self._wanted = references(request, header.api_version)
+
+    def frame(self, left_ms: int) -> bytes | None:
+        """Return the request by ids, header included; None = there is nothing to send."""
+        ids = [each for each in map(self._id_of, self._wanted) if each is not None]
+        if not ids:
+            return None
+        # A topic that is named twice is sent twice, to be refused as it was the first time.
+        request = DeleteTopicsRequest(
+            topics=tuple(DeleteTopicState(topic_id=each) for each in ids),
+            timeout_ms=min(self._timeout_ms, left_ms),
+        )
+        header = self._header
+        return encode_request(request, BY_ID_VERSION, header.correlation_id, header.client_id)[4:]
+
+    def answer(self, response: bytes, image: ClusterImage) -> bytes:
+        """Return the client's response for one to `frame`. `image`: what this broker knows now.
+
+        Raises: WireError where `response` is not one.
+        """
+        _, told = decode_response(DeleteTopicsResponse, response, BY_ID_VERSION)
+        results = {each.topic_id: each for each in told.responses}
+        answer = DeleteTopicsResponse(
+            responses=tuple(
+                self._result(each, results, image) for each in dict.fromkeys(self._wanted)
+            )
+        )
+        header = self._header
+        chunks: list[Any] = encode_response(answer, header.api_version, header.correlation_id)
+        return b"".join(chunks)[4:]
+
+    def _id_of(self, reference: TopicReference) -> Uuid | None:
+        name, topic_id = reference.name, reference.topic_id
+        if name is None:
+            return None if topic_id == NO_UUID else topic_id
+        return self._image.topics.id_of(name) if topic_id == NO_UUID else None
+
+    def _result(
+        self,
+        reference: TopicReference,
+        results: dict[Uuid, DeletableTopicResult],
+        image: ClusterImage,
+    ) -> DeletableTopicResult:
+        name, topic_id = reference.name, reference.topic_id
+        if (name is None) == (topic_id == NO_UUID):
+            return self._said(name, topic_id, Error.INVALID_REQUEST, MALFORMED)
+        meant = self._id_of(reference)
+        told = None if meant is None else results.get(meant)
+        if meant is None or told is None:
+            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
+        if told.error_code == Error.NONE:
+            return self._said(name or told.name, meant)
+        if told.error_code == Error.UNKNOWN_TOPIC_ID:
+            return self._gone(reference, meant, image)
+        return self._said(name, topic_id, told.error_code, told.error_message)
+
+    def _gone(
+        self, reference: TopicReference, meant: Uuid, image: ClusterImage
+    ) -> DeletableTopicResult:
+        """Answer for a topic that the controller does not know."""
+        name, topic_id = reference.name, reference.topic_id
+        topic = self._image.topics.by_id(meant)
+        if topic is None:
+            return self._said(name, topic_id, Error.UNKNOWN_TOPIC_ID)
+        if image.topics.by_id(meant) is not None:
+            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
+        if name is not None and name in image.topics:
+            # Which of the two was meant: this broker may have heard late of the second one.
+            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, RENAMED)
+        return self._said(topic.name, meant)
+
+    def _said(
+        self, name: str | None, topic_id: Uuid, code: int = Error.NONE, message: str | None = None
+    ) -> DeletableTopicResult:
+        return result(name, topic_id, code, message, self._header.api_version)

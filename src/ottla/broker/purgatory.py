@@ -1,0 +1,183 @@
+"""Requests that wait: for bytes to fetch, for replicas to catch up, for their deadline.
+
+A parked request is registered under each key that can wake it (a partition). Waking runs its
+`attempt`, which answers the request and returns True, or returns False to stay parked. Whatever
+comes first, a successful attempt, the deadline or the end of the connection, unregisters it
+everywhere. Requests of one key are woken in the order in which they were parked.
+
+Source: Kafka's DelayedOperationPurgatory; here one loop owns everything, so that there are no
+locks, no re-check after parking and no garbage to sweep.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+
+from ottla.base.pending import Pending
+from ottla.base.timers import Timer, Timers
+
+
+class DelayedOperation:
+    """A waiting request. `wanted_bytes` are those that must come before an attempt pays off."""
+
+    __slots__ = (
+        "_attempt",
+        "_expire",
+        "_gone",
+        "_is_trying",
+        "_keys",
+        "_lot",
+        "_timer",
+        "_woken_meanwhile",
+        "done",
+        "wanted_bytes",
+    )
+
+    def __init__(
+        self,
+        lot: "Purgatory",
+        keys: tuple[Hashable, ...],
+        attempt: Callable[[], bool],
+        expire: Callable[[], None],
+        wanted_bytes: int,
+    ) -> None:
+        self._lot = lot
+        self._keys = keys
+        self._attempt = attempt
+        self._expire = expire
+        self._gone: Pending[None] | None = None
+        self._timer: Timer | None = None
+        self._is_trying = False
+        self._woken_meanwhile = False
+        self.wanted_bytes = wanted_bytes
+        self.done = False
+
+    def try_now(self) -> bool:
+        """Attempt to answer; return whether the request is answered (now or before).
+
+        The answer may have the connection's next request handled at once, and that may wake
+        this one again: then the attempt goes on, or is repeated if it failed, but none is made
+        within another. A request answered twice would be taken off the lot twice.
+        """
+        if self.done:
+            return True
+        if self._is_trying:
+            self._woken_meanwhile = True
+            return False
+        self._is_trying = True
+        try:
+            while True:
+                self._woken_meanwhile = False
+                if self._attempt():
+                    self._leave()
+                    return True
+                if not self._woken_meanwhile:
+                    return False
+        finally:
+            self._is_trying = False
+
+    def abandon(self, _none: None = None) -> None:
+        """Forget the request unanswered: nobody is there any more to hear the answer."""
+        self._leave()
+
+    def hasten(self, deadline_ms: int) -> None:
+        """Bring the deadline forward; one that is earlier anyway stays."""
+        timer = self._timer
+        if not self.done and timer is not None and timer.at_ms > deadline_ms:
+            timer.cancel()
+            self._timer = self._lot._timers.at(deadline_ms, self._time_out)
+
+    def _time_out(self) -> None:
+        self._timer = None
+        if not self.done:
+            self._leave()
+            self._expire()
+
+    def _leave(self) -> None:
+        if self.done:
+            return
+        self.done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._gone is not None:
+            self._gone.forget(self.abandon)
+        self._lot._remove(self, self._keys)
+
+
+class Purgatory:
+    """The parked requests of one kind, by key. `count`: how many there are."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.count = 0
+
+    def park(
+        self,
+        keys: Iterable[Hashable],
+        *,
+        attempt: Callable[[], bool],
+        expire: Callable[[], None],
+        deadline_ms: int,
+        wanted_bytes: int = 0,
+        gone: "Pending[None] | None" = None,
+    ) -> DelayedOperation:
+        """Park a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
+
+        `attempt` is not run now: the caller has just found that it would fail. Once `gone` is
+        kept nobody hears the answer: how long to wait is the peer's word, up to weeks.
+        """
+        parked = DelayedOperation(self, tuple(keys), attempt, expire, wanted_bytes)
+        for key in parked._keys:
+            self._by_key.setdefault(key, {})[parked] = None
+        parked._timer = self._timers.at(deadline_ms, parked._time_out)
+        self.count += 1
+        if gone is not None:
+            parked._gone = gone
+            gone.then(parked.abandon)
+        return parked
+
+    def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:
+        """Let the requests of `key` try again; return how many were answered.
+
+        `grown_bytes` says how much more there is to read since the last wake: a request that
+        wants more than that waits on. None means that the key changed in another way
+        (leadership, deletion), which every request must look at.
+        """
+        waiting = self._by_key.get(key)
+        if waiting is None:
+            return 0
+        answered = 0
+        for parked in tuple(waiting):
+            if grown_bytes is not None:
+                parked.wanted_bytes -= grown_bytes
+                if parked.wanted_bytes > 0:
+                    continue
+            answered += parked.try_now()
+        return answered
+
+    def wake_each(self, keys: Iterable[Hashable]) -> None:
+        """Let the requests of several keys that changed try again, each once.
+
+        A follower's fetch waits on all that it follows: waking it for each of a thousand
+        partitions that one change of the metadata touched would read them a million times.
+        """
+        by_key = self._by_key
+        for parked in {each: None for key in keys for each in by_key.get(key, ())}:
+            parked.try_now()
+
+    def hasten(self, key: Hashable, deadline_ms: int) -> None:
+        """Bring the deadlines of the requests of `key` forward."""
+        for parked in self._by_key.get(key, ()):
+            parked.hasten(deadline_ms)
+
+    def waits_on(self, key: Hashable) -> bool:
+        """Tell whether any request would be woken by `key`."""
+        return key in self._by_key
+
+    def _remove(self, parked: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
+        self.count -= 1
+        for key in keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(parked, None)
+                if not waiting:
+                    del self._by_key[key]

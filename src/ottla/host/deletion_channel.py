@@ -1,0 +1,230 @@
+"""What the active controller of a KRaft cluster does about deletions: it has them proved.
+
+A topic is gone for clients with the record that says so, and brokers delete what they hold as they
+replay it. The ledger still says STARTED: here each broker is ordered to delete (DeleteReplicas,
+by topic id), and its answer is what the ledger takes as proof. See `ottla.host.deletions` for who
+decides and `ottla.controller.deletion_policy` for what.
+
+In order: a term begins once its first record is committed, so that the image is whole; channels
+are opened to all brokers that are not fenced; the ledger is looked at. A change that is committed
+moves the channels first, then gives orders. When the term is over nothing of it is left; the next
+controller begins with the ledger. Where the cluster keeps no ledger (`ottla.version` 0) nothing
+is there at all: no channel, no timer.
+
+A fenced broker has no channel, so that nobody knocks for weeks at one that is down; when it is back
+it is ordered anew, and answers the same for what it has deleted already.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from ottla.base.errors import ApiError, Error
+from ottla.base.pending import Pending
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+from ottla.controller.broker_answers import error_of
+from ottla.controller.deletion_manager import DeletionManager
+from ottla.controller.deletion_orders import (
+    DeletionOrder,
+    delete_replicas_request,
+    delete_replicas_results,
+)
+from ottla.controller.deletion_policy import Replica, is_reachable
+from ottla.controller.request_batch import BrokerRequest
+from ottla.controller.step import Decision
+from ottla.host.controller_channel import (
+    ChannelEvent,
+    ControllerChannels,
+    Dropped,
+    endpoint_between_brokers,
+    links_of_image,
+)
+from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
+from ottla.host.node_ports import Connect
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.features import ledger_enabled
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+log = logging.getLogger(__name__)
+
+STALE = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
+"""Answers of a broker that is not, or to a controller that is not, who they were: no word on the
+replicas. The metadata will say so, too."""
+
+
+class Ruling(Protocol):
+    """What decides and commits; see `ottla.host.controller_runtime.ControllerRuntime`."""
+
+    committed_image: ClusterImage
+
+    @property
+    def epoch(self) -> int:
+        """Return the leader epoch."""
+        ...
+
+    def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
+        """Decide; answer once committed."""
+        ...
+
+    def subscribe(self, listener: Callable[[ClusterDelta], None]) -> None:
+        """Call `listener` with each change that is committed."""
+        ...
+
+
+class DeletionChannel:
+    """The deletions of one controller node, over all its terms.
+
+    Fields: `channels`: to brokers, while it rules a cluster that keeps a ledger.
+    An error in here is logged, and keeps nobody else from going on.
+    """
+
+    def __init__(
+        self,
+        runtime: Ruling,
+        config: NodeConfig,
+        *,
+        connect: Connect,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._in_office = False
+        self._driver: DeletionDriver | None = None
+        self.channels = ControllerChannels(
+            links_of_image(
+                connect,
+                lambda: runtime.committed_image,
+                listener_name=config.inter_broker_listener_name,
+                client_id=f"controller-{config.node_id}",
+            ),
+            clock=clock,
+            timers=timers,
+            on_event=self._heard,
+        )
+        runtime.subscribe(self._changed)
+
+    # -- terms ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take office: the first record of this term is committed."""
+        self._in_office = True
+        _guarded(lambda: self._drive(self._runtime.committed_image))
+
+    def end(self) -> None:
+        """Leave office, if in it: orders that are out are nobody's any more."""
+        self._in_office = False
+        self._forget()
+
+    def _forget(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.stop()
+            self.channels.resign()
+
+    def _drive(self, image: ClusterImage) -> None:
+        """Begin with what is stored, where there is a ledger."""
+        if self._driver is not None or not ledger_enabled(image.features):
+            return
+        self.channels.begin_epoch(self._runtime.epoch)
+        self._follow_brokers(image, image.brokers)
+        self._driver = DeletionDriver(
+            DeletionManager(
+                enabled=True,  # What is in this ledger was deleted; nothing halts it.
+                retention_ms=self._config["ottla.deletion.receipt.retention.ms"],
+            ),
+            self._runtime,
+            self._send,
+            clock=self._clock,
+            timers=self._timers,
+        )
+        self._driver.start(image)
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def _changed(self, delta: ClusterDelta) -> None:
+        if not self._in_office:
+            return
+        _guarded(lambda: self._follow(delta))
+
+    def _follow(self, delta: ClusterDelta) -> None:
+        driver = self._driver
+        if driver is None:
+            self._drive(delta.image)
+            return
+        try:
+            self._follow_brokers(delta.image, delta.changed_brokers)
+            driver.changed(delta)
+        except Exception:
+            # Who missed a change is wrong about brokers from then on. The next one begins anew.
+            self._forget()
+            raise
+
+    def _follow_brokers(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
+        """Have channels to these brokers as they are registered now."""
+        for broker_id in sorted(broker_ids):
+            if not is_reachable(image, broker_id):
+                self.channels.remove_broker(broker_id)
+                continue
+            broker = image.brokers[broker_id]
+            self.channels.add_broker(broker_id, broker.epoch)
+            name = self._config.inter_broker_listener_name
+            if endpoint_between_brokers(broker, name) is None:
+                log.error(
+                    "broker %d has no listener %s, which this node's inter.broker.listener.name"
+                    " says: it cannot be asked to prove deletions",
+                    broker_id,
+                    name,
+                )
+
+    def _send(self, _image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+        self.channels.send(
+            delete_replicas_request(
+                order,
+                controller_id=self._config.node_id,
+                controller_epoch=self.channels.controller_epoch,
+            )
+            for order in orders
+        )
+
+    def _heard(self, event: ChannelEvent) -> None:
+        if self._driver is None:
+            return
+        told = event_of(event)
+        if isinstance(told, DeletionsAnswered):
+            self._driver.answered(told)
+        else:
+            self._driver.dropped(told)
+
+
+def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
+    """Return what the end of a request means for the deletions that it orders."""
+    sent = event.sent
+    if isinstance(event, Dropped):
+        return _dropped(sent)
+    whole = error_of(event.response.error_code)
+    if whole in STALE:
+        log.info("broker %d refuses to delete: %s", sent.broker_id, whole.name)
+        return _dropped(sent)
+    results = delete_replicas_results(sent, event.response)
+    return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results)
+
+
+def _dropped(sent: BrokerRequest) -> OrdersDropped:
+    replicas = tuple(
+        Replica(sent.broker_id, topic.topic_id, number)
+        for topic in sent.request.topics
+        for number in topic.partitions
+    )
+    return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas)
+
+
+def _guarded(call: Callable[[], None]) -> None:
+    try:
+        call()
+    except Exception:
+        log.exception("deletions of topics are not driven")

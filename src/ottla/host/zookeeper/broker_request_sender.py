@@ -1,0 +1,95 @@
+"""Sends a ZooKeeper cluster's brokers the requests of one controller, in one term.
+
+Which requests follow from the deltas (`ottla.controller.broker_requests`); here they are put
+into the brokers' channels, at once and in the order of the deltas. There is a channel for each
+registration: a broker that came or came back has an empty one, and what an older process of it was
+to be sent is dropped with that one's.
+
+What a broker led in a former life it is not told to lead until somebody was elected there anew:
+it keeps in mind where that has yet to come (`ottla.controller.previous_broker_epochs`).
+"""
+
+from collections.abc import Iterable
+
+from ottla.controller.broker_requests import (
+    tell,
+    tell_again,
+    tell_brokers,
+    tell_everything,
+)
+from ottla.controller.controller_view import ControllerView
+from ottla.controller.deletion_orders import DeletionOrder, add_to_batch
+from ottla.controller.inter_broker_protocol import parse_level
+from ottla.controller.previous_broker_epochs import PreviousEpochs, followed
+from ottla.controller.request_batch import RequestBatch
+from ottla.host.controller_channel import ControllerChannels
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
+
+
+class BrokerRequestSender:
+    """The voice of the controller of one epoch."""
+
+    def __init__(self, channels: ControllerChannels, config: NodeConfig, *, epoch: int) -> None:
+        self._channels = channels
+        self._config = config
+        self._epoch = epoch
+        self._level = parse_level(config["inter.broker.protocol.version"])
+        self._former_lives: PreviousEpochs = {}
+
+    def introduce(self, image: ClusterImage, previous_epochs: PreviousEpochs) -> None:
+        """Begin to speak: open the channels, tell all brokers who is there and nothing else.
+
+        They must know one another before they hear who leads what (KAFKA-4443). `previous_epochs`:
+        what is over already, and has yet to be decided.
+        """
+        self._former_lives = previous_epochs
+        self._channels.begin_epoch(self._epoch)
+        self._channels.follow((each.id, each.epoch) for each in image.brokers.values())
+        self._send(image, tell_brokers(self._view(image)))
+
+    def everything(self, image: ClusterImage) -> None:
+        """Tell brokers all that they must know of a controller that they have not heard yet."""
+        self._send(image, tell_everything(self._view(image)))
+
+    def changed(self, delta: ClusterDelta) -> None:
+        """Tell brokers what follows from a change."""
+        for broker_id in sorted(delta.changed_brokers):
+            broker = delta.image.brokers.get(broker_id)
+            if broker is None:
+                self._channels.remove_broker(broker_id)
+            else:
+                self._channels.add_broker(broker_id, broker.epoch)
+        told = tell(self._view(delta.image), delta)
+        self._former_lives = followed(self._former_lives, delta)
+        self._send(delta.image, told)
+
+    def again(self, image: ClusterImage, broker_id: int) -> None:
+        """Tell a broker of all partitions again: its answer names what it cannot read."""
+        if broker_id in image.brokers:
+            self._send(image, tell_again(self._view(image), broker_id))
+
+    def order(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+        """Have brokers delete replicas."""
+        batch = RequestBatch(self._view(image))
+        for order in orders:
+            add_to_batch(batch, order)
+        self._send(image, batch)
+
+    def fall_silent(self) -> None:
+        """Say nothing any more; what is unanswered is dropped."""
+        self._channels.resign()
+
+    def _view(self, image: ClusterImage) -> ControllerView:
+        return ControllerView(
+            image=image,
+            controller_id=self._config.node_id,
+            controller_epoch=self._epoch,
+            level=self._level,
+            inter_broker_listener=self._config.inter_broker_listener_name,
+            previous_epochs=self._former_lives,
+        )
+
+    def _send(self, image: ClusterImage, batch: RequestBatch) -> None:
+        self._channels.send(batch.send_requests_to_brokers(self._view(image)))

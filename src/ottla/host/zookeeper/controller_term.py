@@ -1,0 +1,367 @@
+"""One term of office of a ZooKeeper cluster's controller, from its election to its end.
+
+In the order of Kafka's failover: the image is loaded (watches first, ids written back); channels
+are opened and brokers introduced to one another; leaders are found for what has none or the wrong
+one, partitions that nobody ever led get their first, reassignments whose replicas are in sync
+end; brokers are told everything; deletions go on; what tools asked for by znodes is taken up;
+then the elections that nobody asks for begin. Requests are decided from the load on.
+
+From then on everything follows from changes of the image, whoever made them, in their order: a
+change is told to brokers at once, then the deletions and the requests by znode hear of it, then
+the elections that it asks for are put into the queue.
+
+When the term is over nothing of it is left: what waits is answered NOT_CONTROLLER, channels and
+timers stop, and what is still under way finds the store closed. A controller that slept through
+the end of its term knows nothing of it; but its writes are refused by ZooKeeper, and what it tells
+brokers by them, since both go by the epoch that the election gave it (KAFKA-1096, KAFKA-6082).
+
+Source: KafkaController.{onControllerFailover, onControllerResignation, processBrokerChange},
+Kafka 3.9.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.base.ids import NO_EPOCH
+from ottla.base.ports import Clock
+from ottla.base.timers import Timer, Timers
+from ottla.base.zookeeper import Session, ZkCode, ZkError
+from ottla.controller.broker_changes import fail_started, follow
+from ottla.controller.context import DecisionContext
+from ottla.controller.deletion_manager import DeletionManager
+from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
+from ottla.controller.leader_rebalance import balance
+from ottla.controller.new_partitions import bring_online
+from ottla.controller.offline_log_dirs import take_replicas_offline
+from ottla.controller.previous_broker_epochs import found_at_start
+from ottla.controller.reassignment import finish_reassignments
+from ottla.controller.step import Step
+from ottla.host.controller_channel import ChannelEvent, ControllerChannels
+from ottla.host.deletions import DeletionDriver, DeletionsAnswered, OrdersDropped
+from ottla.host.periodic import Periodic
+from ottla.host.zookeeper.admin_requests import AdminRequests
+from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
+from ottla.host.zookeeper.controller_events import (
+    Deposed,
+    FoldersLost,
+    event_of,
+)
+from ottla.host.zookeeper.election import Term
+from ottla.host.zookeeper.marker_requests import MarkerRequests
+from ottla.host.zookeeper.runtime import DecisionMetrics, DecisionRuntime
+from ottla.host.zookeeper.store import ZooKeeperStore
+from ottla.metadata.brokers import BrokerImage
+from ottla.metadata.delta import ClusterDelta
+from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.topics import TopicImage
+
+log = logging.getLogger(__name__)
+
+FIRST_BALANCE_MS = 5_000
+"""When a new controller first gives leaders back, before it does so every so often."""
+
+RELOAD_MS = 1_000
+"""How long to wait before another attempt where the metadata could not be read."""
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermEnvironment:
+    """What outlives a term. `on_deposed`: somebody else rules; `on_failure`: this node cannot be
+    a controller; `metrics`: of all terms."""
+
+    context: DecisionContext
+    clock: Clock
+    timers: Timers
+    channels: ControllerChannels
+    metrics: DecisionMetrics
+    on_deposed: Callable[[], None]
+    on_failure: Callable[[str], None]
+
+
+class ControllerTerm:
+    """One term. `begin` it once, `end` it once."""
+
+    def __init__(self, session: Session, term: Term, around: TermEnvironment) -> None:
+        self.term = term
+        self.runtime: DecisionRuntime | None = None
+        self._session = session
+        self._around = around
+        self._config = around.context.config
+        self._store: ZooKeeperStore | None = None
+        self._teller = BrokerRequestSender(around.channels, self._config, epoch=term.epoch)
+        self._deletions: DeletionDriver | None = None
+        self._requests: AdminRequests | None = None
+        self._markers: MarkerRequests | None = None
+        self._unclean_elections = self._periodic(
+            elect_uncleanly, self._config["unclean.leader.election.interval.ms"]
+        )
+        self._balance = self._periodic(
+            balance, 1_000 * self._config["leader.imbalance.check.interval.seconds"]
+        )
+        self._timer: Timer | None = None
+        self._is_over = False
+
+    @property
+    def image(self) -> ClusterImage:
+        """Return the appended image; empty until it is loaded."""
+        return EMPTY if self.runtime is None else self.runtime.image
+
+    @property
+    def in_office(self) -> bool:
+        """Tell whether it may decide: the image is loaded, the term not over."""
+        return self.runtime is not None and self.runtime.active
+
+    @property
+    def is_taking_over(self) -> bool:
+        """Tell whether brokers do not know everything of this controller yet."""
+        return self._deletions is None
+
+    def _periodic(self, elect: Callable[[ClusterImage, Any], Any], interval_ms: int) -> Periodic:
+        return Periodic(
+            lambda: self._ruling.run(lambda image: elect(image, self._config)),
+            interval_ms=interval_ms,
+            clock=self._around.clock,
+            timers=self._around.timers,
+        )
+
+    @property
+    def _ruling(self) -> DecisionRuntime:
+        assert self.runtime is not None, "nothing is decided before the image is loaded"
+        return self.runtime
+
+    # -- the beginning -------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Load the image, then take over."""
+        around = self._around
+        store = self._store = ZooKeeperStore(
+            self._session,
+            epoch=self.term.epoch,
+            epoch_version=self.term.epoch_version,
+            clock=around.clock,
+            timers=around.timers,
+        )
+        store.load().then(lambda failure: self._loaded(store, failure))
+
+    def _loaded(self, store: ZooKeeperStore, failure: ZkError | None) -> None:
+        if self._is_over:
+            return
+        if failure is None:
+            self._take_over(store)
+        elif failure.code is ZkCode.BAD_VERSION:
+            self._around.on_deposed()
+        elif failure.code is ZkCode.NO_AUTH:
+            self._around.on_failure(f"the metadata may not be read: {failure}")
+        elif failure.code is not ZkCode.SESSION_EXPIRED:
+            log.error("the metadata could not be read, which is tried again: %s", failure)
+            self._later(RELOAD_MS, self.begin)
+
+    def _take_over(self, store: ZooKeeperStore) -> None:
+        around, config = self._around, self._config
+        runtime = self.runtime = DecisionRuntime(
+            store,
+            epoch=self.term.epoch,
+            clock=around.clock,
+            on_fenced=around.on_deposed,
+            on_effect=self._effect,
+            metrics=around.metrics,
+        )
+        log.info(
+            "controller of epoch %d: %d brokers, %d topics are loaded",
+            self.term.epoch,
+            len(runtime.image.brokers),
+            len(runtime.image.topics),
+        )
+        runtime.subscribe(self._changed)
+        self._teller.introduce(runtime.image, found_at_start(runtime.image, store.started_since))
+        runtime.run_step(lambda image: fail_started(image, config, store.started_since))
+        runtime.run_step(lambda image: settle(image, config))
+        runtime.run_step(lambda image: bring_online(image, config))
+        runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
+
+    def _settled(self, _failure: ApiError | None) -> None:
+        if self._is_over or not self._ruling.active:
+            return  # A write was refused: the end follows, and nobody is to hear this one.
+        runtime, store = self._ruling, self._store
+        assert store is not None
+        self._teller.everything(runtime.image)
+        self._deletions = DeletionDriver(
+            DeletionManager(
+                enabled=self._config["delete.topic.enable"],
+                retention_ms=self._config["ottla.deletion.receipt.retention.ms"],
+            ),
+            runtime,
+            self._teller.order,
+            clock=self._around.clock,
+            timers=self._around.timers,
+            marked=lambda: store.known.marked,
+        )
+        self._deletions.start(runtime.image)
+        self._serve_requests(runtime, store, self._deletions)
+        self._unclean_elections.start()
+        if self._config["auto.leader.rebalance.enable"]:
+            self._later(FIRST_BALANCE_MS, self._begin_to_balance)
+
+    def _serve_requests(
+        self, runtime: DecisionRuntime, store: ZooKeeperStore, deletions: DeletionDriver
+    ) -> None:
+        self._requests = AdminRequests(
+            runtime,
+            self._around.context,
+            change=store.change,
+            tell_again=lambda broker_id: self._teller.again(runtime.image, broker_id),
+            on_halts=lambda electing, reassigning: deletions.halted_by(
+                electing=electing, reassigning=reassigning
+            ),
+        )
+        self._requests.serve(store.hooks)
+        markers = self._markers = MarkerRequests(
+            runtime,
+            self._around.context,
+            clock=self._around.clock,
+            timers=self._around.timers,
+            change=store.change,
+            exists=self._session.exists,
+            marked=lambda: store.known.marked,
+            gone=store.marks_gone,
+            unreadable=lambda: store.known.unreadable,
+        )
+
+        def marks_changed(marked: tuple[str, ...]) -> None:
+            deletions.marks_changed(frozenset(marked))
+            markers.look_at(marked)
+
+        store.hooks.on_deletion_requests = marks_changed
+        store.start_requests()
+
+    def _begin_to_balance(self) -> None:
+        self._balance.start()
+        self._balance.now()
+
+    def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        now_ms = self._around.clock.monotonic_ms()
+        self._timer = self._around.timers.at(now_ms + delay_ms, call)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Leave at once: nobody waits any more, nothing is told or written any more."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._unclean_elections.stop()
+        self._balance.stop()
+        if self._store is not None:
+            self._store.close()
+        if self._deletions is not None:
+            self._deletions.stop()
+        if self._markers is not None:
+            self._markers.stop()
+        self._teller.fall_silent()
+        if self.runtime is not None:
+            self.runtime.pre_empt()
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def _changed(self, delta: ClusterDelta) -> None:
+        if self._is_over:
+            return
+        self._teller.changed(delta)
+        if self._deletions is not None:
+            self._deletions.changed(delta)
+        if self._requests is not None:
+            self._requests.changed(delta)
+        if self._markers is not None:
+            self._markers.changed(delta)
+        self._decide_what_follows(delta)
+
+    def _decide_what_follows(self, delta: ClusterDelta) -> None:
+        runtime, config = self._ruling, self._config
+        if _came_or_went(delta):
+            runtime.run_step(lambda image: follow(image, config, delta))
+            runtime.run_step(lambda image: bring_online(image, config))
+        elif _has_new_partitions(delta) or _serves_again(delta):
+            runtime.run_step(lambda image: bring_online(image, config))
+        if _allows_unclean_elections(delta):
+            self._unclean_elections.now()
+
+    def _effect(self, effect: Any) -> None:
+        if isinstance(effect, ElectUncleanly):
+            self._unclean_elections.now()
+
+    def answered(self, channel_event: ChannelEvent) -> None:
+        """Take what a broker answered, or that it will not."""
+        if self._is_over or self.runtime is None:
+            return
+        event = event_of(self.runtime.image, channel_event)
+        if isinstance(event, Deposed):
+            log.info("broker %d has heard of a later controller", event.broker_id)
+            self._around.on_deposed()
+        elif isinstance(event, FoldersLost):
+            self._lose_folders(event)
+        elif isinstance(event, DeletionsAnswered) and self._deletions is not None:
+            self._deletions.answered(event)
+        elif isinstance(event, OrdersDropped) and self._deletions is not None:
+            self._deletions.dropped(event)
+
+    def _lose_folders(self, event: FoldersLost) -> None:
+        def decide(image: ClusterImage) -> Step:
+            broker = image.brokers.get(event.broker_id)
+            if broker is None or broker.epoch != event.broker_epoch:
+                return Step()
+            return take_replicas_offline(image, self._config, event.broker_id, event.partitions)
+
+        self._ruling.run_step(decide)
+
+
+def _came_or_went(delta: ClusterDelta) -> bool:
+    """Tell whether brokers came, went, or are other processes now."""
+    before, after = delta.before.brokers, delta.image.brokers
+    return any(
+        _epoch_of(before.get(each)) != _epoch_of(after.get(each)) for each in delta.changed_brokers
+    )
+
+
+def _epoch_of(broker: BrokerImage | None) -> int:
+    return NO_EPOCH if broker is None else broker.epoch
+
+
+def _has_new_partitions(delta: ClusterDelta) -> bool:
+    """Tell whether there are partitions that nobody ever led."""
+    changed: list[tuple[TopicImage, Any]] = [
+        (topic, topic.partitions) for topic in delta.created_topics.values()
+    ]
+    changed += [(change.new, change.partitions) for change in delta.changed_topics.values()]
+    return any(
+        topic.partitions[number].leader_epoch == NO_EPOCH
+        for topic, numbers in changed
+        for number in numbers
+    )
+
+
+def _serves_again(delta: ClusterDelta) -> bool:
+    """Tell whether somebody has struck a deletion that had begun, of a topic that is there.
+
+    Nobody led what was added to it meanwhile.
+    """
+    before, after = delta.before.deletions, delta.image.deletions
+    return any(
+        before.is_being_deleted(each)
+        and not after.is_being_deleted(each)
+        and delta.image.topics.by_id(each) is not None
+        for each in delta.changed_deletions
+    )
+
+
+def _allows_unclean_elections(delta: ClusterDelta) -> bool:
+    """Tell whether a configuration, perhaps a tool's, allows elections that it did not before."""
+    before, after = delta.before.configs, delta.image.configs
+    return any(
+        before.of(*each).get(UNCLEAN) != after.of(*each).get(UNCLEAN)
+        for each in delta.changed_configs
+    )

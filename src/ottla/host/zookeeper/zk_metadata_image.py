@@ -1,0 +1,61 @@
+"""The broker's image in ZooKeeper mode: what its controller told it, and the configurations.
+
+There is no log to follow. The image begins with what was read in ZooKeeper at the start; then
+each request and each changed configuration is one change. Positions count the changes; the epoch
+in them is the newest controller's that was heard.
+
+Source: ZkMetadataCache, ReplicaManager, Kafka 3.9.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ottla.base.ids import NO_EPOCH
+from ottla.base.pending import Pending, completed
+from ottla.base.ports import Clock
+from ottla.base.timers import Timers
+from ottla.broker.zk_metadata import ZkMetadata
+from ottla.host.metadata_follower import Prepare, Publisher, at_once
+from ottla.host.metadata_publication import OnImage
+from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import Record
+
+
+class ZkMetadataImage(Publisher):
+    """See `ottla.broker.zk_metadata.ZkMetadataPort`.
+
+    Fields: `spoken`: kept once a controller has named this broker among the live ones.
+    """
+
+    def __init__(self, node_id: int, *, on_image: OnImage, clock: Clock, timers: Timers) -> None:
+        super().__init__(on_image, clock=clock, timers=timers)
+        self.facts = ZkMetadata(node_id)
+        self.spoken: Pending[None] = self.until(self._names_this_broker)
+        self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
+        """Reads the configurations of topics that are new here."""
+        self.doubt: Callable[[], None] = lambda: None
+        """Finds out which topics that the controller does not know were deleted."""
+        self.create_logs: Prepare = at_once
+        """Makes the logs of partitions that are new with a change."""
+
+    def _names_this_broker(self, image: ClusterImage) -> bool:
+        return self.facts.controller_epoch != NO_EPOCH and self.facts.node_id in image.brokers
+
+    def begin(self, image: ClusterImage) -> None:
+        """Start from what was read; nobody hears of it as a change."""
+        assert self.offset < 0, "a change came before the start"
+        self.image = self.committed_image = image
+
+    def apply(self, records: Iterable[Record]) -> None:
+        """Bring records into the image, and tell the broker."""
+        listed = tuple(records)
+        if listed:
+            self.publish(self._delta(listed))
+
+    def prepare(self, records: Iterable[Record]) -> Pending[None]:
+        """Make the logs that `apply` would make of these records, in turns where they are many."""
+        return self.create_logs(self._delta(records))
+
+    def _delta(self, records: Iterable[Record]) -> ClusterDelta:
+        epoch = max(self.facts.controller_epoch, self.image.position[1])
+        return replay(self.image, records, offset=self.offset + 1, epoch=epoch)

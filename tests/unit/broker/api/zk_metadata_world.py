@@ -1,0 +1,207 @@
+"""A broker that is told by requests, with logs on a disk in memory: for tests of keys 4 to 6."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.pending import Pending, completed
+from ottla.broker.zk_metadata import ZkMetadata
+from ottla.host.log_creation import LogCreation
+from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.records import Record
+from ottla.wire.messages import leader_and_isr as lai
+from ottla.wire.messages import stop_replica as stop
+from ottla.wire.messages import update_metadata as meta
+
+from ...base.scripted_turns import ScriptedTurns
+from ..world import TOPIC_ID, World
+
+BROKER_EPOCH = 40
+CONTROLLER_EPOCH = 7
+DYING = -2
+
+
+class ZkMetadataWorld(World):
+    """Broker 1; its controller is broker 3. See `ottla.broker.zk_metadata.ZkMetadataPort`."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
+        self.facts = ZkMetadata(1, broker_epoch=BROKER_EPOCH)
+        self.learned: list[list[str]] = []
+        self.learning: Pending[None] = completed(None)
+        self.doubts: list[frozenset[Uuid]] = []
+        self.turns = ScriptedTurns()
+        self._log_creation = LogCreation(self.turns, lambda: self.broker)
+        self.log_dirs.acquire(node_id=1, cluster_id=None)
+        self.load(self.broker.image)
+        self.broker.epoch = BROKER_EPOCH
+        self.broker.zk_metadata = self
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.broker.image
+
+    def apply(self, records: Iterable[Record]) -> None:
+        listed = tuple(records)
+        if listed:
+            self.offset += 1
+            self.broker.apply(self._delta(listed))
+
+    def prepare(self, records: Iterable[Record]) -> Pending[None]:
+        return self._log_creation.prepare(self._delta(records))
+
+    def _delta(self, records: Iterable[Record]) -> ClusterDelta:
+        epoch = self.facts.controller_epoch
+        return replay(self.image, records, offset=self.offset, epoch=epoch)
+
+    def learn(self, topics: Iterable[str]) -> Pending[None]:
+        self.learned.append(list(topics))
+        return self.learning
+
+    def doubt(self) -> None:
+        self.doubts.append(self.facts.ghosts)
+
+    # -- the three requests --
+
+    def begin_lead(
+        self,
+        *states: lai.LeaderAndIsrPartitionState,
+        topic: str = "t",
+        topic_id: Uuid = TOPIC_ID,
+        controller_epoch: int = CONTROLLER_EPOCH,
+        broker_epoch: int = BROKER_EPOCH,
+    ) -> Pending[lai.LeaderAndIsrResponse]:
+        request = lai.LeaderAndIsrRequest(
+            controller_id=3,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=(
+                lai.LeaderAndIsrTopicState(
+                    topic_name=topic, topic_id=topic_id, partition_states=states
+                ),
+            ),
+            live_leaders=(),
+        )
+        return self.begin(request, 7)
+
+    def lead(self, *states: lai.LeaderAndIsrPartitionState, **how: Any) -> dict[int, Error]:
+        """Send LeaderAndIsr; return the error of each partition."""
+        pending = self.begin_lead(*states, **how)
+        self.turns.run_all()
+        assert pending.done
+        assert pending.value.error_code == Error.NONE
+        [topic] = pending.value.topics
+        return {each.partition_index: Error(each.error_code) for each in topic.partition_errors}
+
+    def learn_metadata(
+        self,
+        *states: meta.UpdateMetadataPartitionState,
+        brokers: tuple[int, ...] = (1, 2, 3),
+        topic: str = "t",
+        topic_id: Uuid = TOPIC_ID,
+        controller_epoch: int = CONTROLLER_EPOCH,
+        broker_epoch: int = BROKER_EPOCH,
+        type: int = meta.UNKNOWN,
+    ) -> Error:
+        """Send UpdateMetadata; return its error."""
+        request = meta.UpdateMetadataRequest(
+            type=type,
+            controller_id=3,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=(
+                meta.UpdateMetadataTopicState(
+                    topic_name=topic, topic_id=topic_id, partition_states=states
+                ),
+            )
+            if states
+            else (),
+            live_brokers=tuple(
+                meta.UpdateMetadataBroker(
+                    id=each,
+                    endpoints=(
+                        meta.UpdateMetadataEndpoint(
+                            port=9092, host=f"h{each}", listener="PLAINTEXT", security_protocol=0
+                        ),
+                    ),
+                    rack=f"r{each}",
+                )
+                for each in brokers
+            ),
+        )
+        return Error(self.ask(request, 8).error_code)
+
+    def begin_stop(
+        self,
+        *numbers: int,
+        delete: bool = True,
+        epoch: int = -2,
+        topic: str = "t",
+        topic_id: Uuid = NO_UUID,
+        controller_epoch: int = CONTROLLER_EPOCH,
+        broker_epoch: int = BROKER_EPOCH,
+    ) -> Pending[stop.StopReplicaResponse]:
+        request = stop.StopReplicaRequest(
+            controller_id=3,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=(
+                stop.StopReplicaTopicState(
+                    topic_name=topic,
+                    topic_id=topic_id,
+                    partition_states=tuple(
+                        stop.StopReplicaPartitionState(
+                            partition_index=number, leader_epoch=epoch, delete_partition=delete
+                        )
+                        for number in numbers
+                    ),
+                ),
+            ),
+        )
+        return self.begin(request, 4)
+
+    def stop(self, *numbers: int, **how: Any) -> dict[int, Error]:
+        """Send StopReplica; return the error of each partition."""
+        pending = self.begin_stop(*numbers, **how)
+        self.clock.advance(1)  # A deletion is answered once the checkpoints are written.
+        assert pending.done
+        assert pending.value.error_code == Error.NONE
+        return {
+            each.partition_index: Error(each.error_code) for each in pending.value.partition_errors
+        }
+
+    def folders(self) -> list[str]:
+        """Return the names of partitions' folders that a start would load."""
+        names = self.disk.listdir("/logs")
+        return [name for name in names if name[0] == "t" and not name.endswith("-delete")]
+
+
+def told(number: int = 0, **how: Any) -> lai.LeaderAndIsrPartitionState:
+    """Return a state that says: broker 1 leads, 2 is in sync, for the first time."""
+    usual: dict[str, Any] = {
+        "partition_index": number,
+        "controller_epoch": CONTROLLER_EPOCH,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": (1, 2),
+        "partition_epoch": 0,
+        "replicas": (1, 2),
+        "is_new": True,
+    }
+    return lai.LeaderAndIsrPartitionState(**{**usual, **how})
+
+
+def known(number: int = 0, **how: Any) -> meta.UpdateMetadataPartitionState:
+    """Return what UpdateMetadata says of the same."""
+    usual: dict[str, Any] = {
+        "partition_index": number,
+        "controller_epoch": CONTROLLER_EPOCH,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": (1, 2),
+        "zk_version": 0,
+        "replicas": (1, 2),
+    }
+    return meta.UpdateMetadataPartitionState(**{**usual, **how})

@@ -1,0 +1,269 @@
+"""What a broker makes of a controller's requests is what the controller's image says.
+
+Method: the histories of `test_telling_histories`, told to the broker's own reading of the three
+requests instead of a model of it. After each delta the broker's image must hold the same topics,
+ids, leaders, in-sync replicas and epochs, and of what it hosts what only LeaderAndIsr tells, too.
+Folders are each side's own; brokers' epochs are not told. Whatever a broker was ordered to delete,
+a copy of the order that is read at any later time deletes nothing of what it hosts then.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from ottla.base.errors import Error
+from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.broker.zk_metadata import ZkMetadata, is_late, without_own_leadership
+from ottla.controller.request_batch import EPOCH_DURING_DELETE, BrokerRequest
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
+from ottla.metadata.records import Record
+from ottla.metadata.topics import DIRECTORY_LOST, RECOVERED, PartitionImage, topic_records
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+from ottla.wire.messages.update_metadata import FULL, UpdateMetadataRequest
+
+from ..controller.model_brokers import compare, led, never_led
+from ..controller.model_brokers import topic as a_topic
+from ..controller.test_broker_request_histories import BROKERS, Telling
+
+UNTOLD: dict[str, Any] = {
+    "adding_replicas": (),
+    "removing_replicas": (),
+    "leader_recovery_state": RECOVERED,
+}
+"""What UpdateMetadata has no word for."""
+
+
+@dataclass(slots=True)
+class Broker:
+    """One process of a broker that has read nothing in ZooKeeper."""
+
+    id: int
+    epoch: int
+    image: ClusterImage = EMPTY
+    facts: ZkMetadata = field(init=False)
+    stops: list[StopReplicaRequest] = field(default_factory=list)
+    """What it was told to stop or delete."""
+    news: list[UpdateMetadataRequest] = field(default_factory=list)
+    """What it was told of brokers and partitions."""
+
+    def __post_init__(self) -> None:
+        self.facts = ZkMetadata(self.id, self.epoch)
+
+    def hear(self, sent_one: BrokerRequest) -> None:
+        """Take a request as the broker's handlers do."""
+        request = sent_one.request
+        refusal = self.facts.check_sender(
+            broker_epoch=request.broker_epoch,
+            controller_id=request.controller_id,
+            controller_epoch=request.controller_epoch,
+        )
+        if refusal is not Error.NONE:
+            # Only what was meant for the process before this one.
+            assert (refusal, request.broker_epoch < self.epoch) == (Error.STALE_BROKER_EPOCH, True)
+            return
+        if isinstance(request, StopReplicaRequest):
+            self._stop(request)
+            return
+        if isinstance(request, LeaderAndIsrRequest):
+            told = self.facts.leader_and_isr(self.image, request)
+        else:
+            assert isinstance(request, UpdateMetadataRequest)
+            self.news.append(request)
+            told = self.facts.update_metadata(self.image, request)
+        assert set(told.errors.values()) <= {Error.NONE}
+        self.apply(told.records)
+
+    def _stop(self, request: StopReplicaRequest) -> None:
+        self.stops.append(request)
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                assert self._may_stop(topic.topic_name, state)
+                name = (topic.topic_name, state.partition_index)
+                if state.delete_partition:
+                    self.apply(self.facts.dropped(self.image, [name]))
+
+    def hear_again(self, request: StopReplicaRequest) -> None:
+        """Take a copy that comes late of what was heard: of what is here now nothing goes."""
+        if request.controller_epoch < self.facts.controller_epoch:
+            return
+        counts = [
+            (topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            if not is_late(self.image, topic.topic_name, topic.topic_id)
+            for state in topic.partition_states
+            if state.delete_partition and self._may_stop(topic.topic_name, state)
+        ]
+        assert self.facts.dropped(self.image, counts) == ()
+
+    def hear_old_news(self, request: UpdateMetadataRequest) -> None:
+        """Take a copy that comes late of what was heard: topics stay as they are.
+
+        Brokers are again those of then, until the next word of them; that is left out.
+        """
+        if request.controller_epoch < self.facts.controller_epoch:
+            return
+        brokers = self.image.brokers
+        self.apply(self.facts.update_metadata(self.image, request).records)
+        self.image = replace(self.image, brokers=brokers)
+
+    def _may_stop(self, topic: str, state: StopReplicaPartitionState) -> bool:
+        name = (topic, state.partition_index)
+        return self.facts.may_stop(self.image, name, state.leader_epoch) is Error.NONE
+
+    def apply(self, records: tuple[Record, ...]) -> None:
+        """Replay records."""
+        self.image = replay(self.image, records, offset=0, epoch=0).image
+
+    def check(self, image: ClusterImage) -> None:
+        """Compare with what the controller knows, once the ledger was asked of what is in doubt."""
+        for topic_id in sorted(self.facts.ghosts):
+            entry = image.deletions.of(topic_id)
+            if entry is not None and (entry.has_begun or entry.is_finished):
+                self.apply(tuple(self.facts.deleted_topic(self.image, topic_id)))
+        self.facts.ghosts = frozenset()
+        assert {
+            broker_id: (broker.endpoints, broker.rack, broker.fenced)
+            for broker_id, broker in self.image.brokers.items()
+        } == {
+            broker_id: (broker.endpoints, broker.rack, broker.fenced)
+            for broker_id, broker in image.brokers.items()
+        }
+        for topic in image.topics:
+            if image.deletions.is_being_deleted(topic.id):
+                self._check_deletion(topic)
+        hosted = frozenset(
+            (topic.id, number)
+            for topic in image.topics
+            for number, partition in topic.partitions.items()
+            if self.id in partition.replicas and partition.directory(self.id) != DIRECTORY_LOST
+        )
+        assert as_told(self.image, hosted) == as_told(image, hosted)
+
+    def _check_deletion(self, topic: TopicImage) -> None:
+        """No order to delete a replica of a topic that goes is refused, whatever was heard."""
+        assert self.image.topics.by_id(topic.id) is None
+        for number, partition in topic.partitions.items():
+            if self.id in partition.replicas:
+                name = (topic.name, number)
+                may = self.facts.may_stop(self.image, name, EPOCH_DURING_DELETE)
+                assert may is Error.NONE
+
+
+def as_told(
+    image: ClusterImage, hosted: frozenset[tuple[Uuid, int]]
+) -> dict[tuple[str, Uuid, int], PartitionImage]:
+    """Return what brokers are told of partitions: who does not host one hears less of it."""
+    return {
+        (topic.name, topic.id, number): replace(
+            partition,
+            directories=(),
+            **({} if (topic.id, number) in hosted else UNTOLD),
+        )
+        for topic in image.topics
+        for number, partition in topic.partitions.items()
+        if partition.leader_epoch != NO_EPOCH and not image.deletions.is_being_deleted(topic.id)
+    }
+
+
+def knowing_nothing(broker_id: int, epoch: int, _stored: ClusterImage) -> Broker:
+    return Broker(broker_id, epoch)
+
+
+def knowing_what_is_stored(broker_id: int, epoch: int, stored: ClusterImage) -> Broker:
+    """Return a broker as it starts: with the topics that are there, leading nothing."""
+    topics = replace(EMPTY, topics=stored.topics)
+    started = Broker(broker_id, epoch, topics)
+    started.apply(without_own_leadership(topics, broker_id))
+    return started
+
+
+class Retelling(Telling):
+    """Requests are sent again where no answer came, and the copies are read at any time."""
+
+    @rule(broker_id=BROKERS, back=st.integers(0, 9))
+    def read_a_late_stop(self, broker_id: int, back: int) -> None:
+        process = self.told.get(broker_id)
+        if process is not None:
+            assert isinstance(process, Broker)
+            for request in process.stops[::-1][back : back + 1]:
+                process.hear_again(request)
+
+    @rule(broker_id=BROKERS, back=st.integers(0, 30))
+    def read_old_news(self, broker_id: int, back: int) -> None:
+        process = self.told.get(broker_id)
+        if process is not None:
+            assert isinstance(process, Broker)
+            for request in process.news[::-1][back : back + 1]:
+                process.hear_old_news(request)
+
+
+class Hearing(Retelling):
+    process = knowing_nothing
+
+
+class Starting(Retelling):
+    process = knowing_what_is_stored
+
+
+SETTINGS = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestHearing, TestStarting = Hearing.TestCase, Starting.TestCase
+TestHearing.settings = TestStarting.settings = SETTINGS
+
+
+def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
+    """Its only broker was away when it was made; the order to delete it was refused for ever."""
+    history = Starting()
+    history.begin(number=0, unclean=False)
+    history.write_a_topic_by_hand(name="v", replicas=[4])
+    history.start(broker_id=4)
+    history.begin_to_delete(name="v")
+    history.look_at_brokers(apart=False)
+    check_all(history)
+
+
+def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
+    history = Starting()
+    history.begin(number=0, unclean=False)
+    history.append(*topic_records(a_topic("v", never_led(1, 2))))
+    history.start(broker_id=2)
+    # Of a broker's start its elections are to come, and do not where a deletion comes first.
+    history.append(*compare(history.image, history.registered))
+    history.begin_to_delete(name="v")
+    check_all(history)
+
+
+def test_kafka_9539_an_order_from_before_a_replica_came_back_does_not_hit_it() -> None:
+    """Its topic is the same, and so was its leader epoch."""
+    history = Hearing()
+    history.begin(number=0, unclean=False)
+    history.reassign(name="t", number=0, to=[2, 3])
+    history.reassign(name="t", number=0, to=[2, 3, 1])
+    assert len(history.told[1].stops) == 1
+    history.read_a_late_stop(broker_id=1, back=0)
+    history.change_isr(name="t", number=0, isr=[1, 2, 3])
+    history.read_a_late_stop(broker_id=1, back=0)
+    check_all(history)
+
+
+def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
+    history = Hearing()
+    history.begin(number=0, unclean=False)
+    history.start(broker_id=4)
+    history.look_at_brokers(apart=False)
+    history.append(*topic_records(a_topic("v", led([1, 2]))))
+    process = history.told[4]
+    assert isinstance(process, Broker)
+    assert FULL in {each.type for each in process.news}
+    for back in range(len(process.news)):
+        history.read_old_news(broker_id=4, back=back)
+        check_all(history)
+
+
+def check_all(history: Telling) -> None:
+    for process in history.told.values():
+        process.check(history.image)

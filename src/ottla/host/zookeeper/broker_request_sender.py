@@ -36,7 +36,7 @@ class BrokerRequestSender:
         self._config = config
         self._epoch = epoch
         self._level = parse_level(config["inter.broker.protocol.version"])
-        self._former_lives: PreviousEpochs = {}
+        self._previous_epochs: PreviousEpochs = {}
 
     def introduce(self, image: ClusterImage, previous_epochs: PreviousEpochs) -> None:
         """Begin to speak: open the channels, tell all brokers who is there and nothing else.
@@ -44,7 +44,7 @@ class BrokerRequestSender:
         They must know one another before they hear who leads what (KAFKA-4443). `previous_epochs`:
         what is over already, and has yet to be decided.
         """
-        self._former_lives = previous_epochs
+        self._previous_epochs = previous_epochs
         self._channels.begin_epoch(self._epoch)
         self._channels.follow((each.id, each.epoch) for each in image.brokers.values())
         self._send(image, tell_brokers(self._view(image)))
@@ -62,7 +62,7 @@ class BrokerRequestSender:
             else:
                 self._channels.add_broker(broker_id, broker.epoch)
         told = tell(self._view(delta.image), delta)
-        self._former_lives = followed(self._former_lives, delta)
+        self._previous_epochs = followed(self._previous_epochs, delta)
         self._send(delta.image, told)
 
     def again(self, image: ClusterImage, broker_id: int) -> None:
@@ -88,7 +88,7 @@ class BrokerRequestSender:
             controller_epoch=self._epoch,
             level=self._level,
             inter_broker_listener=self._config.inter_broker_listener_name,
-            previous_epochs=self._former_lives,
+            previous_epochs=self._previous_epochs,
         )
 
     def _send(self, image: ClusterImage, batch: RequestBatch) -> None:

@@ -115,7 +115,8 @@ class Producer:
         while not self._stopped:
             yield 1 + station.dice.below(2 * self.interval_ms)
             self._expire()
-            self._write()
+            if not self._stopped:  # Whoever has seen it done may have read the logs by now.
+                self._write()
         while not self.is_done:
             yield self.interval_ms
             self._expire()

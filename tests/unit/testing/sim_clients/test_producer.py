@@ -183,3 +183,20 @@ def test_keyed_records_name_their_keys_and_tombstones_carry_their_value_in_a_hea
         header.compression is Codec.GZIP
         for _, header in map(next, map(iter_headers, sent(cluster)))
     )
+
+
+def test_one_that_is_stopped_and_done_sends_nothing_more() -> None:
+    """Or it writes while the logs are read in the end, and what it wrote seems lost."""
+    for ms in range(1_000, 1_100, 10):
+        cluster = FakeCluster()
+        producer = Producer(
+            cluster.station("p"), TOPIC, idempotent=True, interval_ms=50, in_flight_max=5
+        )
+        producer.begin()
+        cluster.steps.run(ms)
+        producer.stop()
+        while not producer.is_done:
+            cluster.steps.run(1)
+        before = len(sent(cluster))
+        cluster.steps.run(5_000)
+        assert len(sent(cluster)) == before > 0

@@ -337,7 +337,7 @@ REPLICATION = (
         (f"{PARTITION}.follow", "state.partition_epoch < self.partition_epoch", "False"),
     ),
     mutant(
-        "counts_former_lives",
+        "counts_previous_broker_epochs",
         "a fetch of a broker's former life counts",
         ("broker.followers:check_life", "broker_epoch < broker.epoch", "False"),
     ),
@@ -405,17 +405,17 @@ ZOOKEEPER = (
         "compares_partition_epochs_only",
         "a broker compares partition epochs only where an older controller may have spoken",
         (
-            "broker.zk_metadata:ToldMetadata.check_sender",
+            "broker.zk_metadata:ZkMetadata.check_sender",
             "controller_epoch < self.controller_epoch",
             "controller_epoch < 0",
         ),
         zookeeper=True,
     ),
     mutant(
-        "hears_orders_to_former_lives",
+        "hears_orders_to_previous_broker_epochs",
         "a broker obeys what was sent to its former registration",
         (
-            "broker.zk_metadata:ToldMetadata.check_sender",
+            "broker.zk_metadata:ZkMetadata.check_sender",
             "NO_EPOCH != broker_epoch < max(self.broker_epoch, self.told_as)",
             "False",
         ),
@@ -431,7 +431,7 @@ ZOOKEEPER = (
         "stops_by_any_epoch",
         "StopReplica of an older leader epoch counts",
         (
-            "broker.zk_metadata:ToldMetadata.may_stop",
+            "broker.zk_metadata:ZkMetadata.may_stop",
             "leader_epoch >= state.leader_epoch",
             "True",
         ),

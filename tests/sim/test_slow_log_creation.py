@@ -1,4 +1,4 @@
-"""Brokers that take long to create logs keep every promise, in both modes.
+"""Brokers that take long to create logs keep every promise.
 
 Method: standard histories in which each new partition is prepared for, one log in 100 ms, while
 other changes of the metadata are committed, topics are deleted and nodes die.
@@ -47,12 +47,11 @@ class Slow:
         return ready
 
 
-@pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_history_in_which_logs_are_created_slowly_is_true(
-    seed: int, zookeeper: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(monkeypatch)
-    report = play(seed, Order(zookeeper=zookeeper))
+    report = play(seed, Order())
     assert report.judgement.violations == ()
     assert slow.prepared > 10

@@ -341,10 +341,6 @@ class ZkMetadataPort(Protocol):
         """Bring records into the image, and the broker to what they say."""
         ...
 
-    def prepare(self, records: tuple[Record, ...]) -> Pending[None]:
-        """Make the logs that `apply` would make of these records, in turns where they are many."""
-        ...
-
     @property
     def learn(self) -> Callable[[Iterable[str]], Pending[None]]:
         """Return what brings the configurations of topics, new ones, into the image."""

@@ -287,9 +287,7 @@ class NodeCore:
             from ottla.host.zookeeper.roles import ZooKeeperRoles
 
             self._folders = folders = open_zookeeper_folders(self.config, ports)
-            self._roles = ZooKeeperRoles(
-                self.config, ports, folders, turns=self.turns, on_failure=self._on_failure
-            )
+            self._roles = ZooKeeperRoles(self.config, ports, folders, on_failure=self._on_failure)
             return
         self._folders = open_folders(
             ports.disk,

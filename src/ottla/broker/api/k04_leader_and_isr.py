@@ -12,15 +12,11 @@ Versions:  v5 topic ids (KIP-516); v6 the recovery state (KIP-704); v7 KRaft con
 Not done:  type FULL, which only a controller that migrates to KRaft sends; authorization.
 """
 
-from contextlib import suppress
-
 from ottla.base.errors import ApiError, Error
-from ottla.base.pending import Pending, completed
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.broker.zk_metadata import PartitionName, ZkMetadataPort, unknown_topics
-from ottla.metadata.records import Record
 from ottla.wire.messages import leader_and_isr as wire
 
 API = Api(
@@ -35,82 +31,27 @@ API = Api(
 
 def handle(ctx: Context, request: wire.LeaderAndIsrRequest) -> Answer:
     """Learn how new topics are configured, which their logs must be made with; then follow."""
-    broker, zk_metadata = ctx.broker, ctx.broker.zk_metadata
+    zk_metadata = ctx.broker.zk_metadata
     assert zk_metadata is not None, "served where brokers are told by requests only"
     named = [(topic.topic_name, topic.topic_id) for topic in request.topic_states]
     new = unknown_topics(zk_metadata.image, named)
     if not new:
-        return _prepare(broker, zk_metadata, request)
-    answer: Pending[wire.LeaderAndIsrResponse] = Pending()
-
-    def learned(_: None) -> None:
-        followed = _prepare(broker, zk_metadata, request)
-        promise = followed if isinstance(followed, Pending) else completed(followed)
-        promise.map(answer.complete)
-
-    zk_metadata.learn(new).then(learned)
-    return answer
-
-
-def _prepare(
-    broker: Broker, zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest
-) -> wire.LeaderAndIsrResponse | Pending[wire.LeaderAndIsrResponse]:
-    """Make many new logs in several turns of the loop, for a sender that counts; then follow."""
-    error = _check_sender(zk_metadata, request)
-    if error is not Error.NONE:
-        return wire.LeaderAndIsrResponse(error_code=error)
-    records, errors = zk_metadata.facts.leader_and_isr(zk_metadata.image, request)
-    prepared = zk_metadata.prepare(records)
-    if prepared.done:
-        return _apply(broker, zk_metadata, request, records, errors)
-
-    def follow(_: None) -> wire.LeaderAndIsrResponse:
-        # Another controller may have spoken meanwhile: nothing of before counts.
-        response = _follow(broker, zk_metadata, request)
-        _let_go(broker, request)
-        return response
-
-    return prepared.map(follow)
-
-
-def _let_go(broker: Broker, request: wire.LeaderAndIsrRequest) -> None:
-    """Delete what was made for partitions that this broker does not host after all."""
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            name = (topic.topic_name, state.partition_index)
-            log = broker.log_dirs.get(*name)
-            is_its = log is not None and log.topic_id == topic.topic_id
-            if is_its and _hosted(broker, name) is None:
-                with suppress(OSError):  # The name goes with the folder, or at the next start.
-                    broker.log_dirs.delete(*name)
-
-
-def _check_sender(zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest) -> Error:
-    return zk_metadata.facts.check_sender(
-        broker_epoch=request.broker_epoch,
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-    )
+        return _follow(ctx.broker, zk_metadata, request)
+    return zk_metadata.learn(new).map(lambda _: _follow(ctx.broker, zk_metadata, request))
 
 
 def _follow(
     broker: Broker, zk_metadata: ZkMetadataPort, request: wire.LeaderAndIsrRequest
 ) -> wire.LeaderAndIsrResponse:
-    error = _check_sender(zk_metadata, request)
+    """Check the sender, follow what the request says, and name partitions without a log."""
+    error = zk_metadata.facts.check_sender(
+        broker_epoch=request.broker_epoch,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+    )
     if error is not Error.NONE:
         return wire.LeaderAndIsrResponse(error_code=error)
     records, errors = zk_metadata.facts.leader_and_isr(zk_metadata.image, request)
-    return _apply(broker, zk_metadata, request, records, errors)
-
-
-def _apply(
-    broker: Broker,
-    zk_metadata: ZkMetadataPort,
-    request: wire.LeaderAndIsrRequest,
-    records: tuple[Record, ...],
-    errors: dict[PartitionName, Error],
-) -> wire.LeaderAndIsrResponse:
-    """Follow what is told, and say of which partitions there is no log."""
     zk_metadata.apply(records)
     hosted = {name: _hosted(broker, name) for name, each in errors.items() if each is Error.NONE}
     broker.fetchers.resume([each for each in hosted.values() if each is not None])

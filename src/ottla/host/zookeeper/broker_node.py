@@ -15,7 +15,6 @@ from typing import Protocol
 
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.base.turns import Turns
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
 from ottla.broker.zk_metadata import without_own_leadership
@@ -24,7 +23,6 @@ from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.folders import StartError
-from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_publication import MetadataErrors
 from ottla.host.node_ports import Address, NodePorts
 from ottla.host.steps import Steps, follow
@@ -82,7 +80,6 @@ class ZooKeeperBrokerNode:
         folders: ZooKeeperFolders,
         keeper: Keeper,
         ports: NodePorts,
-        turns: Turns,
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
@@ -93,7 +90,6 @@ class ZooKeeperBrokerNode:
         self._keeper = keeper
         self._ports = ports
         self.broker: Broker | None = None
-        self._log_creation = LogCreation(turns, lambda: self.broker)
         self.epoch = -1
         """The czxid of its registration; -1 = not registered yet."""
         self.state = BrokerState.STARTING
@@ -106,7 +102,6 @@ class ZooKeeperBrokerNode:
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._configs = ConfigFollower(self._zk_metadata, ports.clock)
         self._zk_metadata.learn = self._configs.learn
-        self._zk_metadata.create_logs = self._log_creation.prepare
         self._zk_metadata.doubt = self._doubt
         self._cleaner = Cleaner(
             ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
@@ -299,7 +294,6 @@ class ZooKeeperBrokerNode:
     def close(self) -> Steps[None]:
         """Write the logs down, let go of the controller. The session is its keeper's to end."""
         self._zk_metadata.close()
-        self._log_creation.stop()
         self._cleaner.close()
         self._registration.close()
         self._configs.close()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from ottla.base.metrics import latency_ns
 from ottla.base.pending import Pending
-from ottla.base.turns import Turns
 from ottla.base.zookeeper import ZkError
 from ottla.broker.api.base import Listener
 from ottla.host.folders import StartError
@@ -57,13 +56,11 @@ class ZooKeeperRoles:
         ports: NodePorts,
         folders: ZooKeeperFolders,
         *,
-        turns: Turns,
         on_failure: Callable[[str], None],
     ) -> None:
         assert ports.open_zookeeper is not None, "ZooKeeper mode needs a way to it"
         self._config = config
         self._ports = ports
-        self._turns = turns
         self._folders = folders
         self._on_failure = on_failure
         self.registered: Pending[None] = Pending()
@@ -111,7 +108,6 @@ class ZooKeeperRoles:
             folders=self._folders,
             keeper=self.keeper,
             ports=self._ports,
-            turns=self._turns,
             on_failure=self._on_failure,
         )
         self.broker = broker

@@ -14,9 +14,9 @@ from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.broker.zk_metadata import ZkMetadata
-from ottla.host.metadata_follower import Prepare, Publisher, at_once
+from ottla.host.metadata_follower import Publisher
 from ottla.host.metadata_publication import OnImage
-from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
 
@@ -35,8 +35,6 @@ class ZkMetadataImage(Publisher):
         """Reads the configurations of topics that are new here."""
         self.doubt: Callable[[], None] = lambda: None
         """Finds out which topics that the controller does not know were deleted."""
-        self.create_logs: Prepare = at_once
-        """Makes the logs of partitions that are new with a change."""
 
     def _names_this_broker(self, image: ClusterImage) -> bool:
         return self.facts.controller_epoch != NO_EPOCH and self.facts.node_id in image.brokers
@@ -50,12 +48,5 @@ class ZkMetadataImage(Publisher):
         """Bring records into the image, and tell the broker."""
         listed = tuple(records)
         if listed:
-            self.publish(self._delta(listed))
-
-    def prepare(self, records: Iterable[Record]) -> Pending[None]:
-        """Make the logs that `apply` would make of these records, in turns where they are many."""
-        return self.create_logs(self._delta(records))
-
-    def _delta(self, records: Iterable[Record]) -> ClusterDelta:
-        epoch = max(self.facts.controller_epoch, self.image.position[1])
-        return replay(self.image, records, offset=self.offset + 1, epoch=epoch)
+            epoch = max(self.facts.controller_epoch, self.image.position[1])
+            self.publish(replay(self.image, listed, offset=self.offset + 1, epoch=epoch))

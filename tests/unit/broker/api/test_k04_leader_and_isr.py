@@ -13,7 +13,7 @@ from ottla.metadata.records import ConfigRecord
 from ottla.wire.messages import metadata
 
 from ..world import TOPIC_ID
-from .zk_metadata_world import BROKER_EPOCH, CONTROLLER_EPOCH, DYING, ZkMetadataWorld, known, told
+from .zk_metadata_world import BROKER_EPOCH, CONTROLLER_EPOCH, ZkMetadataWorld, known, told
 
 OTHER_ID = Uuid(b"o" * 16)
 
@@ -179,48 +179,3 @@ def test_clients_hear_of_all_partitions_of_a_new_topic_or_of_none() -> None:
     assert partitions_told(made) == [0, 1]
     made.learn_metadata(known(2, leader=2, replicas=(2, 3)), known(3))
     assert partitions_told(made) == [0, 1, 2, 3]
-
-
-class TestManyNewPartitions:
-    """Their logs are made in several turns of the loop, and the answer waits for that."""
-
-    def test_they_are_led_and_answered_once_their_logs_are_made(self) -> None:
-        made = ZkMetadataWorld()
-        made.learn_metadata()
-        answer = made.begin_lead(*(told(number) for number in range(9)))
-        assert not answer.done
-        assert "t" not in made.image.topics
-        made.turns.run_all()
-        [topic] = answer.value.topics
-        assert {each.error_code for each in topic.partition_errors} == {Error.NONE}
-        assert len(made.broker.replicas.hosted()) == 9
-        assert len(made.folders()) == 9
-
-    def test_a_sender_that_does_not_count_makes_none(self) -> None:
-        made = ZkMetadataWorld()
-        made.lead(told(), controller_epoch=CONTROLLER_EPOCH + 1)
-        stale = made.begin_lead(
-            *(told(number) for number in range(9)), topic="u", topic_id=OTHER_ID
-        )
-        assert stale.value.error_code == Error.STALE_CONTROLLER_EPOCH
-        assert made.folders() == ["t-0"]
-
-    def test_what_was_made_for_a_sender_that_counts_no_more_goes_again(self) -> None:
-        made = ZkMetadataWorld()
-        made.learn_metadata()
-        answer = made.begin_lead(*(told(number) for number in range(9)))
-        assert made.learn_metadata(controller_epoch=CONTROLLER_EPOCH + 1) is Error.NONE
-        made.turns.run_all()
-        assert answer.value.error_code == Error.STALE_CONTROLLER_EPOCH
-        assert made.folders() == []
-        assert made.log_dirs.get("t", 0) is None
-
-    def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(self) -> None:
-        made = ZkMetadataWorld()
-        made.learn_metadata()
-        answer = made.begin_lead(*(told(number) for number in range(9)))
-        made.learn_metadata(known(0, leader=DYING))
-        made.turns.run_all()
-        [topic] = answer.value.topics
-        assert {each.error_code for each in topic.partition_errors} == {Error.UNKNOWN_TOPIC_ID}
-        assert made.folders() == []

@@ -7,15 +7,13 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
 from ottla.broker.zk_metadata import ZkMetadata
-from ottla.host.log_creation import LogCreation
-from ottla.metadata.delta import ClusterDelta, replay
+from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import Record
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as meta
 
-from ...base.scripted_turns import ScriptedTurns
 from ..world import TOPIC_ID, World
 
 BROKER_EPOCH = 40
@@ -32,8 +30,6 @@ class ZkMetadataWorld(World):
         self.learned: list[list[str]] = []
         self.learning: Pending[None] = completed(None)
         self.doubts: list[frozenset[Uuid]] = []
-        self.turns = ScriptedTurns()
-        self._log_creation = LogCreation(self.turns, lambda: self.broker)
         self.log_dirs.acquire(node_id=1, cluster_id=None)
         self.load(self.broker.image)
         self.broker.epoch = BROKER_EPOCH
@@ -47,14 +43,9 @@ class ZkMetadataWorld(World):
         listed = tuple(records)
         if listed:
             self.offset += 1
-            self.broker.apply(self._delta(listed))
-
-    def prepare(self, records: Iterable[Record]) -> Pending[None]:
-        return self._log_creation.prepare(self._delta(records))
-
-    def _delta(self, records: Iterable[Record]) -> ClusterDelta:
-        epoch = self.facts.controller_epoch
-        return replay(self.image, records, offset=self.offset, epoch=epoch)
+            self.broker.apply(
+                replay(self.image, listed, offset=self.offset, epoch=self.facts.controller_epoch)
+            )
 
     def learn(self, topics: Iterable[str]) -> Pending[None]:
         self.learned.append(list(topics))
@@ -89,7 +80,6 @@ class ZkMetadataWorld(World):
     def lead(self, *states: lai.LeaderAndIsrPartitionState, **how: Any) -> dict[int, Error]:
         """Send LeaderAndIsr; return the error of each partition."""
         pending = self.begin_lead(*states, **how)
-        self.turns.run_all()
         assert pending.done
         assert pending.value.error_code == Error.NONE
         [topic] = pending.value.topics

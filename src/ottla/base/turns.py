@@ -55,26 +55,31 @@ HEAVY_NS = 2_000_000
 NOTED_NS = 1_000_000
 """Spent before a turn's end is waited for: the end of every short turn would cost a call each."""
 
-_UNFINISHED: Any = object()
-"""What a slice of long work returns that is to go on."""
-
 CallNextTurn = Callable[[Callable[[], None]], object]
 
 
 class _Long:
-    """One piece of long work. `begin` makes its steps, when it is its turn for the first time."""
+    """One piece of long work. `begin` makes its steps, when it is its turn for the first time.
 
-    __slots__ = ("begin", "gone", "outcome", "size", "steps")
+    Fields: `queue`: where it waits for its next slice; `admission`: what it was let in by, and
+            with which `weight`; None = it needs none.
+    """
+
+    __slots__ = ("admission", "begin", "gone", "outcome", "queue", "steps", "weight")
 
     def __init__(
         self,
         begin: Callable[[], Steps[Any]],
-        size: int,
         gone: Pending[None],
+        queue: deque[Callable[[], None]],
+        admission: "_Admission | None" = None,
+        weight: int = 0,
     ) -> None:
         self.begin = begin
-        self.size = size
         self.gone = gone
+        self.queue = queue
+        self.admission = admission
+        self.weight = weight
         self.outcome: Pending[Any] = Pending()
         self.steps: Steps[Any] | None = None
 
@@ -162,8 +167,9 @@ class Turns:
         returns. Once `gone` is kept nobody wants the result: the work is dropped where it stands,
         and never answered.
         """
-        work = _Long(begin, size, gone)
-        admission, weight = self._admission(work)
+        is_small = size <= LONG_SMALL_BYTES_MAX
+        admission, weight = (self._small, size) if is_small else (self._large, 1)
+        work = _Long(begin, gone, self._heavy, admission, weight)
         if not admission.take(weight):
             keep()
             admission.waiting.append(work)
@@ -181,76 +187,51 @@ class Turns:
 
         Once `gone` is kept the work is dropped where it stands, and never answered.
         """
-        outcome: Pending[T | Exception] = Pending()
-
-        def go_on() -> None:
-            if gone.done:
-                steps.close()
-                return
-            result = self._advance(steps)
-            if result is _UNFINISHED:
-                self._own.append(go_on)
-                self._arm()
-            else:
-                outcome.complete(result)
-
-        self._own.append(go_on)
-        self._arm()
-        return outcome
-
-    def _admission(self, work: _Long) -> tuple[_Admission, int]:
-        if work.size <= LONG_SMALL_BYTES_MAX:
-            return self._small, work.size
-        return self._large, 1
+        work = _Long(lambda: steps, gone, self._own)
+        self._queue(work)
+        return work.outcome
 
     def _queue(self, work: _Long) -> None:
-        self._heavy.append(partial(self._slice, work))
+        work.queue.append(partial(self._slice, work))
         self._arm()
 
     def _slice(self, work: _Long) -> None:
-        """Work on for a slice; queue the rest, or end."""
+        """Work on until a slice is over; queue the rest, or end."""
         if work.gone.done:
             if work.steps is not None:
                 work.steps.close()
             self._end(work)
             return
+        ticks_ns = self.ticks_ns
+        until_ns = ticks_ns() + SLICE_NS
         try:
             if work.steps is None:
                 work.steps = work.begin()
+            for _ in range(STEPS_PER_SLICE_MAX):
+                next(work.steps)
+                if ticks_ns() >= until_ns:
+                    break
+        except StopIteration as end:
+            result: Any = end.value
         except Exception as error:
-            result: Any = error
+            result = error
         else:
-            result = self._advance(work.steps)
-        if result is _UNFINISHED:
             self._queue(work)
             return
         self._end(work)
         work.outcome.complete(result)
 
-    def _advance(self, steps: Steps[Any]) -> Any:
-        """Work on until a slice is over; return the result or the exception, or _UNFINISHED."""
-        ticks_ns = self.ticks_ns
-        until_ns = ticks_ns() + SLICE_NS
-        try:
-            for _ in range(STEPS_PER_SLICE_MAX):
-                next(steps)
-                if ticks_ns() >= until_ns:
-                    break
-        except StopIteration as end:
-            return end.value
-        except Exception as error:
-            return error
-        return _UNFINISHED
-
     def _end(self, work: _Long) -> None:
         """Let those begin that waited for this one."""
-        admission, weight = self._admission(work)
-        admission.give_back(weight)
+        admission = work.admission
+        if admission is None:
+            return
+        admission.give_back(work.weight)
         waiting = admission.waiting
         while waiting:
             if waiting[0].gone.done:
                 waiting.popleft()
-            elif admission.take(self._admission(waiting[0])[1]):
+            elif admission.take(waiting[0].weight):
                 self._queue(waiting.popleft())
             else:
                 return

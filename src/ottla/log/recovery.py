@@ -392,11 +392,9 @@ class _Loader:
                         offsets.append(header.last_offset, position)
                         times.maybe_append(*scan.largest)
                         entry_at = position
-                    epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
-                    if 0 <= epoch < latest:
+                    if not self._take_epoch(header, scan.end_offset):
+                        epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
                         raise CorruptBatch(f"leader epoch {epoch} follows leader epoch {latest}")
-                    if epoch > latest:
-                        self._learn_epoch(epoch, scan.end_offset, header.base_offset)
                     if header.producer_id >= 0:
                         aborted = replay_batch(self.producers, header, buffer, start)
                         if aborted is not None:
@@ -559,34 +557,36 @@ class _Loader:
                 for _, header in scan_headers(file, 0, file.size()):
                     if header.base_offset >= end:
                         break
-                    epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
-                    if 0 <= epoch < latest:
+                    if not self._take_epoch(header, reached):
                         return False
-                    if epoch > latest:
-                        self._learn_epoch(epoch, reached, header.base_offset)
                     reached = header.next_offset
             except RecordsError:
                 pass  # Readers will meet the damage, or recovery does.
         return True
 
-    def _learn_epoch(self, epoch: int, reached: int, base_offset: int) -> None:
-        """Note an epoch whose first batch here begins at an offset, after a log that `reached` one.
+    def _take_epoch(self, header: BatchHeader, reached: int) -> bool:
+        """Note a batch's leader epoch; tell whether it does not go back.
 
-        Compaction may have taken batches in between, of this epoch and of others, and replicas that
-        lag may have other records there: an epoch that began late here would let them keep these.
-        The file knows where it began. What it says of other offsets is of a log that was cut since;
-        where it says nothing the epoch began right after what was reached, at the earliest.
+        `reached`: the end of the log before it. Compaction may have taken batches in between, of
+        this epoch and of others, and replicas that lag may have other records there: an epoch that
+        began late here would let them keep these. The file knows where it began. What it says of
+        other offsets is of a log that was cut since; where it says nothing the epoch began right
+        after what was reached, at the earliest.
         """
+        epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
+        if epoch <= latest:
+            return epoch < 0 or epoch == latest
         between = [
             each
             for each in self.stored_epochs
-            if each.epoch <= epoch and reached <= each.start_offset <= base_offset
+            if each.epoch <= epoch and reached <= each.start_offset <= header.base_offset
         ]
         if between and between[-1].epoch == epoch:
             for each in between:
                 self.epochs.assign(*each)
         else:
             self.epochs.assign(epoch, reached)
+        return True
 
 
 class _Opened:

@@ -215,10 +215,10 @@ class Broker:
 
     @property
     def announced_image(self) -> ClusterImage:
-        """Return the image as clients are told of it."""
-        return (
-            self.image if self.zk_metadata is None else self.zk_metadata.facts.announced(self.image)
-        )
+        """Return the image as clients may see it."""
+        if self.zk_metadata is None:
+            return self.image
+        return self.zk_metadata.facts.announced(self.image)
 
     @property
     def controller_id(self) -> int:

@@ -47,7 +47,7 @@ class Wait(NamedTuple):
 
 
 def park_append(
-    lot: Purgatory,
+    purgatory: Purgatory,
     results: list[AppendResult],
     waits: list[Wait],
     acks: int,
@@ -75,7 +75,7 @@ def park_append(
             )
         pending.complete(results)
 
-    parked = lot.park(
+    parked = purgatory.park(
         [wait.partition for wait in waits],
         attempt=attempt,
         expire=expire,

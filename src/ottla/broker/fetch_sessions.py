@@ -251,16 +251,16 @@ class IncrementalFetching(Fetching):
             # A later request came while this one was parked: it must be a duplicate.
             return Error.INVALID_FETCH_SESSION_EPOCH, session.id, []
         news: Results[R] = []
-        for partition, told in results:
-            if not _has_news(partition, told):
+        for partition, response in results:
+            if not _has_news(partition, response):
                 continue
-            news.append((partition, told))
+            news.append((partition, response))
             # After an error the partition is told again as soon as the error is gone; a follower
             # that must truncate takes nothing else from the answer.
-            failed = told.error is not Error.NONE or told.diverging is not None
-            partition.told_high_watermark = -1 if failed else told.high_watermark
-            partition.told_log_start = told.log_start_offset
-            if told.size > 0:
+            failed = response.error is not Error.NONE or response.diverging is not None
+            partition.told_high_watermark = -1 if failed else response.high_watermark
+            partition.told_log_start = response.log_start_offset
+            if response.size > 0:
                 _serve_last(session.partitions, partition)
                 if session.active is not None:
                     _serve_last(session.active, partition)
@@ -272,14 +272,14 @@ def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition
         partitions[partition.key] = partition
 
 
-def _has_news(partition: FetchPartition, told: PartitionResponse) -> bool:
+def _has_news(partition: FetchPartition, response: PartitionResponse) -> bool:
     return (
-        told.size > 0
-        or told.error is not Error.NONE
-        or told.high_watermark != partition.told_high_watermark
-        or told.log_start_offset != partition.told_log_start
-        or told.diverging is not None
-        or told.preferred >= 0
+        response.size > 0
+        or response.error is not Error.NONE
+        or response.high_watermark != partition.told_high_watermark
+        or response.log_start_offset != partition.told_log_start
+        or response.diverging is not None
+        or response.preferred >= 0
     )
 
 
@@ -345,10 +345,10 @@ class FetchSessions:
         if full and not self._evict(privileged, len(results), now_ms):
             return None
         partitions = {}
-        for partition, told in results:
-            failed = told.diverging is not None
-            partition.told_high_watermark = -1 if failed else told.high_watermark
-            partition.told_log_start = told.log_start_offset
+        for partition, response in results:
+            failed = response.diverging is not None
+            partition.told_high_watermark = -1 if failed else response.high_watermark
+            partition.told_log_start = response.log_start_offset
             partitions[partition.key] = partition
         session = FetchSession(
             self._new_id(),

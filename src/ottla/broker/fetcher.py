@@ -345,8 +345,8 @@ class _WaitingFetch:
         self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int, gone: Pending[None]
     ) -> Pending[Reads]:
         fetcher = self._fetcher
-        lot = fetcher.followers if self._limits.replica_id >= 0 else fetcher.parked
-        self._parked = lot.park(
+        purgatory = fetcher.followers if self._limits.replica_id >= 0 else fetcher.parked
+        self._parked = purgatory.park(
             keys,
             attempt=self._attempt,
             expire=self._expire,

@@ -70,8 +70,10 @@ class GroupService:
         that this broker hosts: by their number a group would be looked for, and its offsets
         written, where nobody finds them again.
         """
-        topic, told = self._broker.image.topics.by_name(OFFSETS_TOPIC), self._broker.zk_metadata
-        if topic is not None and told is not None and topic.id in told.facts.unannounced:
+        topic = self._broker.image.topics.by_name(OFFSETS_TOPIC)
+        zk_metadata = self._broker.zk_metadata
+        unannounced = {} if zk_metadata is None else zk_metadata.facts.unannounced
+        if topic is not None and topic.id in unannounced:
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
         count: int = self._broker.config["offsets.topic.num.partitions"]
         return positive_hash(group_id) % (count if topic is None else len(topic.partitions))
@@ -107,9 +109,9 @@ class GroupService:
         That is not always the one that the image has: a former topic of the name is known here
         until its replicas are gone.
         """
-        told = self._broker.zk_metadata
-        if told is not None and name in told.facts.refused:
-            return told.facts.refused[name]
+        zk_metadata = self._broker.zk_metadata
+        if zk_metadata is not None and name in zk_metadata.facts.refused:
+            return zk_metadata.facts.refused[name]
         topic = self._broker.image.topics.by_name(name)
         return NO_UUID if topic is None else topic.id
 
@@ -166,8 +168,8 @@ class GroupService:
             del self._loads[partition]
             logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
             return
-        told = self._broker.zk_metadata
-        if told is None or told.facts.is_complete:
+        zk_metadata = self._broker.zk_metadata
+        if zk_metadata is None or zk_metadata.facts.is_complete:
             self._serve(partition)
         else:
             self._untold.add(partition)
@@ -224,14 +226,14 @@ class GroupService:
 
     def _is_gone(self, name: str, topic_id: Uuid) -> bool:
         """Tell whether the topic that an offset was committed for was deleted, for certain."""
-        known, told = self.topic_id_of(name), self._broker.zk_metadata
+        known, zk_metadata = self.topic_id_of(name), self._broker.zk_metadata
         is_anothers = topic_id != NO_UUID and known not in (NO_UUID, topic_id)
         if known != NO_UUID and not is_anothers:
             return False
-        if told is None:
+        if zk_metadata is None:
             return True
         # Of two topics of a name this broker may know the older one, until it has heard of all.
-        return topic_id in told.facts.gone or (is_anothers and told.facts.is_complete)
+        return topic_id in zk_metadata.facts.gone or (is_anothers and zk_metadata.facts.is_complete)
 
     def shutdown(self) -> None:
         """Let go of everything: the logs are about to be closed."""

@@ -19,7 +19,7 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
     beyond: what was committed before lies below that, also where the high watermark is not there
     yet. Of them the one that is `fetching`, and whoever keeps up besides.
     """
-    log, around = partition.log, partition.environment
+    log, environment = partition.log, partition.environment
     if partition.pending is not None or log is None or not partition.is_leader:
         return
     reach, end = max(log.high_watermark, partition.epoch_start_offset), log.log_end_offset
@@ -29,9 +29,9 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
         if follower.log_end_offset >= reach
         and node not in partition.isr
         and (follower is fetching or partition.is_joining(node, follower, end))
-        and may_join(around.brokers.get(node), follower.broker_epoch)
+        and may_join(environment.brokers.get(node), follower.broker_epoch)
     )
-    if joining and around.monotonic_ms() >= partition.quiet_until_ms:
+    if joining and environment.monotonic_ms() >= partition.quiet_until_ms:
         _propose(
             partition, expansion(partition.isr, joining, _epochs(partition), at=_at(partition))
         )
@@ -39,15 +39,16 @@ def propose_expansion(partition: "Partition", fetching: FollowerState | None = N
 
 def propose_reduction(partition: "Partition") -> None:
     """Ask the controller to leave out the followers that lag for too long."""
-    log, around = partition.log, partition.environment
+    log, environment = partition.log, partition.environment
     if partition.pending is not None or log is None or not partition.is_leader:
         return
-    now_ms, end = around.monotonic_ms(), log.log_end_offset
+    now_ms, end = environment.monotonic_ms(), log.log_end_offset
+    lag_time_max_ms = environment.lag_time_max_ms
     leaving = tuple(
         node
         for node, follower in partition.followers.items()
         if node in partition.isr
-        and not follower.is_caught_up(end, now_ms=now_ms, lag_time_max_ms=around.lag_time_max_ms)
+        and not follower.is_caught_up(end, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
     )
     if leaving and now_ms >= partition.quiet_until_ms:
         _propose(

@@ -1,8 +1,8 @@
-"""The logs of partitions that are new here, made before the broker follows the metadata.
+"""Creates the logs of new partitions before the broker applies the metadata change.
 
-To make a log takes most of the time that a new partition costs, and a topic may have thousands:
-made in steps they hold up nobody. What is made here the broker finds when it follows the change.
-Where a name is taken yet, by a topic that goes with the same change, the log is left to that.
+Creating a log takes most of the time that a new partition costs, and a topic may have thousands:
+created in steps they hold up nobody. The broker finds them when it applies the change. Where a
+name is taken yet, by a topic that goes with the same change, the log is left to that.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """What the metadata says where the broker may choose a partition's log directory."""
 
 LOGS_AT_ONCE_MAX = 4
-"""How many logs are made in one turn of the loop, some 0.5 ms each: no change waits for so few."""
+"""How many logs are created in one turn of the loop, some 0.5 ms each, without a wait."""
 
 NewPartition = tuple[TopicImage, int]
 
@@ -51,7 +51,7 @@ def get_or_create_log(
     node_id: int,
     is_new: bool = True,
 ) -> "PartitionLog":
-    """Return the log of a partition, made where it is not here yet.
+    """Return the log of a partition, created where it is not here yet.
 
     See `LogDirs.get_or_create`, also for what it raises.
     """
@@ -73,7 +73,7 @@ def create_logs(
     *,
     node_id: int,
 ) -> Steps[None]:
-    """Make the logs of these partitions, one in each step. `config`: of the topic of a name."""
+    """Create the logs of these partitions, one in each step. `config`: of the topic of a name."""
     for topic, index in partitions:
         if log_dirs.get(topic.name, index) is None:
             with suppress(OSError):  # To follow the change meets it again, and tells of it.

@@ -380,10 +380,12 @@ class Partition:
 
     def is_joining(self, node: int, follower: FollowerState, leader_end: int) -> bool:
         """Tell whether a follower keeps up, and the controller would take it in."""
-        around = self.environment
+        environment = self.environment
         return follower.is_caught_up(
-            leader_end, now_ms=around.monotonic_ms(), lag_time_max_ms=around.lag_time_max_ms
-        ) and may_join(around.brokers.get(node), follower.broker_epoch)
+            leader_end,
+            now_ms=environment.monotonic_ms(),
+            lag_time_max_ms=environment.lag_time_max_ms,
+        ) and may_join(environment.brokers.get(node), follower.broker_epoch)
 
     def committed(self, next_offset: int) -> Error | None:
         """Return how acks=all for all before `next_offset` ends, or None while it must wait."""

@@ -24,7 +24,7 @@ class DelayedOperation:
         "_gone",
         "_is_trying",
         "_keys",
-        "_lot",
+        "_purgatory",
         "_timer",
         "_woken_meanwhile",
         "done",
@@ -33,13 +33,13 @@ class DelayedOperation:
 
     def __init__(
         self,
-        lot: "Purgatory",
+        purgatory: "Purgatory",
         keys: tuple[Hashable, ...],
         attempt: Callable[[], bool],
         expire: Callable[[], None],
         wanted_bytes: int,
     ) -> None:
-        self._lot = lot
+        self._purgatory = purgatory
         self._keys = keys
         self._attempt = attempt
         self._expire = expire
@@ -55,7 +55,7 @@ class DelayedOperation:
 
         The answer may have the connection's next request handled at once, and that may wake
         this one again: then the attempt goes on, or is repeated if it failed, but none is made
-        within another. A request answered twice would be taken off the lot twice.
+        within another. A request answered twice would be counted off twice.
         """
         if self.done:
             return True
@@ -83,7 +83,7 @@ class DelayedOperation:
         timer = self._timer
         if not self.done and timer is not None and timer.at_ms > deadline_ms:
             timer.cancel()
-            self._timer = self._lot._timers.at(deadline_ms, self._time_out)
+            self._timer = self._purgatory._timers.at(deadline_ms, self._time_out)
 
     def _time_out(self) -> None:
         self._timer = None
@@ -99,7 +99,7 @@ class DelayedOperation:
             self._timer.cancel()
         if self._gone is not None:
             self._gone.forget(self.abandon)
-        self._lot._remove(self, self._keys)
+        self._purgatory._remove(self, self._keys)
 
 
 class Purgatory:

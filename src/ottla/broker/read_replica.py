@@ -21,14 +21,14 @@ Selector = Callable[[Partition, int, str, str], int]
 
 def same_rack(partition: Partition, offset: int, rack: str, listener_name: str) -> int:
     """Return the replica of a consumer's rack to read from; -1 = stay with the leader."""
-    around = partition.environment
-    leader = around.brokers.get(partition.node_id)
+    environment = partition.environment
+    leader = environment.brokers.get(partition.node_id)
     if not rack or (leader is not None and leader.rack == rack):
         return NO_REPLICA
-    now_ms = around.monotonic_ms()
+    now_ms = environment.monotonic_ms()
     best, chosen = None, NO_REPLICA
     for node, follower in partition.followers.items():
-        broker = around.brokers.get(node)
+        broker = environment.brokers.get(node)
         if broker is None or broker.rack != rack or broker.fenced or node not in partition.isr:
             continue
         if not follower.log_start_offset <= offset <= follower.log_end_offset:

@@ -1,4 +1,4 @@
-"""Making the logs of new partitions in several turns of the loop, before a change is applied."""
+"""Creates the logs of new partitions in several turns of the loop, before a change is applied."""
 
 import logging
 from collections.abc import Callable
@@ -28,11 +28,11 @@ class LogCreation:
         return self._turns.run_own(steps, gone=self._stopped).map(_log_failure)
 
     def stop(self) -> None:
-        """Make no more: logs are closed next."""
+        """Create no more: logs are closed next."""
         self._stopped.complete(None)
 
 
 def _log_failure(result: Exception | None) -> None:
     if result is not None:
         # Applying the change meets the same, and is tried again.
-        log.error("the logs of new partitions could not be made", exc_info=result)
+        log.error("the logs of new partitions could not be created", exc_info=result)

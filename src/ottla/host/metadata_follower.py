@@ -48,8 +48,8 @@ Prepare = Callable[[ClusterDelta], Pending[None]]
 """Gets a broker ready for a change; the promise is kept once it is."""
 
 
-def at_once(_: ClusterDelta) -> Pending[None]:
-    """Prepare nothing."""
+def prepare_nothing(_: ClusterDelta) -> Pending[None]:
+    """Be ready at once."""
     return completed(None)
 
 
@@ -68,7 +68,7 @@ class Publisher:
         *,
         clock: Clock,
         timers: Timers,
-        prepare: Prepare = at_once,
+        prepare: Prepare = prepare_nothing,
     ) -> None:
         self.image = EMPTY
         self.committed_image = EMPTY
@@ -78,7 +78,6 @@ class Publisher:
         self._prepare = prepare
         self._is_preparing = False
         self._behind: deque[ClusterDelta] = deque()
-        self._closed = False
         self._waiting: dict[Pending[None], Callable[[ClusterImage], bool]] = {}
 
     @property
@@ -98,7 +97,6 @@ class Publisher:
 
     def close(self) -> None:
         """Hand nothing over later to a broker that stops."""
-        self._closed = True
         self._publication.close()
 
     def caught_up_to(self, offset: int) -> Pending[None]:
@@ -141,7 +139,7 @@ class Publisher:
 
     def _prepared(self, delta: ClusterDelta, _: None) -> None:
         self._is_preparing = False
-        if not self._closed:
+        if not self._publication.is_closed:
             self._hand_over(delta)
             self._go_on()
 
@@ -178,7 +176,7 @@ class MetadataFollower(Publisher):
         on_failure: Callable[[str], None],
         on_leader: Callable[[int, int], None] = lambda leader_id, epoch: None,
         snapshot_limits: SnapshotLimits | None = None,
-        prepare: Prepare = at_once,
+        prepare: Prepare = prepare_nothing,
     ) -> None:
         super().__init__(on_image, clock=clock, timers=timers, prepare=prepare)
         self._storage = storage
@@ -296,7 +294,7 @@ class LocalFollower(Publisher):
         on_image: OnImage,
         clock: Clock,
         timers: Timers,
-        prepare: Prepare = at_once,
+        prepare: Prepare = prepare_nothing,
     ) -> None:
         super().__init__(on_image, clock=clock, timers=timers, prepare=prepare)
         self._runtime = runtime

@@ -37,7 +37,11 @@ class MetadataErrors:
 
 
 class Publication:
-    """See the module. `errors`: how often a change could not be applied, attempts included."""
+    """See the module.
+
+    Fields: `errors`: how often a change could not be applied, attempts included; `is_closed`:
+            nothing is tried again, and nothing is to be handed over later.
+    """
 
     def __init__(self, on_image: OnImage, *, clock: Clock, timers: Timers) -> None:
         self.errors = 0
@@ -48,7 +52,7 @@ class Publication:
         self._newest: ClusterImage | None = None
         self._failures = 0
         self._timer: Timer | None = None
-        self._closed = False
+        self.is_closed = False
 
     @property
     def is_whole(self) -> bool:
@@ -64,7 +68,7 @@ class Publication:
 
     def close(self) -> None:
         """Try nothing again."""
-        self._closed = True
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
 
@@ -86,7 +90,7 @@ class Publication:
         return min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)
 
     def _try_later(self) -> None:
-        if self._closed:
+        if self.is_closed:
             return
         at_ms = self._clock.monotonic_ms() + self._delay_ms
         self._failures += 1

@@ -2,10 +2,10 @@
 
 import shutil
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Annotated
 
@@ -261,16 +261,18 @@ def _has_started(data_dir: Path) -> bool:
 
 def _stay(engine: LocalCluster) -> int:
     """Watch the nodes until Ctrl-C or SIGTERM, then stop them."""
-    ended = threading.Event()
+    # Put by a signal handler, at any moment of the wait for it. An Event would not do: its `set`
+    # takes the lock that the interrupted `wait` may hold, and both would stand still.
+    signals = SimpleQueue[int]()
 
     def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
+        signals.put(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, end) for number in numbers]
     print("Ctrl-C stops it.", flush=True)
     try:
-        _watch(engine, ended)
+        _watch(engine, signals)
     finally:
         # A second Ctrl-C ends the waiting for slow nodes as well.
         for number, handler in zip(numbers, before, strict=True):
@@ -278,10 +280,10 @@ def _stay(engine: LocalCluster) -> int:
     return stop_all(engine, STOP_SECONDS)
 
 
-def _watch(engine: LocalCluster, ended: threading.Event) -> None:
-    """Say when a node's state changes; return once all were stopped (`ottla down`)."""
+def _watch(engine: LocalCluster, signals: SimpleQueue[int]) -> None:
+    """Say when a node's state changes; return at a signal, or once all were stopped."""
     states = {node.plan.id: "running" for node in engine.entry().nodes}
-    while not ended.wait(WATCH_SECONDS):
+    while not _arrives(signals, WATCH_SECONDS):
         for node in engine.entry().nodes:
             state = engine.state(node)
             if state != states[node.plan.id]:
@@ -289,6 +291,14 @@ def _watch(engine: LocalCluster, ended: threading.Event) -> None:
                 states[node.plan.id] = state
         if all(state == "stopped" for state in states.values()):
             return
+
+
+def _arrives(signals: SimpleQueue[int], timeout: float) -> bool:
+    try:
+        signals.get(timeout=timeout)
+    except Empty:
+        return False
+    return True
 
 
 def stop_all(engine: LocalCluster, timeout: float) -> int:

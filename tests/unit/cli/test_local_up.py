@@ -5,6 +5,8 @@ And what it leaves behind where nothing could be started, and how the stop of no
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -262,3 +264,52 @@ def test_nodes_that_had_to_be_killed_are_a_failure(capsys: pytest.CaptureFixture
     with pytest.raises(CommandError, match=r"^nodes 1, 2 did not stop within 30 s and were killed"):
         stop(3, 1, 2)
     assert capsys.readouterr().out == "Stopped 3 nodes.\n" * 2
+
+
+WATCHED_BY_SIGNALS = """
+import signal
+import sys
+
+from ottla.cli import local_up
+
+class Node:
+    class plan:
+        id = 1
+
+class Engine:  # Its only node runs on and on.
+    nodes = (Node,)
+    def entry(self):
+        return self
+    def state(self, node):
+        return "running"
+
+def stopped(engine, timeout):
+    sys.settrace(None)
+    return 0
+
+def trace(frame, event, argument):
+    global left
+    if event == "line":
+        left -= 1
+        if left == 0:
+            signal.raise_signal(signal.SIGINT)
+    return trace
+
+local_up.WATCH_SECONDS = 0.001
+local_up.stop_all = stopped
+for line in range(1, 200):
+    left = line
+    sys.settrace(trace)
+    try:
+        local_up._stay(Engine())
+    except KeyboardInterrupt:  # Before the handlers were set.
+        sys.settrace(None)
+print("ended")
+"""
+
+
+def test_ctrl_c_ends_the_watching_at_whatever_line_it_comes() -> None:
+    """Also within the wait itself, whose lock a handler must not want."""
+    program = f"import sys; sys.path[:] = {sys.path!r}\n{WATCHED_BY_SIGNALS}"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30)
+    assert (ran.returncode, ran.stdout[-6:]) == (0, b"ended\n"), ran.stderr

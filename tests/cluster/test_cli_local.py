@@ -250,57 +250,58 @@ def test_a_node_that_does_not_start_shows_the_end_of_its_log(local: Local, tmp_p
     assert states(local) == {1: "stopped"}
 
 
-def foreground(tmp_path: Path) -> tuple["subprocess.Popen[str]", Path]:
-    """Start `ottla up` in the foreground; return it once it serves."""
+@pytest.fixture
+def foreground(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """`ottla up` in the foreground of the test's folder, once it serves."""
     folder = tmp_path / "cluster"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         ottla_arguments("up", "--data-dir", str(folder), "--port", str(first_port(1))),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("Ottla serves at ")
-    assert process.stdout.readline() == "Ctrl-C stops it.\n"
-    return process, folder
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("Ottla serves at ")
+            assert process.stdout.readline() == "Ctrl-C stops it.\n"
+            yield process
+        finally:
+            process.kill()  # Unless it has ended; its node does not outlive it.
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_a_cluster_in_the_foreground(
-    local: Local, tmp_path: Path, number: signal.Signals
+    local: Local, foreground: "subprocess.Popen[str]", number: signal.Signals
 ) -> None:
-    process, _ = foreground(tmp_path)
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
-    assert (process.returncode, out) == (0, "Stopped 1 node.\n")
+    foreground.send_signal(number)
+    out, _ = foreground.communicate(timeout=30)
+    assert (foreground.returncode, out) == (0, "Stopped 1 node.\n")
     assert states(local) == {1: "stopped"}
 
 
 def test_a_cluster_in_the_foreground_says_what_becomes_of_its_nodes(
-    local: Local, tmp_path: Path
+    local: Local, foreground: "subprocess.Popen[str]"
 ) -> None:
-    process, _ = foreground(tmp_path)
-    assert process.stdout is not None
+    assert foreground.stdout is not None
     assert local("kill", "1").code == 0
-    assert process.stdout.readline() == "node 1 is dead\n"
+    assert foreground.stdout.readline() == "node 1 is dead\n"
     assert local("start", "1").code == 0
     until(lambda: states(local) == {1: "running"})
     assert local("down").code == 0
-    out, _ = process.communicate(timeout=30)
-    assert process.returncode == 0
+    out, _ = foreground.communicate(timeout=30)
+    assert foreground.returncode == 0
     assert out.splitlines()[-1] == "No node is running."
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
 def test_nodes_do_not_outlive_a_parent_that_is_killed(
-    local: Local, tmp_path: Path, is_paused: bool
+    local: Local, foreground: "subprocess.Popen[str]", is_paused: bool
 ) -> None:
-    process, _ = foreground(tmp_path)
     node = identify(status(local)["nodes"][0]["pid"])
     if is_paused:
         assert local("pause", "1").code == 0
-    process.kill()
-    process.communicate(timeout=30)
+    foreground.kill()
+    foreground.communicate(timeout=30)
     assert wait_until_gone(node, 20)
 
 

@@ -16,7 +16,7 @@ from ottla.log.async_delete import AsyncDelete
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs
 from ottla.log.replica_deletion import Removed
-from ottla.metadata.deletions import SUCCESSFUL, Standing
+from ottla.metadata.deletions import SUCCESSFUL, ReplicaStatus
 from ottla.metadata.image import ClusterImage
 
 from .replaced import replaced
@@ -44,7 +44,7 @@ def counts_orders_as_done() -> Iterator[None]:
     take_answers = deletion_policy._Look._take_answers
 
     def at_once(
-        self: Any, broker_id: int, standing: Standing, partitions: Collection[int]
+        self: Any, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> list[int]:
         replicas = [
             deletion_policy.Replica(broker_id, self._deletion.topic_id, each) for each in partitions

@@ -374,7 +374,7 @@ def keeps_assignments_of_members_not_named() -> Iterator[None]:
         held[who] = answer.assignment
         return answer
 
-    plain = Group.sync_answer
+    plain = Group.sync_response
     with replaced(Group, "sync_answer", sync_answer):
         yield
 

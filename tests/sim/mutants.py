@@ -241,7 +241,7 @@ CONTROLLER = (
         "unclean_leaves_only_isr",
         "a registration after an unclean stop leaves the eligible replicas of others alone",
         (
-            "controller.elections:leave",
+            "controller.elections:remove_from_isrs",
             "broker_id in partition.isr or (unclean and broker_id in partition.elr)",
             "broker_id in partition.isr",
         ),

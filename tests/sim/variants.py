@@ -147,12 +147,12 @@ def ignores_the_leader_epoch() -> Iterator[None]:
 @contextmanager
 def takes_every_start_for_clean() -> Iterator[None]:
     """A broker that lost its unflushed data stays eligible to lead."""
-    leave = brokers_module.leave
+    leave = brokers_module.remove_from_isrs
 
     def clean(*arguments: Any, unclean: bool) -> Any:
         return leave(*arguments, unclean=False)
 
-    with replaced(brokers_module, "leave", clean):
+    with replaced(brokers_module, "remove_from_isrs", clean):
         yield
 
 

@@ -13,8 +13,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.elections import Rules, StayingLeaders, partitions
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.elections import Rules, RulesByLeader, partitions
+from ottla.controller.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Step
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta, replay
@@ -44,7 +44,7 @@ def difference(before: Mapping[int, BrokerImage], after: Mapping[int, BrokerImag
     )
 
 
-def folders_anew(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Record]:
+def reset_lost_directories(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Record]:
     """Take the folders of brokers that have just started for working, until they say otherwise.
 
     Observed with the registrations, so that these brokers are told at once what they host.
@@ -62,7 +62,7 @@ def folders_anew(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Re
                 yield partition_record(topic.id, number, anew)
 
 
-def follow(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
+def process_broker_change(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
     """Return the elections that a change of the brokers asks for, on the image of now.
 
     That may have moved on since the change: who failed then has failed, whoever is there now.
@@ -90,23 +90,23 @@ def _fail(
     """
     there = image.brokers.items()
     without = replace(image, brokers=type(image.brokers)(_others(there, failed)))
-    rules = StayingLeaders(without, config)
+    rules = RulesByLeader(without, config)
     for topic, number, partition in partitions(image):
         if failed.isdisjoint((partition.leader, *partition.isr)):
             continue
         if only is not None and (topic.name, number) not in only:
             continue
         its = rules.of(partition.leader)
-        wish = Wish(
+        wish = PartitionTarget(
             isr=tuple(each for each in partition.isr if each not in failed),
             election=its.election(topic.name),
         )
-        record = change(topic.id, number, partition, wish, its.change_context(topic.name))
+        record = build_change(topic.id, number, partition, wish, its.change_context(topic.name))
         if record is not None:
             yield record
 
 
-def fail_started(
+def process_missed_restarts(
     image: ClusterImage,
     config: NodeConfig,
     started_since: Mapping[tuple[str, int], frozenset[int]],
@@ -114,7 +114,7 @@ def fail_started(
     """Return the elections because of brokers that started when no controller was there to see it.
 
     `started_since`: who of a partition's leader and in-sync replicas is another process than the
-    one that they were. Each failed and started, as in `follow`, together with those that are gone.
+    one that they were. Each failed and started, as in `process_broker_change`, together with those that are gone.
     """
     by_failed: dict[frozenset[int], set[tuple[str, int]]] = {}
     for topic, number, partition in partitions(image):
@@ -147,7 +147,7 @@ def _start(
     for topic, number, partition in partitions(image):
         if partition.leader != NO_LEADER or started.isdisjoint(partition.replicas):
             continue
-        wish = Wish(election=rules.election(topic.name))
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        wish = PartitionTarget(election=rules.election(topic.name))
+        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             yield record

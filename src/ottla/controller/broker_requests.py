@@ -35,7 +35,7 @@ from dataclasses import replace
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
-from ottla.controller.previous_broker_epochs import came_of, followed
+from ottla.controller.previous_broker_epochs import new_or_bounced_brokers, previous_epochs_after
 from ottla.controller.request_batch import RequestBatch
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.delta import ClusterDelta
@@ -43,15 +43,15 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage, TopicImage
 
 
-def tell(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
+def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
     """Return what brokers hear of a change.
 
     The image of `view` is taken to be the delta's; its former lives are those before it.
     """
-    previous_epochs = followed(view.previous_epochs, delta)
+    previous_epochs = previous_epochs_after(view.previous_epochs, delta)
     view = replace(view, image=delta.image, previous_epochs=previous_epochs)
     batch = RequestBatch(view)
-    came = came_of(delta)
+    came = new_or_bounced_brokers(delta)
     _tell_of_brokers(batch, view, delta, came)
     for topic, numbers, old in _touched(delta):
         if view.is_queued_for_deletion(topic.name):
@@ -66,19 +66,19 @@ def tell(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
     return batch
 
 
-def tell_all(view: ControllerView) -> tuple[RequestBatch, RequestBatch]:
+def initial_batches(view: ControllerView) -> tuple[RequestBatch, RequestBatch]:
     """Return what a new controller tells: first who is there (KAFKA-4443), then everything."""
-    return tell_brokers(view), tell_everything(view)
+    return live_brokers_batch(view), full_batch(view)
 
 
-def tell_brokers(view: ControllerView) -> RequestBatch:
+def live_brokers_batch(view: ControllerView) -> RequestBatch:
     """Return the word to all brokers of all brokers, and of nothing else."""
     batch = RequestBatch(view)
     batch.add_brokers_first(view.live_or_shutting_down_ids())
     return batch
 
 
-def tell_everything(view: ControllerView) -> RequestBatch:
+def full_batch(view: ControllerView) -> RequestBatch:
     """Return what every broker must know that has heard nothing of this controller yet."""
     batch = RequestBatch(view)
     everyone = frozenset(view.live_or_shutting_down_ids())
@@ -87,7 +87,7 @@ def tell_everything(view: ControllerView) -> RequestBatch:
     return batch
 
 
-def tell_again(view: ControllerView, broker_id: int) -> RequestBatch:
+def resend_batch(view: ControllerView, broker_id: int) -> RequestBatch:
     """Return what one broker hears that asks to be told again.
 
     LeaderAndIsr for all that it hosts: it answers what is offline. And UpdateMetadata of all
@@ -135,7 +135,9 @@ def _heard(view: ControllerView) -> Iterator[tuple[PartitionKey, PartitionImage]
 
 
 def _as_heard(view: ControllerView, key: PartitionKey, partition: PartitionImage) -> PartitionImage:
-    return replace(partition, leader=NO_LEADER) if view.is_over(key, partition) else partition
+    return (
+        replace(partition, leader=NO_LEADER) if view.is_leader_stale(key, partition) else partition
+    )
 
 
 def _tell_what_is_hosted(
@@ -159,7 +161,7 @@ def _hosts(view: ControllerView, key: PartitionKey, partition: PartitionImage) -
 
     Not a leader whose epoch is over: it hears of the partition once the next one is decided.
     """
-    deposed = partition.leader if view.is_over(key, partition) else NO_LEADER
+    deposed = partition.leader if view.is_leader_stale(key, partition) else NO_LEADER
     return [
         broker_id
         for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)

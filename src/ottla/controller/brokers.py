@@ -28,7 +28,12 @@ from enum import Enum
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import come_back, leads_anything, leave, leave_directories
+from ottla.controller.elections import (
+    elect_after_unfencing,
+    leads_anything,
+    remove_from_isrs,
+    remove_offline_replicas,
+)
 from ottla.controller.step import Decision, Step
 from ottla.metadata.brokers import PLAINTEXT, BrokerImage, record_of
 from ottla.metadata.delta import replay
@@ -134,7 +139,9 @@ def register_broker(
         return Decision(Step((record_of(amended),)), before.epoch)
 
     # The process before this one may still lead what it held; this one knows nothing yet.
-    records: list[Record] = list(leave(image, context.config, broker.id, unclean=not lost_nothing))
+    records: list[Record] = list(
+        remove_from_isrs(image, context.config, broker.id, unclean=not lost_nothing)
+    )
     epoch = next_offset + len(records)
     records.append(
         record_of(replace(broker, epoch=epoch, fenced=True, in_controlled_shutdown=False))
@@ -221,7 +228,7 @@ def heartbeat(
     records += changes
     context.liveness.touch(broker.id, now_ms, report.metadata_offset)
     if after is State.CONTROLLED_SHUTDOWN and changes:
-        context.liveness.leaves(broker.id, next_offset + len(records) - 1)
+        context.liveness.begin_controlled_shutdown(broker.id, next_offset + len(records) - 1)
     reply = HeartbeatReply(
         is_caught_up=caught_up,
         is_fenced=after in (State.FENCED, State.SHUTDOWN_NOW),
@@ -255,7 +262,7 @@ def _next_state(
         return State.CONTROLLED_SHUTDOWN
     # The others must have heard that they lead now, or clients would find no leader anywhere.
     active = [each for each in image.broker_ids() if image.is_active(each)]
-    heard = context.liveness.lowest_offset(active)
+    heard = context.liveness.lowest_metadata_offset(active)
     if context.liveness.shutdown_offset(broker.id) <= heard:
         return State.SHUTDOWN_NOW
     return State.CONTROLLED_SHUTDOWN
@@ -268,12 +275,12 @@ def _transition(
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE
         )
-        return [*come_back(image, config, broker.id), change]
+        return [*elect_after_unfencing(image, config, broker.id), change]
     if after is State.CONTROLLED_SHUTDOWN:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-        return [*leave(image, config, broker.id), change]
+        return [*remove_from_isrs(image, config, broker.id), change]
     return fencing_records(image, config, broker)
 
 
@@ -284,7 +291,7 @@ def fencing_records(image: ClusterImage, config: NodeConfig, broker: BrokerImage
     fencing = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE
     )
-    return [*leave(image, config, broker.id), fencing]
+    return [*remove_from_isrs(image, config, broker.id), fencing]
 
 
 def _offline_directories(
@@ -298,7 +305,7 @@ def _offline_directories(
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
     )
-    return [*leave_directories(image, config, broker.id, gone), change]
+    return [*remove_offline_replicas(image, config, broker.id, gone), change]
 
 
 def fence_stalest(

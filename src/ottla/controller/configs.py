@@ -22,7 +22,7 @@ from enum import IntEnum
 from ottla.base.errors import ApiError, Error
 from ottla.controller.activation import MIN_ISR
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import ElectUncleanly, forget_eligible
+from ottla.controller.elections import ElectUncleanly, clear_elr
 from ottla.controller.idle import check_ttl
 from ottla.controller.step import Decision, Step
 from ottla.metadata.config_def import (
@@ -111,7 +111,7 @@ def alter_configs(
 def _step(image: ClusterImage, records: Sequence[ConfigRecord]) -> Step:
     names = {record.name for record in records}
     effects = (ElectUncleanly(),) if UNCLEAN in names else ()
-    forgotten = tuple(forget_eligible(image, _new_minimums(records)))
+    forgotten = tuple(clear_elr(image, _new_minimums(records)))
     if forgotten:
         # First who is not eligible any more, then what the leaders may commit alone.
         return Step((*forgotten, *records), effects, atomic=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ottla.base.ports import Dice
 from ottla.controller.assignment import KRAFT_ASSIGNMENTS, AssignmentPolicy
-from ottla.controller.idle import IdleBoard
+from ottla.controller.idle import IdleReports
 from ottla.controller.liveness import BrokerLiveness
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -26,7 +26,7 @@ class DecisionContext:
     dice: Dice
     liveness: BrokerLiveness
     assignments: AssignmentPolicy = KRAFT_ASSIGNMENTS
-    idle: IdleBoard = field(default_factory=IdleBoard)
+    idle: IdleReports = field(default_factory=IdleReports)
 
 
 def next_offset(image: ClusterImage) -> int:

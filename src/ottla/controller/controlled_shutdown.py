@@ -13,9 +13,9 @@ Source: KafkaController.doControlledShutdown, Kafka 3.9; KIP-380. In KRaft, `bro
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
-from ottla.controller.elections import StayingLeaders, partitions
+from ottla.controller.elections import RulesByLeader, partitions
 from ottla.controller.keys import PartitionKey
-from ottla.controller.partition_change import ChangeContext, Wish, change
+from ottla.controller.partition_change import ChangeContext, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage, PartitionImage
@@ -43,7 +43,7 @@ def controlled_shutdown(
             Error.STALE_BROKER_EPOCH,
             f"Broker {broker_id} has the epoch {broker.epoch}, but it said {broker_epoch}.",
         )
-    rules = StayingLeaders(image, config, without=broker_id)
+    rules = RulesByLeader(image, config, without=broker_id)
     records: list[Record] = []
     remaining: list[PartitionKey] = []
     for topic, number, partition in partitions(image):
@@ -56,7 +56,7 @@ def controlled_shutdown(
         if not staying:
             remaining.append(PartitionKey(topic.name, number))
             continue
-        record = change(topic.id, number, partition, Wish(isr=staying), around)
+        record = build_change(topic.id, number, partition, PartitionTarget(isr=staying), around)
         if record is not None:
             records.append(record)
     records += _note(broker)

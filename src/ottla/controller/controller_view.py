@@ -42,7 +42,7 @@ class ControllerView:
     def is_online(self, replica: ReplicaKey) -> bool:
         """Tell whether a replica's broker lives and stays, and its folder works."""
         topic = self.image.topics.by_name(replica.topic)
-        partition = None if topic is None else topic.partitions.get(replica.number)
+        partition = None if topic is None else topic.partitions.get(replica.partition)
         return self.image.is_active(replica.broker_id) and not (
             partition is not None
             and replica.broker_id in partition.replicas
@@ -54,9 +54,9 @@ class ControllerView:
         topic_id = self.image.topics.id_of(topic)
         return topic_id is not None and self.image.deletions.is_being_deleted(topic_id)
 
-    def is_over(self, key: PartitionKey, partition: PartitionImage) -> bool:
+    def is_leader_stale(self, key: PartitionKey, partition: PartitionImage) -> bool:
         """Tell whether the leader that a partition names was another process."""
         if not self.previous_epochs:
             return False
         topic_id = self.topic_id(key.topic)
-        return self.previous_epochs.get((topic_id, key.number)) == partition.leader_epoch
+        return self.previous_epochs.get((topic_id, key.partition)) == partition.leader_epoch

@@ -15,7 +15,7 @@ from ottla.metadata.topics import partition_record
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class NewPartitions:
     """A topic and how many partitions it shall have in all; the replicas of the new ones."""
 
     name: str
@@ -24,7 +24,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class GrownTopic:
+class CreatedPartitions:
     """What came of it."""
 
     name: str
@@ -34,11 +34,11 @@ class GrownTopic:
 
 def create_partitions(
     image: ClusterImage,
-    wanted: Sequence[Growth],
+    wanted: Sequence[NewPartitions],
     *,
     validate_only: bool,
     context: DecisionContext,
-) -> Decision[tuple[GrownTopic, ...]]:
+) -> Decision[tuple[CreatedPartitions, ...]]:
     """Add partitions; one answer a topic, in the order asked; a name twice is refused once.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many at once.
@@ -46,7 +46,7 @@ def create_partitions(
     check_partition_total(sum(_additional(image, growth) for growth in wanted))
     counts = Counter(growth.name for growth in wanted)
     records: list[PartitionRecord] = []
-    answers: dict[str, GrownTopic] = {}
+    answers: dict[str, CreatedPartitions] = {}
     for growth in wanted:
         if growth.name in answers:
             continue
@@ -57,23 +57,23 @@ def create_partitions(
             first = len(topic.partitions)
             partitions = _grow(image, topic, growth, context)
         except ApiError as refusal:
-            answers[growth.name] = GrownTopic(growth.name, refusal.error, refusal.message)
+            answers[growth.name] = CreatedPartitions(growth.name, refusal.error, refusal.message)
             continue
         records += [
             partition_record(topic.id, number, partition)
             for number, partition in enumerate(partitions, start=first)
         ]
-        answers[growth.name] = GrownTopic(growth.name)
+        answers[growth.name] = CreatedPartitions(growth.name)
     step = Step() if validate_only else Step(tuple(records))
     return Decision(step, tuple(answers.values()))
 
 
-def _additional(image: ClusterImage, growth: Growth) -> int:
+def _additional(image: ClusterImage, growth: NewPartitions) -> int:
     topic = image.topics.by_name(growth.name)
     return 0 if topic is None else max(0, growth.count - len(topic.partitions))
 
 
-def _topic(image: ClusterImage, growth: Growth) -> TopicImage:
+def _topic(image: ClusterImage, growth: NewPartitions) -> TopicImage:
     topic = image.topics.by_name(growth.name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -95,7 +95,7 @@ def _topic(image: ClusterImage, growth: Growth) -> TopicImage:
 
 
 def _grow(
-    image: ClusterImage, topic: TopicImage, growth: Growth, context: DecisionContext
+    image: ClusterImage, topic: TopicImage, growth: NewPartitions, context: DecisionContext
 ) -> list[PartitionImage]:
     first = len(topic.partitions)
     additional = growth.count - first

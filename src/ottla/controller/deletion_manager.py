@@ -5,9 +5,9 @@ that must survive: which orders are out, which brokers are given a pause after t
 controller that is elected begins with an empty one and all deletions to look at; one that
 resigns forgets everything.
 
-The way of a deletion: `follow` a change of the image -> `take_wish` -> `deletion_policy.decide`
-in the controller's queue -> its records, committed, come back through `follow`, which returns the
-orders to send -> `decided`, or `refused` -> an answer, `answered` -> `take_wish` -> ... Whoever
+The way of a deletion: `observe` a change of the image -> `take_work` -> `deletion_policy.decide`
+in the controller's queue -> its records, committed, come back through `observe`, which returns the
+orders to send -> `decided`, or `refused` -> an answer, `responded` -> `take_work` -> ... Whoever
 drives it looks for a wish after each call, and calls `tick` when `next_due_ms` says.
 
 What failed is ordered again by `tick`, by a new controller and when its broker is back, while the
@@ -24,18 +24,18 @@ from typing import Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.deletion_notes import Notes
-from ottla.controller.deletion_orders import DeletionOrder, orders_of, wanted_of
+from ottla.controller.deletion_events import DeletionEvents
+from ottla.controller.deletion_orders import DeletionOrder, orders_of, replicas_to_delete
 from ottla.controller.deletion_policy import (
     NOT_YET,
+    DeletionWork,
     Replica,
-    Wish,
     has_failed,
     is_lost,
     is_reachable,
 )
 from ottla.controller.retry_queue import Pause
-from ottla.metadata.deletions import STARTED, DeletionImage, Standing
+from ottla.metadata.deletions import STARTED, DeletionImage, ReplicaStatus
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
@@ -125,11 +125,11 @@ class DeletionManager:
 
     def _forget(self) -> None:
         self._orders: dict[int, _Orders] = {}
-        self._notes = Notes()
+        self._notes = DeletionEvents()
         self._vanished: dict[Uuid, TopicImage] = {}
         """Topics that somebody else removed, until their deletions have ended."""
-        self._electing: frozenset[str] = frozenset()
-        self._reassigning: frozenset[str] = frozenset()
+        self._preferred_elections: frozenset[str] = frozenset()
+        self._reassignments: frozenset[str] = frozenset()
         self._receipts_until_ms: int | None = None
         self._put_away_until_ms: int | None = None
         self._look_again_ms = self._put_away_again_ms = 0
@@ -158,7 +158,7 @@ class DeletionManager:
 
     # -- what happens --------------------------------------------------------------------------
 
-    def follow(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
+    def observe(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
         """Take note of a change of the image, whoever made it; return the orders to send."""
         if not self._in_office:
             return ()
@@ -223,7 +223,7 @@ class DeletionManager:
         self._notes.look_at(each.topic_id for each in concerned)
         return concerned
 
-    def answered(
+    def responded(
         self, broker_id: int, broker_epoch: int, results: Mapping[Replica, Error], *, now_ms: int
     ) -> None:
         """Take a broker's answer, as far as it is one to an order that is out."""
@@ -255,17 +255,22 @@ class DeletionManager:
         if unanswered:
             orders.later.begin(now_ms)
 
-    def halted_by(self, *, electing: Iterable[str] = (), reassigning: Iterable[str] = ()) -> None:
+    def set_ineligible_topics(
+        self, *, preferred_elections: Iterable[str] = (), reassignments: Iterable[str] = ()
+    ) -> None:
         """Hear of which topics preferred elections are under way now, and of which a
         reassignment is asked for that is not in the image yet."""
-        before = self._electing | self._reassigning
-        self._electing, self._reassigning = frozenset(electing), frozenset(reassigning)
-        for name in before ^ (self._electing | self._reassigning):
+        before = self._preferred_elections | self._reassignments
+        self._preferred_elections, self._reassignments = (
+            frozenset(preferred_elections),
+            frozenset(reassignments),
+        )
+        for name in before ^ (self._preferred_elections | self._reassignments):
             topic_id = self._image.topics.id_of(name)
             if topic_id is not None and self._image.deletions.is_queued(topic_id):
                 self._notes.look_at([topic_id])
 
-    def marked(self, names: Collection[str]) -> None:
+    def markers_changed(self, names: Collection[str]) -> None:
         """Hear which topics bear a marker now: what waits without one is to be called off."""
         self._notes.look_at(
             each.topic_id
@@ -314,19 +319,19 @@ class DeletionManager:
     # -- what is to be done --------------------------------------------------------------------
 
     @property
-    def has_wish(self) -> bool:
+    def has_work(self) -> bool:
         """Tell whether there is something to decide now."""
         return self._notes.is_any or self._receipts_until_ms is not None
 
-    def take_wish(self) -> Wish | None:
+    def take_work(self) -> DeletionWork | None:
         """Return what is to be decided now; None = nothing. Call `decided` or `refused` next."""
-        if not self.has_wish:
+        if not self.has_work:
             return None
         taken = self._notes.take()
         receipts_until_ms = None
         if not taken:  # Receipts go by themselves: one that cannot must hold up no deletion.
             receipts_until_ms, self._receipts_until_ms = self._receipts_until_ms, None
-        return Wish(
+        return DeletionWork(
             topics=frozenset(taken),
             answers={
                 replica: error
@@ -337,8 +342,8 @@ class DeletionManager:
             },
             lost=frozenset().union(*(note.lost for note in taken.values())),
             vanished={each: self._vanished[each] for each in taken if each in self._vanished},
-            electing=self._electing,
-            reassigning=self._reassigning,
+            preferred_elections=self._preferred_elections,
+            reassignments=self._reassignments,
             enabled=self._enabled,
             receipts_until_ms=receipts_until_ms,
         )
@@ -387,7 +392,9 @@ class DeletionManager:
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
         new: dict[int, list[Replica]] = {}
-        for broker_id, topic_id, numbers in wanted_of(image, pending, tried_again=tried_again):
+        for broker_id, topic_id, numbers in replicas_to_delete(
+            image, pending, tried_again=tried_again
+        ):
             orders = self._of(broker_id)
             for number in numbers.difference(orders.phases.get(topic_id, ())):
                 replica = Replica(broker_id, topic_id, number)
@@ -418,12 +425,12 @@ def _is_unmoved(delta: ClusterDelta, replica: Replica) -> bool:
     return after is not None and before == after
 
 
-def _awaited(image: ClusterImage, replica: Replica) -> Standing | None:
+def _awaited(image: ClusterImage, replica: Replica) -> ReplicaStatus | None:
     """Return how far a replica is where its broker's answer would count, else None."""
     deletion = image.deletions.of(replica.topic_id)
     if deletion is None or deletion.is_finished:
         return None
-    standing = deletion.standing(replica.broker_id, replica.partition)
+    standing = deletion.status(replica.broker_id, replica.partition)
     if standing is None:
         return None
     return standing if standing == STARTED or has_failed(standing) else None

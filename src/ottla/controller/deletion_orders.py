@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.broker_answers import DeletionAnswered, error_of
+from ottla.controller.broker_responses import ReplicaDeletionResults, error_of
 from ottla.controller.deletion_policy import Replica, has_failed, is_reachable
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch import BrokerRequest, RequestBatch
@@ -47,7 +47,7 @@ class DeletionOrder:
                 yield Replica(self.broker_id, topic.topic_id, number)
 
 
-def wanted_of(
+def replicas_to_delete(
     image: ClusterImage,
     deletions: Iterable[DeletionImage],
     *,
@@ -115,14 +115,16 @@ def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
             batch.add_stop_replica((order.broker_id,), key, None, delete_partition=True)
 
 
-def stop_replica_results(image: ClusterImage, answered: DeletionAnswered) -> dict[Replica, Error]:
+def stop_replica_results(
+    image: ClusterImage, answered: ReplicaDeletionResults
+) -> dict[Replica, Error]:
     """Return an answer to StopReplica by the topics' ids; unknown topics are left out."""
     told = [*((key, Error.NONE) for key in answered.succeeded), *answered.failed]
     results: dict[Replica, Error] = {}
     for key, error in told:
         topic_id = image.topics.id_of(key.topic)
         if topic_id is not None:
-            results[Replica(answered.broker_id, topic_id, key.number)] = error
+            results[Replica(answered.broker_id, topic_id, key.partition)] = error
     return results
 
 

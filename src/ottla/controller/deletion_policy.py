@@ -1,7 +1,7 @@
 """What becomes of the deletions in the ledger: one pure decision, for both policies.
 
 `decide` looks at some deletions and returns what is to be written of them. It rests on the image
-and on a `Wish`, what the controller has heard since, and keeps nothing: a decision that met
+and on a `DeletionWork`, what the controller has heard since, and keeps nothing: a decision that met
 another writer's is made again with the same wish. It goes by what is, not by what happened, so a
 new controller decides all of them once and goes on from there (KAFKA-1681).
 
@@ -41,11 +41,11 @@ from ottla.metadata.deletions import (
     SUCCESSFUL,
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
     header_record,
     replicas_record,
 )
@@ -66,14 +66,14 @@ class Replica(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DeletionWork:
     """What gives reason to look at deletions, and what was heard of them.
 
     Fields: `topics`: whose deletions to look at; those of `answers` and `lost` are among them.
             `answers`: what brokers said of replicas that they were ordered to delete.
             `lost`: replicas whose folders have failed.
             `vanished`: topics whose metadata somebody else removed, as they were.
-            `electing`, `reassigning`: topics with preferred elections under way, and with
+            `preferred_elections`, `reassignments`: topics with preferred elections under way, and with
             reassignments that are asked for but not in the image.
             `enabled`: whether deletions may begin (delete.topic.enable).
             `receipts_until_ms`: receipts of that time and before are old enough to go; so many of
@@ -84,13 +84,13 @@ class Wish:
     answers: Mapping[Replica, Error] = field(default_factory=dict)
     lost: frozenset[Replica] = frozenset()
     vanished: Mapping[Uuid, TopicImage] = field(default_factory=dict)
-    electing: frozenset[str] = frozenset()
-    reassigning: frozenset[str] = frozenset()
+    preferred_elections: frozenset[str] = frozenset()
+    reassignments: frozenset[str] = frozenset()
     enabled: bool = True
     receipts_until_ms: int | None = None
 
 
-class IllegalMove(NamedTuple):
+class IllegalTransition(NamedTuple):
     """A step of a replica that was refused: a bug, to be logged."""
 
     replica: Replica
@@ -99,15 +99,15 @@ class IllegalMove(NamedTuple):
 
 
 def decide(
-    image: ClusterImage, wish: Wish, *, wall_ms: int, marked: Collection[str] | None = None
-) -> Decision[tuple[IllegalMove, ...]]:
+    image: ClusterImage, wish: DeletionWork, *, wall_ms: int, marked: Collection[str] | None = None
+) -> Decision[tuple[IllegalTransition, ...]]:
     """Return what to write, to be cut anywhere; the reply is empty unless there is a bug.
 
     `marked`: the topics that bear a marker as `image` was read: a classic deletion that has not
     begun is called off without one. None = deletions are not marked.
     """
     records: list[Record] = []
-    illegal: list[IllegalMove] = []
+    illegal: list[IllegalTransition] = []
     answers = _by_topic(wish.answers.items())
     looked_at = (image.deletions.of(each) for each in wish.topics)
     pending = [each for each in looked_at if each is not None and not each.is_finished]
@@ -148,7 +148,7 @@ def is_reachable(image: ClusterImage, broker_id: int) -> bool:
     return broker is not None and not broker.fenced
 
 
-def has_failed(standing: Standing) -> bool:
+def has_failed(standing: ReplicaStatus) -> bool:
     """Tell whether a broker could not delete such a replica, though it was there."""
     is_ineligible = standing.state is DeletionState.INELIGIBLE
     return is_ineligible and standing.reason is not Reason.BROKER_DOWN
@@ -169,12 +169,12 @@ class _Look:
         self,
         image: ClusterImage,
         deletion: DeletionImage,
-        wish: Wish,
+        wish: DeletionWork,
         answers: Mapping[Replica, Error],
         is_marked: bool,
     ) -> None:
         self.records: list[Record] = []
-        self.illegal: list[IllegalMove] = []
+        self.illegal: list[IllegalTransition] = []
         self._image = image
         self._deletion = deletion
         self._wish = wish
@@ -208,16 +208,16 @@ class _Look:
         halt = self._halt(topic)
         if halt is not self._deletion.halted:
             self._set_header(replace(self._deletion, halted=halt))
-        return halt is Halt.NONE
+        return halt is HaltReason.NONE
 
-    def _halt(self, topic: TopicImage) -> Halt:
-        if topic.name in self._wish.reassigning or any(
+    def _halt(self, topic: TopicImage) -> HaltReason:
+        if topic.name in self._wish.reassignments or any(
             map(is_reassigned, topic.partitions.values())
         ):
-            return Halt.REASSIGNMENT
-        if topic.name in self._wish.electing:
-            return Halt.PREFERRED_ELECTION
-        return Halt.NONE
+            return HaltReason.REASSIGNMENT
+        if topic.name in self._wish.preferred_elections:
+            return HaltReason.PREFERRED_ELECTION
+        return HaltReason.NONE
 
     def _vanished(self) -> bool:
         """Give up what cannot be ordered any more: a topic of that name is not this one."""
@@ -227,7 +227,7 @@ class _Look:
             # Nobody knows what it had, and a receipt of nothing would say that nothing is left.
             self.records.append(ForgetDeletionRecord(topic_id=deletion.topic_id))
             return False
-        vanished = Standing(DeletionState.ABANDONED, Reason.TOPIC_VANISHED)
+        vanished = ReplicaStatus(DeletionState.ABANDONED, Reason.TOPIC_VANISHED)
         for broker_id, standing, partitions in list(deletion.rows()):
             if not standing.is_over:
                 self._set(broker_id, vanished, partitions)
@@ -250,10 +250,10 @@ class _Look:
                 self._resume(broker_id, standing, partitions)
 
     def _take_answers(
-        self, broker_id: int, standing: Standing, partitions: Collection[int]
+        self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> list[int]:
         """Move what was answered, or lost; return the rest, and what the answer is known of."""
-        outcomes: dict[Standing, list[int]] = {}
+        outcomes: dict[ReplicaStatus, list[int]] = {}
         for number in partitions:
             replica = Replica(broker_id, self._deletion.topic_id, number)
             outcomes.setdefault(self._outcome(replica, standing), []).append(number)
@@ -264,14 +264,14 @@ class _Look:
             self._move(broker_id, numbers, (*again, _STATES[outcome.state]), outcome)
         return left
 
-    def _outcome(self, replica: Replica, standing: Standing) -> Standing:
+    def _outcome(self, replica: Replica, standing: ReplicaStatus) -> ReplicaStatus:
         error = self._answers.get(replica, NOT_YET)
         if error is Error.NONE:
             return SUCCESSFUL
         if error is not NOT_YET:
             return _failure(error)
         is_lost = standing.state is DeletionState.STARTED and replica in self._wish.lost
-        return FOLDER_LOST if is_lost else standing
+        return LOG_DIR_FAILED if is_lost else standing
 
     def _check(self, broker_id: int, partitions: list[int]) -> None:
         """Keep what is under way only where there is somebody to do it."""
@@ -280,7 +280,7 @@ class _Look:
             ineligible = (ReplicaState.DELETION_INELIGIBLE,)
             self._move(broker_id, partitions, ineligible, _STOPPED[fate])
 
-    def _resume(self, broker_id: int, standing: Standing, partitions: Collection[int]) -> None:
+    def _resume(self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]) -> None:
         """Start what waited for its broker where that is back; end what waits for one in vain."""
         fate = _fate(self._image, self._deletion.policy, broker_id)
         if fate is _Fate.GONE:
@@ -295,7 +295,7 @@ class _Look:
         found: dict[int, list[int]] = {}
         for number, partition in topic.in_order():
             for broker_id in partition.replicas:
-                if self._deletion.standing(broker_id, number) is None:
+                if self._deletion.status(broker_id, number) is None:
                     found.setdefault(broker_id, []).append(number)
         return found
 
@@ -308,7 +308,7 @@ class _Look:
         ineligible = (ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE)
         started = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
         source = ReplicaState.OFFLINE if down else ReplicaState.ONLINE
-        self._move(broker_id, lost, ineligible, FOLDER_LOST, source)
+        self._move(broker_id, lost, ineligible, LOG_DIR_FAILED, source)
         if down:
             self._move(broker_id, rest, ineligible, BROKER_DOWN, source)
         else:
@@ -334,7 +334,7 @@ class _Look:
             self.records.append(RemoveTopicRecord(topic_id=topic.id))
             # It had elections since it was queued.
             deletion = replace(deletion, leader_epoch=topic.last_leader_epoch)
-        self._set_header(replace(deletion, halted=Halt.NONE, finished_ms=max(wall_ms, 0)))
+        self._set_header(replace(deletion, halted=HaltReason.NONE, finished_ms=max(wall_ms, 0)))
 
     # -- moving --------------------------------------------------------------------------------
 
@@ -343,29 +343,29 @@ class _Look:
         broker_id: int,
         partitions: Collection[int],
         path: tuple[ReplicaState, ...],
-        standing: Standing,
+        standing: ReplicaStatus,
         source: ReplicaState | None = None,
     ) -> None:
         """Take replicas along a path of states; where a step of it is illegal they stay."""
         legal: list[int] = []
         for number in partitions:
-            before = self._deletion.standing(broker_id, number)
+            before = self._deletion.status(broker_id, number)
             at = source if before is None else _STATES[before.state]
             assert at is not None, "a replica that is not listed has no state of its own"
             for target in path:
                 if not is_legal(at, target):
                     replica = Replica(broker_id, self._deletion.topic_id, number)
-                    self.illegal.append(IllegalMove(replica, at, target))
+                    self.illegal.append(IllegalTransition(replica, at, target))
                     break
                 at = target
             else:
                 legal.append(number)
         self._set(broker_id, standing, legal)
 
-    def _set(self, broker_id: int, standing: Standing, partitions: Collection[int]) -> None:
+    def _set(self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]) -> None:
         if not partitions:
             return
-        self._deletion = self._deletion.with_standing(broker_id, standing, partitions)
+        self._deletion = self._deletion.with_status(broker_id, standing, partitions)
         self.records.append(
             replicas_record(self._deletion.topic_id, broker_id, standing, partitions)
         )
@@ -375,8 +375,8 @@ class _Look:
         self.records.append(header_record(deletion))
 
 
-FOLDER_LOST: Final = Standing(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
-UNREGISTERED: Final = Standing(DeletionState.ABANDONED, Reason.UNREGISTERED)
+LOG_DIR_FAILED: Final = ReplicaStatus(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
+UNREGISTERED: Final = ReplicaStatus(DeletionState.ABANDONED, Reason.UNREGISTERED)
 
 _AGAIN: Final = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
 """The way back of what is ineligible."""
@@ -393,10 +393,10 @@ _STATES: Final = {
 assert set(_STATES) == set(DeletionState)
 
 
-def _failure(error: Error) -> Standing:
+def _failure(error: Error) -> ReplicaStatus:
     is_disk = error is Error.KAFKA_STORAGE_ERROR
     reason = Reason.FOLDER_FAILED if is_disk else Reason.REFUSED
-    return Standing(DeletionState.INELIGIBLE, reason, error)
+    return ReplicaStatus(DeletionState.INELIGIBLE, reason, error)
 
 
 def is_reassigned(partition: PartitionImage) -> bool:

@@ -17,29 +17,29 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules
-from ottla.controller.partition_change import UNKNOWN_DIRECTORIES, Wish, change
+from ottla.controller.partition_change import UNKNOWN_DIRECTORIES, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DirectoryAssignment:
     """A replica of the asking broker and the folder that it is in."""
 
     directory: Uuid
     topic_id: Uuid
-    number: int
+    partition_id: int
 
 
 def assign_directories(
     image: ClusterImage,
-    wanted: Sequence[Place],
+    wanted: Sequence[DirectoryAssignment],
     *,
     broker_id: int,
     broker_epoch: int,
     context: DecisionContext,
-) -> Decision[tuple[tuple[Place, Error], ...]]:
+) -> Decision[tuple[tuple[DirectoryAssignment, Error], ...]]:
     """Note folders; one answer each, in the order asked. The last one for a replica counts.
 
     Raises: ApiError(STALE_BROKER_EPOCH) where the broker is not registered under that epoch.
@@ -50,21 +50,21 @@ def assign_directories(
             Error.STALE_BROKER_EPOCH, f"Broker {broker_id} has not the epoch {broker_epoch}."
         )
     rules = Rules(image, context.config)
-    last = {(place.topic_id, place.number): place.directory for place in wanted}
+    last = {(place.topic_id, place.partition_id): place.directory for place in wanted}
     records: list[PartitionChangeRecord] = []
-    answers: list[tuple[Place, Error]] = []
+    answers: list[tuple[DirectoryAssignment, Error]] = []
     for place in wanted:
         topic = image.topics.by_id(place.topic_id)
-        partition = None if topic is None else topic.partitions.get(place.number)
+        partition = None if topic is None else topic.partitions.get(place.partition_id)
         error = _fault(broker_id, topic, partition)
         answers.append((place, error))
-        directory = last.pop((place.topic_id, place.number), None)
+        directory = last.pop((place.topic_id, place.partition_id), None)
         if error is not Error.NONE or directory is None:
             continue
         assert topic is not None
         assert partition is not None
         around = rules.change_context(topic.name)
-        wish = Wish(
+        wish = PartitionTarget(
             directories={broker_id: directory},
             isr=partition.isr,
             election=rules.election(topic.name),
@@ -80,7 +80,7 @@ def assign_directories(
                 isr=partition.isr if is_last else others,
                 unclean_shutdown=frozenset({broker_id} if is_anew else ()),
             )
-        record = change(topic.id, place.number, partition, wish, around)
+        record = build_change(topic.id, place.partition_id, partition, wish, around)
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), tuple(answers))

@@ -15,9 +15,9 @@ from ottla.base.limits import ELECTIONS_PER_STEP_MAX
 from ottla.controller.partition_change import (
     ChangeContext,
     Election,
-    Wish,
-    acceptor,
-    change,
+    PartitionTarget,
+    build_change,
+    leader_predicate,
 )
 from ottla.controller.step import Decision, Step
 from ottla.metadata.features import elr_enabled
@@ -48,7 +48,7 @@ class Rules:
     ) -> None:
         self._image = image
         self._config = config
-        self._is_acceptable = acceptor(image, without=without, plus=plus)
+        self._is_acceptable = leader_predicate(image, without=without, plus=plus)
         self._elr_enabled = elr_enabled(image.features)
         self._orders_come_late = config.zookeeper_connect is not None
         self._surroundings: dict[str, ChangeContext] = {}
@@ -64,7 +64,7 @@ class Rules:
                     self._image, self._config, topic_name, "min.insync.replicas"
                 ),
                 elr_enabled=self._elr_enabled,
-                orders_come_late=self._orders_come_late,
+                requests_may_be_delayed=self._orders_come_late,
             )
         return found
 
@@ -79,7 +79,7 @@ class Rules:
         return found
 
 
-class StayingLeaders:
+class RulesByLeader:
     """Rules by which a leader that is on its way out leads on until it gives up what it leads.
 
     Where brokers ask to go by a request, nobody is left without a leader because of it; what
@@ -103,7 +103,7 @@ class StayingLeaders:
         return self._rules[stays]
 
 
-def leave(
+def remove_from_isrs(
     image: ClusterImage, config: NodeConfig, broker_id: int, *, unclean: bool = False
 ) -> Iterator[PartitionChangeRecord]:
     """Yield what changes when a broker must lead nothing and be in no ISR.
@@ -117,11 +117,11 @@ def leave(
             yield from _without(broker_id, topic, number, partition, rules, lost)
 
 
-def leave_directories(
+def remove_offline_replicas(
     image: ClusterImage, config: NodeConfig, broker_id: int, directories: frozenset[Uuid]
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the same for those of a broker's replicas whose folders went offline."""
-    rules = StayingLeaders(image, config, without=broker_id)
+    rules = RulesByLeader(image, config, without=broker_id)
     for topic, number, partition in partitions(image):
         if broker_id in partition.isr and partition.directory(broker_id) in directories:
             its = rules.of(partition.leader)
@@ -136,17 +136,17 @@ def _without(
     rules: Rules,
     unclean_shutdown: frozenset[int],
 ) -> Iterator[PartitionChangeRecord]:
-    wish = Wish(
+    wish = PartitionTarget(
         isr=tuple(each for each in partition.isr if each != broker_id),
         election=rules.election(topic.name),
         unclean_shutdown=unclean_shutdown,
     )
-    record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+    record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
     if record is not None:
         yield record
 
 
-def come_back(
+def elect_after_unfencing(
     image: ClusterImage, config: NodeConfig, broker_id: int
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the leaders that leaderless partitions get now that a broker is unfenced."""
@@ -154,8 +154,8 @@ def come_back(
     for topic, number, partition in partitions(image):
         if partition.leader != NO_LEADER or broker_id not in partition.replicas:
             continue
-        wish = Wish(election=rules.election(topic.name))
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        wish = PartitionTarget(election=rules.election(topic.name))
+        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             yield record
 
@@ -171,14 +171,14 @@ def elect_uncleanly(
             continue
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
-        wish = Wish(election=Election.UNCLEAN)
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        wish = PartitionTarget(election=Election.UNCLEAN)
+        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), False)
 
 
-def forget_eligible(
+def clear_elr(
     image: ClusterImage, minimums: Mapping[str, int] | None
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the end of the eligible replicas of some topics' partitions, of all where None.
@@ -200,7 +200,7 @@ def forget_eligible(
                 )
 
 
-def settle(image: ClusterImage, config: NodeConfig) -> Step:
+def elect_after_failover(image: ClusterImage, config: NodeConfig) -> Step:
     """Finish what the controller before this one began: it may have died between two batches.
 
     What it decided for one broker can be more than one batch takes, so a partition may be led
@@ -212,11 +212,11 @@ def settle(image: ClusterImage, config: NodeConfig) -> Step:
     for topic, number, partition in partitions(image):
         if all(map(image.is_active, (partition.leader, *partition.isr))):
             continue
-        wish = Wish(
+        wish = PartitionTarget(
             isr=tuple(each for each in partition.isr if image.is_active(each)),
             election=rules.election(topic.name),
         )
-        record = change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
         if record is not None:
             records.append(record)
     return Step(tuple(records), atomic=False)

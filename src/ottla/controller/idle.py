@@ -12,7 +12,7 @@ that it names only, and brokers begin to count anew when those change.
 The decision is made twice: a topic that is due becomes a candidate, and goes once every witness
 has looked again since. A look is known to be later because it names the answer that it follows
 (`token`), not by anybody's clock; a candidate that waits too long begins again. What remains is
-the time from a broker's look to the decision, at most `LOOKS_MAX` intervals.
+the time from a broker's look to the decision, at most `REPORT_INTERVALS_MAX` intervals.
 
 The board is soft state of one office: a new controller has heard nothing, and deletes nothing.
 `now_ms` is monotonic throughout; the wall clock is in the receipt only.
@@ -33,7 +33,7 @@ from ottla.metadata.topic_config import NO_TTL, TTL, check_may_go, ttl_of
 
 INTERVAL: Final = "ottla.topic.idle.check.interval.ms"
 """The broker's property: how often it looks, and says what it saw."""
-LOOKS_MAX: Final = 4
+REPORT_INTERVALS_MAX: Final = 4
 """After so many intervals without a word a broker has not said, and a candidate begins again."""
 NO_TOKEN: Final = -1
 PARTITIONS_MAX: Final = 1_000
@@ -42,7 +42,7 @@ PARTITIONS_MAX: Final = 1_000
 _EPOCH_SHIFT: Final = 32
 
 
-class Why(IntEnum):
+class IdleReason(IntEnum):
     """Why a topic does not go; the first that holds. The numbers travel."""
 
     DUE = 0
@@ -82,7 +82,7 @@ class IdleReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class IdleStatus:
     """What is known of a topic. `idle_ms`: -1 = no witness has said; else the least that was said,
     which is more than it is where some have not. `brokers`: the witnesses that hold it."""
 
@@ -90,7 +90,7 @@ class Verdict:
     name: str
     ttl_ms: int
     idle_ms: int
-    why: Why
+    reason: IdleReason
     brokers: tuple[int, ...] = ()
 
 
@@ -104,7 +104,7 @@ class _Heard:
 
 
 @dataclass(slots=True)
-class IdleBoard:
+class IdleReports:
     """What the active controller has heard; see the module."""
 
     _epoch: int = NO_EPOCH
@@ -167,7 +167,7 @@ class _Scene:
         return sorted({*replicas_of(topic), *self.coordinators})
 
 
-def _scene(image: ClusterImage, board: IdleBoard, config: NodeConfig, since_ms: int) -> _Scene:
+def _scene(image: ClusterImage, board: IdleReports, config: NodeConfig, since_ms: int) -> _Scene:
     offsets = image.topics.by_name(OFFSETS_TOPIC)
     spoken = {each: board.heard(image, each, since_ms=since_ms) for each in image.brokers}
     return _Scene(
@@ -180,8 +180,8 @@ def _scene(image: ClusterImage, board: IdleBoard, config: NodeConfig, since_ms: 
 
 
 def due_topics(
-    image: ClusterImage, board: IdleBoard, report: IdleReport, config: NodeConfig, *, now_ms: int
-) -> tuple[list[Verdict], int]:
+    image: ClusterImage, board: IdleReports, report: IdleReport, config: NodeConfig, *, now_ms: int
+) -> tuple[list[IdleStatus], int]:
     """Take a report; return the topics that go now, and the token for the answer.
 
     A report brings down so many partitions at most; the next one goes on. Asked twice for one
@@ -193,16 +193,16 @@ def due_topics(
         raise ApiError(Error.STALE_BROKER_EPOCH)
     token = board.note(report, controller_epoch=image.position[1], now_ms=now_ms)
     board.forget_gone(image)
-    since_ms = now_ms - LOOKS_MAX * config[INTERVAL]
+    since_ms = now_ms - REPORT_INTERVALS_MAX * config[INTERVAL]
     scene = _scene(image, board, config, since_ms)
-    going: list[Verdict] = []
+    going: list[IdleStatus] = []
     partitions = 0
     for row in report.rows:
         topic = image.topics.by_id(row.topic_id)
         if topic is None:
             continue
         verdict = _judge(scene, topic) if _may_be_due(scene, topic, row) else None
-        if verdict is None or verdict.why is not Why.DUE:
+        if verdict is None or verdict.reason is not IdleReason.DUE:
             board.acquit(topic.id)
             continue
         asked = board.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
@@ -227,17 +227,17 @@ def _may_be_due(scene: _Scene, topic: TopicImage, row: IdleRow) -> bool:
     return True
 
 
-def _judge(scene: _Scene, topic: TopicImage) -> Verdict:
+def _judge(scene: _Scene, topic: TopicImage) -> IdleStatus:
     """Say of a topic how long it has been idle, and why it does not go."""
     ttl_ms, witnesses = ttl_of(scene.image, topic.name), scene.witnesses(topic)
     said = _said(scene, topic, witnesses)
     why, brokers = _reason(scene, topic, ttl_ms, witnesses, said)
-    return Verdict(
+    return IdleStatus(
         topic_id=topic.id,
         name=topic.name,
         ttl_ms=ttl_ms,
         idle_ms=min(said.values(), default=-1),
-        why=why,
+        reason=why,
         brokers=brokers,
     )
 
@@ -262,44 +262,44 @@ def _reason(
     ttl_ms: int,
     witnesses: Sequence[int],
     said: Mapping[int, int],
-) -> tuple[Why, tuple[int, ...]]:
+) -> tuple[IdleReason, tuple[int, ...]]:
     """Return why a topic stays, and the brokers because of which it does."""
     if topic.name in INTERNAL_TOPICS or topic.name == METADATA_TOPIC:
-        return Why.INTERNAL, ()
+        return IdleReason.INTERNAL, ()
     if ttl_ms < 0:
-        return Why.NO_TTL, ()
+        return IdleReason.NO_TTL, ()
     if scene.image.deletions.is_queued(topic.id):
-        return Why.BEING_DELETED, ()
+        return IdleReason.BEING_DELETED, ()
     if not scene.config["delete.topic.enable"]:
-        return Why.DISABLED, ()
+        return IdleReason.DISABLED, ()
     if young := tuple(each for each, idle_ms in said.items() if idle_ms < ttl_ms):
-        return Why.TOO_YOUNG, young
+        return IdleReason.TOO_YOUNG, young
     if _has_no_leader(topic) or not scene.commits_led:
-        return Why.NO_LEADER, ()
+        return IdleReason.NO_LEADER, ()
     if down := tuple(each for each in witnesses if not is_reachable(scene.image, each)):
-        return Why.BROKER_DOWN, down
+        return IdleReason.BROKER_DOWN, down
     if silent := tuple(each for each in witnesses if each not in said):
-        return Why.NOT_HEARD, silent
-    return Why.DUE, ()
+        return IdleReason.NOT_HEARD, silent
+    return IdleReason.DUE, ()
 
 
 def describe_idle(
     image: ClusterImage,
-    board: IdleBoard,
+    board: IdleReports,
     config: NodeConfig,
     names: Collection[str] | None,
     *,
     now_ms: int,
-) -> tuple[Verdict, ...]:
+) -> tuple[IdleStatus, ...]:
     """Return what is known of topics, by name: of those that have a limit where not named."""
     if names is None:
-        names = limited_topics(image)
-    scene = _scene(image, board, config, now_ms - LOOKS_MAX * config[INTERVAL])
+        names = topics_with_ttl(image)
+    scene = _scene(image, board, config, now_ms - REPORT_INTERVALS_MAX * config[INTERVAL])
     topics = [image.topics.by_name(each) for each in sorted(set(names))]
     return tuple(_judge(scene, topic) for topic in topics if topic is not None)
 
 
-def limited_topics(image: ClusterImage) -> list[str]:
+def topics_with_ttl(image: ClusterImage) -> list[str]:
     """Return the names of topics with a limit, sorted."""
     return [each for each in image.topics.names() if ttl_of(image, each) >= 0]
 

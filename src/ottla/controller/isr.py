@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import Rules, StayingLeaders
-from ottla.controller.partition_change import Wish, change
+from ottla.controller.elections import Rules, RulesByLeader
+from ottla.controller.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
@@ -32,7 +32,7 @@ class IsrChange:
     """What the leader of a partition asks for. `isr`: (broker, its epoch), in any order."""
 
     topic_id: Uuid
-    number: int
+    partition_id: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ class ChangedIsr:
     """What came of it: an error, or the partition as it is now."""
 
     topic_id: Uuid
-    number: int
+    partition_id: int
     error: Error = Error.NONE
     partition: PartitionImage | None = None
 
@@ -67,17 +67,17 @@ def alter_partition(
         raise ApiError(
             Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it said {broker_epoch}."
         )
-    rules = StayingLeaders(image, context.config).of(broker_id)
+    rules = RulesByLeader(image, context.config).of(broker_id)
     records: list[PartitionChangeRecord] = []
     answers: list[ChangedIsr] = []
     changed: dict[tuple[Uuid, int], PartitionImage] = {}  # A request may name one twice.
     for each in wanted:
         topic = image.topics.by_id(each.topic_id)
         if topic is None:
-            answers.append(ChangedIsr(each.topic_id, each.number, Error.UNKNOWN_TOPIC_ID))
+            answers.append(ChangedIsr(each.topic_id, each.partition_id, Error.UNKNOWN_TOPIC_ID))
             continue
-        key = (each.topic_id, each.number)
-        partition = changed.get(key) or topic.partitions.get(each.number)
+        key = (each.topic_id, each.partition_id)
+        partition = changed.get(key) or topic.partitions.get(each.partition_id)
         error = _fault(image, broker_id, partition, each)
         if error is not Error.NONE:
             answers.append(ChangedIsr(*key, error))
@@ -100,12 +100,14 @@ def _record(
 ) -> PartitionChangeRecord | None:
     if _is_repeated(partition, wanted):
         return None
-    wish = Wish(
+    wish = PartitionTarget(
         isr=tuple(broker_id for broker_id, _ in wanted.isr),
         recovery_state=wanted.recovery_state,
         election=rules.election(topic_name),
     )
-    return change(wanted.topic_id, wanted.number, partition, wish, rules.change_context(topic_name))
+    return build_change(
+        wanted.topic_id, wanted.partition_id, partition, wish, rules.change_context(topic_name)
+    )
 
 
 def _is_repeated(partition: PartitionImage, wanted: IsrChange) -> bool:

@@ -7,10 +7,10 @@ class PartitionKey(NamedTuple):
     """A partition. In order: by topic, then by number."""
 
     topic: str
-    number: int
+    partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
+        return f"{self.topic}-{self.partition}"
 
 
 class ReplicaKey(NamedTuple):
@@ -18,4 +18,4 @@ class ReplicaKey(NamedTuple):
 
     broker_id: int
     topic: str
-    number: int
+    partition: int

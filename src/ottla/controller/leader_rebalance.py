@@ -16,7 +16,7 @@ from ottla.base.ids import NO_LEADER
 from ottla.base.limits import ELECTIONS_PER_STEP_MAX
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules, partitions
-from ottla.controller.partition_change import Election, Wish, change
+from ottla.controller.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.node_config import NodeConfig
@@ -37,7 +37,7 @@ class Elected:
     """What came of one partition's election."""
 
     topic: str
-    number: int
+    partition_id: int
     error: Error = Error.NONE
     message: str | None = None
 
@@ -97,8 +97,8 @@ def _elect(
     is_led = partition.leader != NO_LEADER
     if is_preferred if election is Election.PREFERRED else is_led:
         raise ApiError(Error.ELECTION_NOT_NEEDED)
-    record = change(
-        topic.id, number, partition, Wish(election=election), rules.change_context(name)
+    record = build_change(
+        topic.id, number, partition, PartitionTarget(election=election), rules.change_context(name)
     )
     if record is None:
         raise ApiError(NOT_AVAILABLE[election])
@@ -116,11 +116,11 @@ def balance(
     ):
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
-        record = change(
+        record = build_change(
             topic.id,
             number,
             partition,
-            Wish(election=Election.PREFERRED),
+            PartitionTarget(election=Election.PREFERRED),
             rules.change_context(topic.name),
         )
         if record is not None:

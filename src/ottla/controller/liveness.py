@@ -15,7 +15,7 @@ NEVER = (1 << 63) - 1
 
 
 @dataclass(slots=True)
-class Contact:
+class HeartbeatState:
     """What was heard of one broker."""
 
     last_ms: int
@@ -32,7 +32,7 @@ class BrokerLiveness:
     def __init__(self, session_timeout_ms: int) -> None:
         assert session_timeout_ms > 0
         self.session_timeout_ms = session_timeout_ms
-        self._contacts: dict[int, Contact] = {}
+        self._contacts: dict[int, HeartbeatState] = {}
 
     def activate(self, image: ClusterImage, now_ms: int, dead: Collection[int] = ()) -> None:
         """Begin anew, as the controller that just became active.
@@ -43,21 +43,21 @@ class BrokerLiveness:
         """
         over_ms = now_ms - self.session_timeout_ms
         self._contacts = {
-            broker_id: Contact(over_ms if broker_id in dead else now_ms)
+            broker_id: HeartbeatState(over_ms if broker_id in dead else now_ms)
             for broker_id in image.broker_ids()
         }
 
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int = NO_OFFSET) -> None:
         """Note a sign of life; an offset never goes back within a registration."""
-        contact = self._contacts.setdefault(broker_id, Contact(now_ms))
+        contact = self._contacts.setdefault(broker_id, HeartbeatState(now_ms))
         contact.last_ms = now_ms
         contact.metadata_offset = max(contact.metadata_offset, metadata_offset)
 
     def register(self, broker_id: int, now_ms: int) -> None:
         """Forget an earlier process of that broker and begin with this one."""
-        self._contacts[broker_id] = Contact(now_ms)
+        self._contacts[broker_id] = HeartbeatState(now_ms)
 
-    def excuse(self, late_ms: int, now_ms: int) -> None:
+    def extend_sessions(self, late_ms: int, now_ms: int) -> None:
         """Count a time in which nobody could be heard against no broker."""
         for contact in self._contacts.values():
             contact.last_ms = min(contact.last_ms + late_ms, now_ms)
@@ -66,7 +66,7 @@ class BrokerLiveness:
         """Forget a broker; harmless for an unknown one."""
         self._contacts.pop(broker_id, None)
 
-    def leaves(self, broker_id: int, offset: int) -> None:
+    def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
         """Note the offset with which a broker's controlled shutdown began."""
         self._contacts[broker_id].shutdown_offset = offset
 
@@ -77,7 +77,7 @@ class BrokerLiveness:
             return NO_OFFSET
         return contact.shutdown_offset
 
-    def lowest_offset(self, broker_ids: Iterable[int]) -> int:
+    def lowest_metadata_offset(self, broker_ids: Iterable[int]) -> int:
         """Return how far the slowest of some brokers has replayed; NEVER for none."""
         found = (self._contacts.get(each) for each in broker_ids)
         return min(

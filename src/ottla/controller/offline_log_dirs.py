@@ -10,7 +10,7 @@ KIP-112. In KRaft, `brokers` and `directories` decide.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.controller.elections import leave_directories
+from ottla.controller.elections import remove_offline_replicas
 from ottla.controller.keys import PartitionKey
 from ottla.controller.step import Step
 from ottla.metadata.delta import replay
@@ -33,13 +33,13 @@ def take_replicas_offline(
     records: list[Record] = [*notes]
     offset, epoch = image.position
     after = replay(image, records, offset=offset, epoch=epoch).image
-    records += leave_directories(after, config, broker_id, frozenset({DIRECTORY_LOST}))
+    records += remove_offline_replicas(after, config, broker_id, frozenset({DIRECTORY_LOST}))
     return Step(tuple(records), atomic=False)
 
 
 def _noted(image: ClusterImage, broker_id: int, key: PartitionKey) -> list[PartitionRecord]:
     topic = image.topics.by_name(key.topic)
-    partition = None if topic is None else topic.partitions.get(key.number)
+    partition = None if topic is None else topic.partitions.get(key.partition)
     if topic is None or partition is None or broker_id not in partition.replicas:
         return []
     if broker_id not in image.brokers or partition.directory(broker_id) == DIRECTORY_LOST:
@@ -48,4 +48,4 @@ def _noted(image: ClusterImage, broker_id: int, key: PartitionKey) -> list[Parti
         DIRECTORY_LOST if replica == broker_id else directory
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
     )
-    return [partition_record(topic.id, key.number, replace(partition, directories=directories))]
+    return [partition_record(topic.id, key.partition, replace(partition, directories=directories))]

@@ -54,7 +54,7 @@ class Election(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PartitionTarget:
     """What somebody wants of a partition; None = as it is.
 
     Fields: `directories`: folders by broker, for replicas that are new or moved; a new replica
@@ -78,7 +78,7 @@ class ChangeContext:
 
     Fields: `is_acceptable`: tells whether a broker is active with that folder of its online.
             `min_isr`: min.insync.replicas of the topic; the number of replicas bounds it.
-            `orders_come_late`: brokers are told by requests (ZooKeeper), of which a copy may be
+            `requests_may_be_delayed`: brokers are told by requests (ZooKeeper), of which a copy may be
             read long after. One to delete a replica must not hit it when it was added again, and
             tells the leader epoch only; so an addition begins one, too, and, as in Kafka, each
             reassignment that does not end at once.
@@ -87,10 +87,10 @@ class ChangeContext:
     is_acceptable: Callable[[int, Uuid], bool]
     min_isr: int
     elr_enabled: bool
-    orders_come_late: bool = False
+    requests_may_be_delayed: bool = False
 
 
-def acceptor(
+def leader_predicate(
     image: ClusterImage, *, without: int | None = None, plus: int | None = None
 ) -> Callable[[int, Uuid], bool]:
     """Return the test for leaders as the image says it.
@@ -112,11 +112,11 @@ def acceptor(
     return is_acceptable
 
 
-def change(
+def build_change(
     topic_id: Uuid,
     number: int,
     partition: PartitionImage,
-    wish: Wish,
+    wish: PartitionTarget,
     around: ChangeContext,
 ) -> PartitionChangeRecord | None:
     """Return the record that brings about what is wished as far as the rules allow, or None.
@@ -137,7 +137,7 @@ def change(
     return _record(topic_id, number, partition, goal, around)
 
 
-def _wished(partition: PartitionImage, wish: Wish) -> PartitionImage:
+def _wished(partition: PartitionImage, wish: PartitionTarget) -> PartitionImage:
     replicas = partition.replicas if wish.replicas is None else wish.replicas
     assert replicas, "a partition has replicas"
     directories = partition.directories
@@ -181,7 +181,7 @@ def _reassigned(goal: PartitionImage) -> PartitionImage:
 
 
 def _eligible(
-    partition: PartitionImage, goal: PartitionImage, wish: Wish, around: ChangeContext
+    partition: PartitionImage, goal: PartitionImage, wish: PartitionTarget, around: ChangeContext
 ) -> PartitionImage:
     """Compute the eligible leader replicas: none where the ISR is as large as it must be."""
     if not around.elr_enabled:
@@ -266,7 +266,7 @@ def _record(
     before, after = set(partition.replicas), set(goal.replicas)
     # A replica that was taken out must not go on fetching as one: its epoch has passed.
     begins = not before <= after or (
-        around.orders_come_late and (not after <= before or _turns(partition, goal))
+        around.requests_may_be_delayed and (not after <= before or _turns(partition, goal))
     )
     if goal.leader != partition.leader or begins:
         leader = goal.leader

@@ -21,7 +21,7 @@ PreviousEpochs = Mapping[tuple[Uuid, int], int]
 """The leader epochs that are over, by topic id and partition."""
 
 
-def came_of(delta: ClusterDelta) -> frozenset[int]:
+def new_or_bounced_brokers(delta: ClusterDelta) -> frozenset[int]:
     """Return the brokers that are there for the first time, or under another epoch."""
     before, after = delta.before.brokers, delta.image.brokers
     return frozenset(
@@ -31,7 +31,7 @@ def came_of(delta: ClusterDelta) -> frozenset[int]:
     )
 
 
-def found_at_start(
+def previous_epochs_at_start(
     image: ClusterImage, started_since: Mapping[tuple[str, int], frozenset[int]]
 ) -> PreviousEpochs:
     """Return what is over where a controller begins: its broker started after the last election.
@@ -47,12 +47,12 @@ def found_at_start(
     return found
 
 
-def followed(previous_epochs: PreviousEpochs, delta: ClusterDelta) -> PreviousEpochs:
+def previous_epochs_after(previous_epochs: PreviousEpochs, delta: ClusterDelta) -> PreviousEpochs:
     """Return what is over after a change: less where elections followed, more where brokers came.
 
     A leader that the very change elected is one that was elected for what it is now.
     """
-    came = came_of(delta)
+    came = new_or_bounced_brokers(delta)
     if not previous_epochs and not came:
         return previous_epochs
     image, before = delta.image, delta.before

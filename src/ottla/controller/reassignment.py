@@ -29,7 +29,7 @@ from ottla.controller.assignment import RegistrationCheck, check_replicas, defau
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections import Rules, partitions
 from ottla.controller.new_partitions import assigned_anew, is_new
-from ottla.controller.partition_change import Election, Wish, change
+from ottla.controller.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -42,7 +42,7 @@ class Target:
     """A partition and the replicas that it shall have; None cancels what is under way."""
 
     topic: str
-    number: int
+    partition_id: int
     replicas: tuple[int, ...] | None
 
 
@@ -51,7 +51,7 @@ class Reassigned:
     """What came of it: the beginning of a move, its end at once, or a refusal."""
 
     topic: str
-    number: int
+    partition_id: int
     error: Error = Error.NONE
     message: str | None = None
 
@@ -61,7 +61,7 @@ class Ongoing:
     """A reassignment under way."""
 
     topic: str
-    number: int
+    partition_id: int
     partition: PartitionImage
 
 
@@ -80,33 +80,37 @@ def alter_reassignments(
     Raises: ApiError(POLICY_VIOLATION) where the request is too large for one step.
     """
     check_partition_total(len(wanted))
-    counts = Counter((target.topic, target.number) for target in wanted)
+    counts = Counter((target.topic, target.partition_id) for target in wanted)
     rules = Rules(image, context.config)
     check = context.assignments.reassigned if check is None else check
     records: list[PartitionRecord | PartitionChangeRecord] = []
     answers: list[Reassigned] = []
     for target in wanted:
         try:
-            if counts[target.topic, target.number] > 1:
+            if counts[target.topic, target.partition_id] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate partition.")
             topic, partition = _find(image, target)
             if target.replicas is None:
-                wish = _cancelled(topic, target.number, partition, rules)
+                wish = _cancelled(topic, target.partition_id, partition, rules)
             else:
                 if not may_change_factor:
                     _check_factor(partition, target.replicas)
                 wish = _moved(image, partition, target.replicas, check)
                 if is_new(partition):
                     records.append(
-                        assigned_anew(topic.id, target.number, partition, target.replicas)
+                        assigned_anew(topic.id, target.partition_id, partition, target.replicas)
                     )
         except ApiError as refusal:
-            answers.append(Reassigned(target.topic, target.number, refusal.error, refusal.message))
+            answers.append(
+                Reassigned(target.topic, target.partition_id, refusal.error, refusal.message)
+            )
             continue
-        record = change(topic.id, target.number, partition, wish, rules.change_context(topic.name))
+        record = build_change(
+            topic.id, target.partition_id, partition, wish, rules.change_context(topic.name)
+        )
         if record is not None:
             records.append(record)
-        answers.append(Reassigned(target.topic, target.number))
+        answers.append(Reassigned(target.topic, target.partition_id))
     return Decision(Step(tuple(records)), tuple(answers))
 
 
@@ -158,7 +162,7 @@ def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     for topic, number, partition in partitions(image):
         if is_reassigned(partition) and set(target_of(partition)) <= set(partition.isr):
             around = rules.change_context(topic.name)
-            record = change(topic.id, number, partition, Wish(), around)
+            record = build_change(topic.id, number, partition, PartitionTarget(), around)
             if record is not None:
                 records.append(record)
     return Step(tuple(records), atomic=False)
@@ -175,11 +179,11 @@ def _find(image: ClusterImage, target: Target) -> tuple[TopicImage, PartitionIma
         raise ApiError(
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {topic.name} is marked for deletion."
         )
-    partition = topic.partitions.get(target.number)
+    partition = topic.partitions.get(target.partition_id)
     if partition is None:
         raise ApiError(
             Error.UNKNOWN_TOPIC_OR_PARTITION,
-            f"Unable to find partition {target.topic}:{target.number}.",
+            f"Unable to find partition {target.topic}:{target.partition_id}.",
         )
     return topic, partition
 
@@ -199,7 +203,7 @@ def _moved(
     partition: PartitionImage,
     target: tuple[int, ...],
     check: RegistrationCheck,
-) -> Wish:
+) -> PartitionTarget:
     """Return the wish that starts a reassignment or turns the present one to another target."""
     present = set(partition.replicas)
     added = sorted(set(target) - present)
@@ -211,7 +215,7 @@ def _moved(
     }[check]
     check_replicas(image, target, None, registered=registered)
     removing = tuple(sorted(present - set(target)))
-    return Wish(
+    return PartitionTarget(
         replicas=target + removing,
         removing=removing,
         adding=tuple(sorted({*adding})),
@@ -219,7 +223,9 @@ def _moved(
     )
 
 
-def _cancelled(topic: TopicImage, number: int, partition: PartitionImage, rules: Rules) -> Wish:
+def _cancelled(
+    topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
+) -> PartitionTarget:
     """Return the wish for the replicas and the ISR as they were without the adding ones."""
     if not is_reassigned(partition):
         raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
@@ -236,7 +242,7 @@ def _cancelled(topic: TopicImage, number: int, partition: PartitionImage, rules:
         )
     if not isr and not set(partition.elr) & set(replicas):
         isr = replicas[:1]
-    return Wish(
+    return PartitionTarget(
         isr=isr,
         replicas=replicas,
         removing=(),

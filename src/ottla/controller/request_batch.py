@@ -22,9 +22,9 @@ from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
 from ottla.controller.request_batch_messages import (
-    Made,
     PartitionUpdate,
-    StopWish,
+    StopReplicaState,
+    VersionedRequest,
     leader_and_isr,
     stop_replica,
     update_metadata,
@@ -59,7 +59,7 @@ class RequestBatch:
     def __init__(self, context: ControllerView) -> None:
         self._context = context
         self._leader_and_isr: dict[int, dict[PartitionKey, PartitionUpdate]] = {}
-        self._stop_replica: dict[int, dict[PartitionKey, StopWish]] = {}
+        self._stop_replica: dict[int, dict[PartitionKey, StopReplicaState]] = {}
         self._metadata_brokers: set[int] = set()
         self._metadata_partitions: dict[PartitionKey, PartitionUpdate] = {}
         self._first_brokers: set[int] = set()
@@ -114,7 +114,7 @@ class RequestBatch:
             told = self._stop_replica.setdefault(broker_id, {})
             before = told.get(key)
             deletes = delete_partition or (before is not None and before.delete)
-            told[key] = StopWish(leader_epoch=leader_epoch, delete=deletes)
+            told[key] = StopReplicaState(leader_epoch=leader_epoch, delete=deletes)
 
     def add_update_metadata(
         self,
@@ -200,7 +200,9 @@ class RequestBatch:
                 to(broker_id, made, deleted)
         return tuple(requests)
 
-    def _take_metadata(self, context: ControllerView) -> dict[int, Callable[[int], Made]]:
+    def _take_metadata(
+        self, context: ControllerView
+    ) -> dict[int, Callable[[int], VersionedRequest]]:
         """Return what makes each broker's UpdateMetadata, and let go of that.
 
         One body serves all brokers, and one all that know nothing yet; only the epochs differ.
@@ -209,7 +211,7 @@ class RequestBatch:
         partitions, self._metadata_partitions = self._metadata_partitions, {}
         full_brokers, self._full_brokers = self._full_brokers, set()
         full_partitions, self._full_partitions = self._full_partitions, {}
-        made: dict[int, Callable[[int], Made]] = {}
+        made: dict[int, Callable[[int], VersionedRequest]] = {}
         if brokers - full_brokers:
             made = dict.fromkeys(brokers, update_metadata(context, partitions))
         if full_brokers:

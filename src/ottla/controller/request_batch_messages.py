@@ -35,7 +35,7 @@ rename and a flush."""
 
 PLAINTEXT: Final = 0
 
-Made = tuple[Any, int]
+VersionedRequest = tuple[Any, int]
 """A request and its version."""
 
 
@@ -49,7 +49,7 @@ class PartitionUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopWish:
+class StopReplicaState:
     """What a broker is to do with a replica besides no longer fetching it."""
 
     leader_epoch: int
@@ -61,7 +61,7 @@ class StopWish:
 
 def leader_and_isr(
     context: ControllerView, broker_id: int, told: Mapping[PartitionKey, PartitionUpdate]
-) -> Made:
+) -> VersionedRequest:
     """Return the LeaderAndIsr request for a broker."""
     version = protocol.version_at(protocol.LEADER_AND_ISR, context.level)
     ordered = sorted(told.items())
@@ -91,7 +91,7 @@ def _lai_state(
     partition = told.partition
     return lai.LeaderAndIsrPartitionState(
         topic_name=key.topic if version < 2 else "",
-        partition_index=key.number,
+        partition_index=key.partition,
         controller_epoch=told.written_by,
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -127,7 +127,7 @@ def _inter_broker(context: ControllerView, broker: BrokerImage) -> Endpoint | No
 
 def update_metadata(
     context: ControllerView, told: Mapping[PartitionKey, PartitionUpdate], *, is_full: bool = False
-) -> Callable[[int], Made]:
+) -> Callable[[int], VersionedRequest]:
     """Return what makes the UpdateMetadata request for each broker.
 
     `is_full`: it names all there is, so that a broker may forget what it does not name.
@@ -156,7 +156,7 @@ def update_metadata(
         ),
     )
 
-    def for_broker(broker_id: int) -> Made:
+    def for_broker(broker_id: int) -> VersionedRequest:
         return request(broker_epoch=context.brokers[broker_id].epoch), version
 
     return for_broker
@@ -169,7 +169,7 @@ def _meta_state(
     goes = context.is_queued_for_deletion(key.topic)
     return meta.UpdateMetadataPartitionState(
         topic_name=key.topic if version < 5 else "",
-        partition_index=key.number,
+        partition_index=key.partition,
         controller_epoch=told.written_by,
         leader=LEADER_DURING_DELETE if goes else partition.leader,
         leader_epoch=INITIAL_EPOCH if goes else partition.leader_epoch,
@@ -208,8 +208,8 @@ def _meta_broker(broker: BrokerImage, version: int) -> meta.UpdateMetadataBroker
 
 
 def stop_replica(
-    context: ControllerView, broker_id: int, wishes: Mapping[PartitionKey, StopWish]
-) -> Iterator[tuple[Made, list[PartitionKey]]]:
+    context: ControllerView, broker_id: int, wishes: Mapping[PartitionKey, StopReplicaState]
+) -> Iterator[tuple[VersionedRequest, list[PartitionKey]]]:
     """Yield the StopReplica requests for a broker, each with the partitions that it deletes.
 
     None is too large, however many orders came together.
@@ -222,8 +222,10 @@ def stop_replica(
 
 
 def _stop_replica(
-    context: ControllerView, broker_id: int, ordered: Sequence[tuple[PartitionKey, StopWish]]
-) -> Iterator[tuple[Made, list[PartitionKey]]]:
+    context: ControllerView,
+    broker_id: int,
+    ordered: Sequence[tuple[PartitionKey, StopReplicaState]],
+) -> Iterator[tuple[VersionedRequest, list[PartitionKey]]]:
     version = protocol.version_at(protocol.STOP_REPLICA, context.level)
     deleted = [key for key, wish in ordered if wish.delete]
     request = partial(
@@ -242,7 +244,7 @@ def _stop_replica(
             made = request(
                 delete_partitions=deletes,
                 ungrouped_partitions=tuple(
-                    stop.StopReplicaPartitionV0(topic_name=key.topic, partition_index=key.number)
+                    stop.StopReplicaPartitionV0(topic_name=key.topic, partition_index=key.partition)
                     for key in (keys if version == 0 else ())
                 ),
                 topics=_stop_topics(keys) if version > 0 else (),
@@ -252,7 +254,7 @@ def _stop_replica(
 
 def _stop_states(
     context: ControllerView,
-    ordered: Sequence[tuple[PartitionKey, StopWish]],
+    ordered: Sequence[tuple[PartitionKey, StopReplicaState]],
 ) -> tuple[stop.StopReplicaTopicState, ...]:
     return tuple(
         stop.StopReplicaTopicState(
@@ -260,7 +262,7 @@ def _stop_states(
             topic_id=context.topic_id(topic),
             partition_states=tuple(
                 stop.StopReplicaPartitionState(
-                    partition_index=key.number,
+                    partition_index=key.partition,
                     leader_epoch=wish.leader_epoch,
                     delete_partition=wish.delete,
                 )
@@ -274,7 +276,7 @@ def _stop_states(
 def _stop_topics(keys: Sequence[PartitionKey]) -> tuple[stop.StopReplicaTopicV1, ...]:
     numbers: dict[str, list[int]] = defaultdict(list)
     for key in keys:
-        numbers[key.topic].append(key.number)
+        numbers[key.topic].append(key.partition)
     return tuple(
         stop.StopReplicaTopicV1(name=topic, partition_indexes=tuple(listed))
         for topic, listed in numbers.items()

@@ -1,7 +1,7 @@
 """A classic group: its members, its generation and what waits for them.
 
 All that can be said without time, log or timers; the rules of joining and of rebalancing are in
-`joining` and `rebalancing`. Members stay in the order in which they joined, so that whatever is
+`awaiting_join` and `rebalancing`. Members stay in the order in which they joined, so that whatever is
 chosen among them (a leader, a protocol with equal votes) replays exactly.
 
 Source: Kafka's ClassicGroup.
@@ -20,10 +20,10 @@ from ottla.coordinator.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from ottla.coordinator.values import (
     NO_MEMBER,
     GroupView,
-    JoinAnswer,
     JoinedMember,
+    JoinResponse,
     Protocols,
-    SyncAnswer,
+    SyncResponse,
 )
 
 
@@ -33,9 +33,9 @@ class Group:
     Fields: `since_ms`: wall clock of the last transition; None where no record told it.
             `pending_members`: ids given out but not yet joined with (KIP-394), with the timer
             that forgets each.
-            `unsynced`: members of this generation that have not sent SyncGroup.
+            `pending_sync`: members of this generation that have not sent SyncGroup.
             `subscribed_topics`: of all members; None where they cannot be known.
-            `joined_meanwhile`: a member came during the initial rebalance delay.
+            `new_member_added`: a member came during the initial rebalance delay.
     """
 
     def __init__(self, group_id: str, outbox: Outbox, memory: MembersMemory) -> None:
@@ -53,12 +53,12 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, Timer] = {}
-        self.unsynced: set[str] = set()
+        self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
-        self.joined_meanwhile = False
+        self.new_member_added = False
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
-        self._joining_count = 0
+        self._awaiting_join_count = 0
         self._support: Counter[str] = Counter()
 
     # --- state ------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Group:
         self.protocol_name = self.select_protocol() if self.members else None
         self.become(Event.ALL_JOINED if self.members else Event.NONE_JOINED, now_ms)
         self.refresh_subscription()
-        self.unsynced = set(self.members)
+        self.pending_sync = set(self.members)
 
     def end(self, event: Event, now_ms: int) -> None:
         """Become dead: nothing that was scheduled for the group may happen any more."""
@@ -91,9 +91,9 @@ class Group:
             if timer is not None:
                 timer.cancel()
         self.pending_members.clear()
-        self.let_go()
+        self.release_memory()
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Count the group's members no more: it is dropped."""
         self._hold(-self._held_bytes)
 
@@ -118,7 +118,7 @@ class Group:
         self._count_support(member, 1)
         self.forget_pending(member.member_id)
 
-    def expect(self, member_id: str, timer: Timer) -> None:
+    def add_pending(self, member_id: str, timer: Timer) -> None:
         """Note an id that was given out to join with, until `timer` forgets it (KIP-394)."""
         self.pending_members[member_id] = timer
         self._hold(MEMBER_BYTES + len(member_id))
@@ -137,12 +137,12 @@ class Group:
         members leads where the leader went.
         """
         self.forget_pending(member_id)
-        self.unsynced.discard(member_id)
+        self.pending_sync.discard(member_id)
         member = self.members.get(member_id)
         if member is None:
             return None
-        self.answer_join(member, JoinAnswer(error=Error.UNKNOWN_MEMBER_ID))
-        self.answer_sync(member, SyncAnswer(error=Error.UNKNOWN_MEMBER_ID))
+        self.complete_join(member, JoinResponse(error=Error.UNKNOWN_MEMBER_ID))
+        self.complete_sync(member, SyncResponse(error=Error.UNKNOWN_MEMBER_ID))
         del self.members[member_id]
         self._count_support(member, -1)
         if member.instance_id is not None:
@@ -156,10 +156,10 @@ class Group:
     def rename(self, member: Member, member_id: str) -> Member:
         """Give a static member another id; requests parked under the old one are fenced."""
         assert member.instance_id is not None
-        self.answer_join(
-            member, JoinAnswer(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
+        self.complete_join(
+            member, JoinResponse(error=Error.FENCED_INSTANCE_ID, member_id=member.member_id)
         )
-        self.answer_sync(member, SyncAnswer(error=Error.FENCED_INSTANCE_ID))
+        self.complete_sync(member, SyncResponse(error=Error.FENCED_INSTANCE_ID))
         if member.session_timer is not None:
             member.session_timer.cancel()
         renamed = member.renamed(member_id)
@@ -171,9 +171,9 @@ class Group:
         self.static_members[member.instance_id] = member_id
         if self.leader_id == member.member_id:
             self.leader_id = member_id
-        if member.member_id in self.unsynced:
-            self.unsynced.discard(member.member_id)
-            self.unsynced.add(member_id)
+        if member.member_id in self.pending_sync:
+            self.pending_sync.discard(member.member_id)
+            self.pending_sync.add(member_id)
         return renamed
 
     def update(
@@ -203,67 +203,69 @@ class Group:
 
     # --- parked requests --------------------------------------------------------------------
 
-    def park_join(self, member: Member, answer: Pending[JoinAnswer]) -> None:
+    def set_awaiting_join(self, member: Member, answer: Pending[JoinResponse]) -> None:
         """Keep a join until the generation begins.
 
         An older one of the same member is a request that its client gave up: its connection
         must not stay blocked behind it.
         """
-        self.answer_join(member, JoinAnswer(error=Error.REBALANCE_IN_PROGRESS))
-        member.joining = answer
-        self._joining_count += 1
+        self.complete_join(member, JoinResponse(error=Error.REBALANCE_IN_PROGRESS))
+        member.awaiting_join = answer
+        self._awaiting_join_count += 1
 
-    def answer_join(self, member: Member, answer: JoinAnswer) -> bool:
+    def complete_join(self, member: Member, answer: JoinResponse) -> bool:
         """Answer the member's parked join, if it has one."""
-        parked, member.joining = member.joining, None
+        parked, member.awaiting_join = member.awaiting_join, None
         if parked is None:
             return False
-        self._joining_count -= 1
+        self._awaiting_join_count -= 1
         self._outbox.post(parked, answer)
         return True
 
-    def park_sync(self, member: Member, answer: Pending[SyncAnswer]) -> None:
+    def set_awaiting_sync(self, member: Member, answer: Pending[SyncResponse]) -> None:
         """Keep a sync until the leader has assigned; an older one is answered, as with joins."""
-        self.answer_sync(member, SyncAnswer(error=Error.REBALANCE_IN_PROGRESS))
-        member.syncing = answer
+        self.complete_sync(member, SyncResponse(error=Error.REBALANCE_IN_PROGRESS))
+        member.awaiting_sync = answer
 
-    def answer_sync(self, member: Member, answer: SyncAnswer) -> bool:
+    def complete_sync(self, member: Member, answer: SyncResponse) -> bool:
         """Answer the member's parked sync, if it has one."""
-        parked, member.syncing = member.syncing, None
+        parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is None:
             return False
         self._outbox.post(parked, answer)
         return True
 
     @property
-    def joining_count(self) -> int:
+    def awaiting_join_count(self) -> int:
         """How many members wait for the next generation."""
-        return self._joining_count
+        return self._awaiting_join_count
 
     @property
     def all_joined(self) -> bool:
         """Whether nobody is missing for the next generation."""
-        return self._joining_count == len(self.members) and not self.pending_members
+        return self._awaiting_join_count == len(self.members) and not self.pending_members
 
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader is among those who joined; False where nobody did."""
         if self.leader_id is None:
             return False
-        if self.members[self.leader_id].joining is not None:
+        if self.members[self.leader_id].awaiting_join is not None:
             return True
-        joined = next((each for each in self.members.values() if each.joining is not None), None)
+        joined = next(
+            (each for each in self.members.values() if each.awaiting_join is not None), None
+        )
         if joined is None:
             return False
         self.leader_id = joined.member_id
         return True
 
-    def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinAnswer:
+    def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinResponse:
         """Tell a member of the current generation; the leader is told of all members."""
         assert self.protocol_name is not None
         members: tuple[JoinedMember, ...] = ()
         if self.leader_id == member_id:
             members = tuple(each.joined(self.protocol_name) for each in self.members.values())
-        return JoinAnswer(
+        return JoinResponse(
             member_id=member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
@@ -273,9 +275,9 @@ class Group:
             members=members,
         )
 
-    def sync_answer(self, member: Member) -> SyncAnswer:
+    def sync_response(self, member: Member) -> SyncResponse:
         """Tell a member its assignment."""
-        return SyncAnswer(
+        return SyncResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             assignment=member.assignment,

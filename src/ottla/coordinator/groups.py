@@ -15,7 +15,7 @@ from ottla.coordinator.offset_store import CommittedOffset, has_expiry
 from ottla.coordinator.rebalancing import prepare, touch
 from ottla.coordinator.records import Fact, GroupFact, OffsetFact
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import GroupView, JoinAnswer, SyncAnswer
+from ottla.coordinator.values import GroupView, JoinResponse, SyncResponse
 
 TOMBSTONES_PER_WRITE = 1_000
 """Expiry and topic deletion can concern any number of offsets; a batch is kept this small."""
@@ -191,10 +191,10 @@ def unload(shard: Shard) -> None:
     for group in shard.groups.values():
         group.end(Event.UNLOAD, shard.clock.now_ms())
         for member in group.members.values():
-            group.answer_join(
+            group.complete_join(
                 member,
-                JoinAnswer(error=Error.NOT_COORDINATOR, member_id=member.member_id),
+                JoinResponse(error=Error.NOT_COORDINATOR, member_id=member.member_id),
             )
-            group.answer_sync(member, SyncAnswer(error=Error.NOT_COORDINATOR))
+            group.complete_sync(member, SyncResponse(error=Error.NOT_COORDINATOR))
     shard.groups.clear()
     shard.fail_waiting(Error.NOT_COORDINATOR)

@@ -20,10 +20,10 @@ from ottla.coordinator.rebalancing import (
     touch,
 )
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import NO_MEMBER, Join, JoinAnswer
+from ottla.coordinator.values import NO_MEMBER, Join, JoinResponse
 
 
-def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
+def join(shard: Shard, request: Join) -> Pending[JoinResponse]:
     """Take a JoinGroup; the answer comes at once or when the generation begins."""
     config = shard.config
     if request.group_id == "":
@@ -51,8 +51,8 @@ def join(shard: Shard, request: Join) -> Pending[JoinAnswer]:
     return _join_with_id(shard, group, request)
 
 
-def _refuse(error: Error, member_id: str) -> Pending[JoinAnswer]:
-    return completed(JoinAnswer(error=error, member_id=member_id))
+def _refuse(error: Error, member_id: str) -> Pending[JoinResponse]:
+    return completed(JoinResponse(error=error, member_id=member_id))
 
 
 def _has_room(shard: Shard, group: Group, request: Join) -> bool:
@@ -66,9 +66,9 @@ def _has_room(shard: Shard, group: Group, request: Join) -> bool:
         return True
     member = _who(group, request)
     if group.state is State.PREPARING:
-        if member is not None and member.joining is not None:
+        if member is not None and member.awaiting_join is not None:
             return True
-        return group.joining_count < shard.config.members_max
+        return group.awaiting_join_count < shard.config.members_max
     return member is not None or len(group.members) < shard.config.members_max
 
 
@@ -94,7 +94,7 @@ def _has_memory(shard: Shard, group: Group, request: Join) -> bool:
 # --- new members ----------------------------------------------------------------------------
 
 
-def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnswer]:
+def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResponse]:
     if request.instance_id is not None:
         member_id = shard.new_member_id(request.instance_id)
         holder = group.static_members.get(request.instance_id)
@@ -105,7 +105,7 @@ def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinA
     if not request.requires_member_id:
         return _add(shard, group, request, member_id)
     # A client that dies now and comes back would else leave a dead member in the rebalance.
-    group.expect(
+    group.add_pending(
         member_id,
         shard.timers.at(
             shard.clock.monotonic_ms() + request.session_timeout_ms,
@@ -115,7 +115,7 @@ def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinA
     return _refuse(Error.MEMBER_ID_REQUIRED, member_id)
 
 
-def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[JoinAnswer]:
+def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[JoinResponse]:
     member = Member(
         member_id,
         instance_id=request.instance_id,
@@ -127,10 +127,10 @@ def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[J
     )
     member.is_new = True
     if group.state is State.PREPARING and group.previous_state is State.EMPTY:
-        group.joined_meanwhile = True
-    answer: Pending[JoinAnswer] = Pending()
+        group.new_member_added = True
+    answer: Pending[JoinResponse] = Pending()
     group.add(member, request.protocol_type)
-    group.park_join(member, answer)
+    group.set_awaiting_join(member, answer)
     touch(shard, group, member, shard.config.new_member_join_ms)
     rebalance_or_complete(shard, group, _reason(member_id, "joins", request))
     return answer
@@ -139,7 +139,7 @@ def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[J
 # --- members that have an id ----------------------------------------------------------------
 
 
-def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnswer]:
+def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResponse]:
     member_id = request.member_id
     if member_id in group.pending_members and request.instance_id is None:
         return _add(shard, group, request, member_id)
@@ -151,29 +151,29 @@ def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinAnsw
     match group.state:
         case State.COMPLETING if unchanged:
             # The answer to its join was lost: say it again.
-            return completed(group.join_answer(member_id))
+            return completed(group.join_response(member_id))
         case State.STABLE if unchanged and group.leader_id != member_id:
             # A follower that lost its answer; the leader may well have a reason to rebalance,
             # as a change of the topics' partitions, which its metadata does not show.
-            return _when_loaded(shard, group.join_answer(member_id))
+            return _when_loaded(shard, group.join_response(member_id))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             return _rejoin(shard, group, request, member)
         case _:
             return _refuse(Error.UNKNOWN_MEMBER_ID, member_id)
 
 
-def _when_loaded(shard: Shard, known: JoinAnswer) -> Pending[JoinAnswer]:
+def _when_loaded(shard: Shard, known: JoinResponse) -> Pending[JoinResponse]:
     """Tell a generation that may come from the log once that is replicated."""
     member_id = known.member_id
     return shard.loaded().map(
-        lambda error: JoinAnswer(error=error, member_id=member_id) if error else known
+        lambda error: JoinResponse(error=error, member_id=member_id) if error else known
     )
 
 
-def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinAnswer]:
-    answer: Pending[JoinAnswer] = Pending()
+def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinResponse]:
+    answer: Pending[JoinResponse] = Pending()
     _take_over(group, member, request)
-    group.park_join(member, answer)
+    group.set_awaiting_join(member, answer)
     rebalance_or_complete(shard, group, _reason(member.member_id, "joins again", request))
     return answer
 
@@ -197,13 +197,13 @@ def _take_over(group: Group, member: Member, request: Join) -> None:
 
 def _replace_static(
     shard: Shard, group: Group, request: Join, old: Member, member_id: str
-) -> Pending[JoinAnswer]:
+) -> Pending[JoinResponse]:
     """Let a restarted static member take its place; who still uses the old id is fenced."""
-    answer: Pending[JoinAnswer] = Pending()
+    answer: Pending[JoinResponse] = Pending()
     leader_before = group.leader_id or NO_MEMBER
     member = group.rename(old, member_id)
     _take_over(group, member, request)
-    group.park_join(member, answer)
+    group.set_awaiting_join(member, answer)
     touch(shard, group, member)
     why = _reason(member_id, f"takes the place of {old.member_id}", request)
     if group.state is State.PREPARING:
@@ -229,7 +229,7 @@ def _persist_replacement(
     generation = group.generation
     stored = shard.write([group_fact(group)])
     if stored.done and stored.value:
-        group.answer_join(member, JoinAnswer(error=stored.value))
+        group.complete_join(member, JoinResponse(error=stored.value))
         restored = group.rename(member, old.member_id)
         group.update(
             restored,
@@ -243,23 +243,23 @@ def _persist_replacement(
     def finish(error: Error) -> None:
         if group.members.get(member.member_id) is not member or group.generation != generation:
             return  # Its join was answered when it left or the next generation began.
-        if member.joining is None or group.state is not State.STABLE:
+        if member.awaiting_join is None or group.state is not State.STABLE:
             return
         if error:
-            told = JoinAnswer(error=error)
+            told = JoinResponse(error=error)
         elif request.can_skip_assignment:
-            told = group.join_answer(
+            told = group.join_response(
                 member.member_id, skip_assignment=group.leader_id == member.member_id
             )
         else:
-            told = JoinAnswer(
+            told = JoinResponse(
                 member_id=member.member_id,
                 generation=group.generation,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
                 leader=leader_before,
             )
-        group.answer_join(member, told)
+        group.complete_join(member, told)
         touch(shard, group, member)
 
     stored.then(finish)

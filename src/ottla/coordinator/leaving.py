@@ -11,7 +11,7 @@ from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import State
 from ottla.coordinator.rebalancing import complete_if_all_joined, prepare, touch
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import NO_MEMBER, Leaver
+from ottla.coordinator.values import NO_MEMBER, LeavingMember
 
 
 def heartbeat(
@@ -32,7 +32,9 @@ def heartbeat(
     return Error.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else Error.NONE
 
 
-def leave(shard: Shard, group_id: str, leavers: Sequence[Leaver]) -> tuple[Error, list[Error]]:
+def leave(
+    shard: Shard, group_id: str, leavers: Sequence[LeavingMember]
+) -> tuple[Error, list[Error]]:
     """Remove members; return the error for all, then one for each."""
     if group_id == "":
         return Error.INVALID_GROUP_ID, []
@@ -48,7 +50,7 @@ def leave(shard: Shard, group_id: str, leavers: Sequence[Leaver]) -> tuple[Error
     return Error.NONE, errors
 
 
-def _reason(leavers: Sequence[Leaver]) -> str:
+def _reason(leavers: Sequence[LeavingMember]) -> str:
     """Say who goes, and why where they told it (KIP-800)."""
     return "; ".join(
         f"{leaver.member_id or leaver.instance_id} leaves: {leaver.reason or 'no reason given'}"
@@ -56,7 +58,7 @@ def _reason(leavers: Sequence[Leaver]) -> str:
     )
 
 
-def _leave_one(group: Group, leaver: Leaver) -> Error:
+def _leave_one(group: Group, leaver: LeavingMember) -> Error:
     member_id = leaver.member_id
     if member_id == NO_MEMBER:
         if leaver.instance_id is None or leaver.instance_id not in group.static_members:

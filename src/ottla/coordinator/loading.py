@@ -46,17 +46,17 @@ class Replayed(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
 
 
-class Ended(NamedTuple):
+class TransactionMarker(NamedTuple):
     """A transaction's marker."""
 
     producer_id: int
     committed: bool
 
 
-Step = Replayed | Ended
+Step = Replayed | TransactionMarker
 
 
-class PassedOver(NamedTuple):
+class SkippedRecord(NamedTuple):
     """What does not decode: the record at `offset`, or the whole batch that begins there."""
 
     offset: int
@@ -68,12 +68,12 @@ class Loader:
     """Reads a partition from its start. `position` is the offset after the last record taken.
 
     `decode` may run in any thread, one at a time; only `apply` touches a shard.
-    `passed_over`: what the last call of `decode` did not take.
+    `skipped`: what the last call of `decode` did not take.
     """
 
     def __init__(self) -> None:
         self.position = 0
-        self.passed_over: list[PassedOver] = []
+        self.skipped: list[SkippedRecord] = []
         self.record_count = 0
         self._keys: dict[bytes, FactKey | None] = {}
         self._open: set[int] = set()
@@ -83,7 +83,7 @@ class Loader:
 
         Raises: RecordsError where the bytes are no batches, or a checksum is wrong.
         """
-        self.passed_over = []
+        self.skipped = []
         steps: list[Step] = []
         plain: list[Record] = []
         for at, header in iter_headers(buffer):
@@ -94,7 +94,7 @@ class Loader:
             try:
                 records = read_records(buffer, at, header)
             except RecordsError as error:
-                self.passed_over.append(PassedOver(header.base_offset, str(error), True))
+                self.skipped.append(SkippedRecord(header.base_offset, str(error), True))
                 continue
             self.record_count += len(records)
             if header.is_control or header.is_transactional or self._open:
@@ -118,7 +118,7 @@ class Loader:
         latest = {record.key or b"": record for record in records}
         if self._decode_records(latest.values(), NO_PRODUCER_ID, steps):
             return
-        bad = {record.offset for record in self.passed_over}
+        bad = {record.offset for record in self.skipped}
         again = {record.key for record in latest.values() if record.offset in bad}
         rest = [each for each in records if each.key in again and each.offset not in bad]
         self._decode_records(rest, NO_PRODUCER_ID, steps)
@@ -139,22 +139,22 @@ class Loader:
                     fact = decode_fact(key, record.value)
                     steps.append(Replayed(fact, record.offset, producer_id))
             except BadRecord as error:
-                self.passed_over.append(PassedOver(record.offset, str(error)))
+                self.skipped.append(SkippedRecord(record.offset, str(error)))
                 are_all_good = False
         return are_all_good
 
-    def _markers(self, producer_id: int, records: Iterable[Record]) -> Iterator[Ended]:
+    def _markers(self, producer_id: int, records: Iterable[Record]) -> Iterator[TransactionMarker]:
         for record in records:
             if (marker := decode_marker(record)) is not None:
                 self._open.discard(producer_id)
-                yield Ended(producer_id, marker.committed)
+                yield TransactionMarker(producer_id, marker.committed)
 
 
 def apply(shard: Shard, steps: Iterable[Step]) -> None:
     """Replay what was decoded, in its order."""
     offsets = shard.offsets
     for step in steps:
-        if isinstance(step, Ended):
+        if isinstance(step, TransactionMarker):
             offsets.end_transaction(step.producer_id, committed=step.committed)
         elif isinstance(step.fact, OffsetFact):
             offsets.replay(step.fact, record_offset=step.offset, producer_id=step.producer_id)
@@ -171,7 +171,7 @@ def finish(shard: Shard) -> None:
 def replay_group(shard: Shard, fact: GroupFact) -> None:
     """Take in a group's record: stable where it has members, else empty, or gone."""
     if (former := shard.groups.pop(fact.group_id, None)) is not None:
-        former.let_go()
+        former.release_memory()
     if fact.value is not None:
         shard.groups[fact.group_id] = _loaded(shard, fact.group_id, fact.value)
 

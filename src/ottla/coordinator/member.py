@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from ottla.base.pending import Pending
 from ottla.base.timers import Timer
-from ottla.coordinator.values import JoinAnswer, JoinedMember, MemberView, Protocols, SyncAnswer
+from ottla.coordinator.values import JoinedMember, JoinResponse, MemberView, Protocols, SyncResponse
 
 MEMBER_BYTES = 1_024
 """About what a member takes besides its metadata and names, or an id that was given out."""
@@ -34,24 +34,24 @@ class Member:
     """A member.
 
     Fields: `is_new`: it was in no generation yet, so it does not send heartbeats.
-            `joining`, `syncing`: its parked request, None where it has none.
+            `awaiting_join`, `awaiting_sync`: its parked request, None where it has none.
             `session_ends_ms`: monotonic; `session_timer` may fire earlier and is then re-armed.
     """
 
     __slots__ = (
         "assignment",
+        "awaiting_join",
+        "awaiting_sync",
         "client_host",
         "client_id",
         "instance_id",
         "is_new",
-        "joining",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
         "session_ends_ms",
         "session_timeout_ms",
         "session_timer",
-        "syncing",
     )
 
     def __init__(
@@ -75,8 +75,8 @@ class Member:
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        self.joining: Pending[JoinAnswer] | None = None
-        self.syncing: Pending[SyncAnswer] | None = None
+        self.awaiting_join: Pending[JoinResponse] | None = None
+        self.awaiting_sync: Pending[SyncResponse] | None = None
         self.session_ends_ms = 0
         self.session_timer: Timer | None = None
 
@@ -101,7 +101,9 @@ class Member:
     @property
     def outlives_session(self) -> bool:
         """Whether a parked request stands for heartbeats; a new member's join does not."""
-        return not self.is_new and (self.joining is not None or self.syncing is not None)
+        return not self.is_new and (
+            self.awaiting_join is not None or self.awaiting_sync is not None
+        )
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return what the member said for this protocol; empty where it does not know it."""

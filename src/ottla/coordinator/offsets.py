@@ -61,7 +61,7 @@ def _check_commit(group: Group | None, request: Commit) -> Error:
             return Error.NONE  # Whoever only keeps offsets here makes a simple group.
         # Clients that do not know the newer error join again on the older one.
         missing = Error.GROUP_ID_NOT_FOUND
-        return missing if request.says_missing_group else Error.ILLEGAL_GENERATION
+        return missing if request.knows_group_id_not_found else Error.ILLEGAL_GENERATION
     if not is_member and group.state is State.EMPTY:
         return Error.NONE
     if is_member or request.member_id != NO_MEMBER or request.instance_id is not None:

@@ -11,7 +11,7 @@ from ottla.coordinator.group_states import NAMES, Event, State
 from ottla.coordinator.member import Member
 from ottla.coordinator.records import GroupFact, GroupMetadataValue, MemberMetadata
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import SyncAnswer
+from ottla.coordinator.values import SyncResponse
 
 SAVE_RETRY_MS = 1_000
 """How soon to write again that a group is empty, where nobody asks for it."""
@@ -34,9 +34,9 @@ def prepare(shard: Shard, group: Group, reason: str) -> None:
     if group.state is State.COMPLETING:
         refuse_assignment(shard, group, Error.REBALANCE_IN_PROGRESS)
     cancel_sync_timer(group)
-    group.unsynced.clear()
+    group.pending_sync.clear()
     is_first = group.state is State.EMPTY
-    shard.tell(
+    shard.log_event(
         f"group {group.group_id} rebalances, {NAMES[group.state]} in generation"
         f" {group.generation} before: {reason}"
     )
@@ -62,21 +62,21 @@ def complete(shard: Shard, group: Group) -> None:
     """End the join phase: whoever did not come is out, but for static members (KIP-345)."""
     _cancel_join_timer(group)
     for member in list(group.members.values()):
-        if member.joining is None and member.instance_id is None:
+        if member.awaiting_join is None and member.instance_id is None:
             group.remove(member.member_id)
     if not group.elect_joined_leader() and group.members:
         # Only absent static members are left: their sessions decide.
         _set_join_timer(shard, group)
         return
     group.start_generation(shard.clock.now_ms())
-    group.joined_meanwhile = False
+    group.new_member_added = False
     count = len(group.members)
-    shard.tell(f"group {group.group_id} has {count} members in generation {group.generation}")
+    shard.log_event(f"group {group.group_id} has {count} members in generation {group.generation}")
     if not group.members:
         _save_empty(shard, group)
         return
     for member in list(group.members.values()):
-        group.answer_join(member, group.join_answer(member.member_id))
+        group.complete_join(member, group.join_response(member.member_id))
         touch(shard, group, member)
         member.is_new = False
     group.sync_timer = shard.timers.at(
@@ -143,10 +143,10 @@ def _delay_first(shard: Shard, group: Group, delay_ms: int, remaining_ms: int) -
 
 def _first_delay_over(shard: Shard, group: Group, delay_ms: int, remaining_ms: int) -> None:
     """Wait once more where a member came meanwhile and the rebalance timeout allows it."""
-    if not group.joined_meanwhile or remaining_ms == 0:
+    if not group.new_member_added or remaining_ms == 0:
         complete(shard, group)
         return
-    group.joined_meanwhile = False
+    group.new_member_added = False
     next_delay_ms = min(shard.config.initial_rebalance_delay_ms, remaining_ms)
     _delay_first(shard, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
 
@@ -172,7 +172,7 @@ def refuse_assignment(shard: Shard, group: Group, error: Error) -> None:
     assert group.state is State.COMPLETING
     for member in group.members.values():
         member.assignment = b""
-        if group.answer_sync(member, SyncAnswer(error=error)):
+        if group.complete_sync(member, SyncResponse(error=error)):
             touch(shard, group, member)
 
 
@@ -188,9 +188,9 @@ def _expire_sync(shard: Shard, group: Group, generation: int) -> None:
     group.sync_timer = None
     if group.generation != generation or group.state not in (State.COMPLETING, State.STABLE):
         return
-    if not group.unsynced:
+    if not group.pending_sync:
         return
-    silent = sorted(group.unsynced)
+    silent = sorted(group.pending_sync)
     for member_id in silent:
         group.remove(member_id)
     prepare(shard, group, f"{', '.join(silent)} never asked for an assignment")

@@ -53,7 +53,7 @@ class Journal(Protocol):
 class Shard:
     """The groups whose ids hash to one partition of `__consumer_offsets`.
 
-    Everything runs on one loop: a call here ends before the next begins. `tell` is given a line
+    Everything runs on one loop: a call here ends before the next begins. `log_event` is given a line
     for operators when a group rebalances, and why. `topic_id_of` returns the id of the topic that
     has a name now, zero where there is none. `memory_left`: bytes that members of all shards of the
     broker may still take.
@@ -67,7 +67,7 @@ class Shard:
         timers: Timers,
         dice: Dice,
         journal: Journal,
-        tell: Callable[[str], None] = lambda _: None,
+        log_event: Callable[[str], None] = lambda _: None,
         topic_id_of: Callable[[str], Uuid] = lambda _: NO_UUID,
         memory_left: Callable[[], int] = lambda: GROUP_MEMBERS_BYTES_MAX,
     ) -> None:
@@ -76,7 +76,7 @@ class Shard:
         self.timers = timers
         self.dice = dice
         self.journal = journal
-        self.tell = tell
+        self.log_event = log_event
         self.topic_id_of = topic_id_of
         self.memory_left = memory_left
         self.memory = MembersMemory()

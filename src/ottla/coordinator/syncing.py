@@ -16,36 +16,36 @@ from ottla.coordinator.rebalancing import (
     touch,
 )
 from ottla.coordinator.shard import Shard
-from ottla.coordinator.values import Sync, SyncAnswer
+from ottla.coordinator.values import Sync, SyncResponse
 
 
-def sync(shard: Shard, request: Sync) -> Pending[SyncAnswer]:
+def sync(shard: Shard, request: Sync) -> Pending[SyncResponse]:
     """Take a SyncGroup; a follower's answer comes when the leader's assignment is stored."""
     if request.group_id == "":
-        return completed(SyncAnswer(error=Error.INVALID_GROUP_ID))
+        return completed(SyncResponse(error=Error.INVALID_GROUP_ID))
     group = shard.groups.get(request.group_id)
     if group is None or group.state is State.EMPTY:
-        return completed(SyncAnswer(error=Error.UNKNOWN_MEMBER_ID))
+        return completed(SyncResponse(error=Error.UNKNOWN_MEMBER_ID))
     if error := _check(group, request):
-        return completed(SyncAnswer(error=error))
+        return completed(SyncResponse(error=error))
     if group.state is State.PREPARING:
-        return completed(SyncAnswer(error=Error.REBALANCE_IN_PROGRESS))
+        return completed(SyncResponse(error=Error.REBALANCE_IN_PROGRESS))
     member = group.members[request.member_id]
-    group.unsynced.discard(request.member_id)
-    if not group.unsynced:
+    group.pending_sync.discard(request.member_id)
+    if not group.pending_sync:
         cancel_sync_timer(group)
     if group.state is State.STABLE:
-        return _when_loaded(shard, group.sync_answer(member))
+        return _when_loaded(shard, group.sync_response(member))
     if group.leader_id == request.member_id:
         return _store(shard, group, member, request)
-    answer: Pending[SyncAnswer] = Pending()
-    group.park_sync(member, answer)
+    answer: Pending[SyncResponse] = Pending()
+    group.set_awaiting_sync(member, answer)
     return answer
 
 
-def _when_loaded(shard: Shard, known: SyncAnswer) -> Pending[SyncAnswer]:
+def _when_loaded(shard: Shard, known: SyncResponse) -> Pending[SyncResponse]:
     """Tell an assignment that may come from the log once that is replicated."""
-    return shard.loaded().map(lambda error: SyncAnswer(error=error) if error else known)
+    return shard.loaded().map(lambda error: SyncResponse(error=error) if error else known)
 
 
 def _check(group: Group, request: Sync) -> Error:
@@ -63,7 +63,7 @@ def _check(group: Group, request: Sync) -> Error:
     return Error.NONE
 
 
-def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncAnswer]:
+def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncResponse]:
     """Write the generation with its assignments; members not named get an empty one.
 
     Where it is stored at once, as with one replica, the leader is answered when all is changed,
@@ -82,19 +82,19 @@ def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending
         group.become(Event.LEADER_SYNC, shard.clock.now_ms())
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            if group.answer_sync(member, group.sync_answer(member)):
+            if group.complete_sync(member, group.sync_response(member)):
                 # Its session may have passed while its request stood for heartbeats.
                 touch(shard, group, member)
 
-    answer: Pending[SyncAnswer] = Pending()
-    group.park_sync(leader, answer)
+    answer: Pending[SyncResponse] = Pending()
+    group.set_awaiting_sync(leader, answer)
     written = shard.write([group_fact(group, assignments)])
     if not written.done:
         written.then(stored)
         return answer
-    leader.syncing = None
+    leader.awaiting_sync = None
     touch(shard, group, leader)
     stored(written.value)
     if written.value:
-        return completed(SyncAnswer(error=written.value))
-    return completed(group.sync_answer(leader))
+        return completed(SyncResponse(error=written.value))
+    return completed(group.sync_response(leader))

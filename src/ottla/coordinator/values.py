@@ -70,7 +70,7 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinAnswer:
+class JoinResponse:
     """The answer to a join; `members` only where this member leads."""
 
     error: Error = Error.NONE
@@ -97,7 +97,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
+class SyncResponse:
     """A member's assignment."""
 
     error: Error = Error.NONE
@@ -107,7 +107,7 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class LeavingMember:
     """One member of a LeaveGroup request: by member id, by instance id (an admin), or by both."""
 
     member_id: str
@@ -131,7 +131,7 @@ class Commit:
     """An OffsetCommit request; generation -1 without a member id = not a member at all.
 
     `retention_ms`: the client's own retention (v2 to v4), None = the broker's.
-    `says_missing_group`: it understands GROUP_ID_NOT_FOUND (v9).
+    `knows_group_id_not_found`: it understands GROUP_ID_NOT_FOUND (v9).
     """
 
     group_id: str
@@ -140,7 +140,7 @@ class Commit:
     generation: int
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
-    says_missing_group: bool = True
+    knows_group_id_not_found: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Policy(IntEnum):
     AT_ONCE = 1
 
 
-class Halt(IntEnum):
+class HaltReason(IntEnum):
     """Why a deletion does not begin yet."""
 
     NONE = 0
@@ -80,7 +80,7 @@ class Reason(IntEnum):
     """Somebody else removed the topic's metadata, so that it can no longer be ordered away."""
 
 
-class Standing(NamedTuple):
+class ReplicaStatus(NamedTuple):
     """How far a replica is, and why no further. `error`: the broker's error code, where REFUSED
     or FOLDER_FAILED, 0 = it did not say."""
 
@@ -94,11 +94,11 @@ class Standing(NamedTuple):
         return self.state in (DeletionState.SUCCESSFUL, DeletionState.ABANDONED)
 
 
-STARTED: Final = Standing(DeletionState.STARTED)
-SUCCESSFUL: Final = Standing(DeletionState.SUCCESSFUL)
-BROKER_DOWN: Final = Standing(DeletionState.INELIGIBLE, Reason.BROKER_DOWN)
+STARTED: Final = ReplicaStatus(DeletionState.STARTED)
+SUCCESSFUL: Final = ReplicaStatus(DeletionState.SUCCESSFUL)
+BROKER_DOWN: Final = ReplicaStatus(DeletionState.INELIGIBLE, Reason.BROKER_DOWN)
 
-Rows = Map[Standing, frozenset[int]]
+Rows = Map[ReplicaStatus, frozenset[int]]
 """The partitions of one broker's replicas, by how far they are; no set is empty."""
 
 
@@ -110,7 +110,7 @@ class DeletionImage:
     name: str
     policy: Policy
     asked_ms: int
-    halted: Halt = Halt.NONE
+    halted: HaltReason = HaltReason.NONE
     remote: Remote = Remote.NONE
     finished_ms: int = NOT_FINISHED
     leader_epoch: int = NO_EPOCH
@@ -128,18 +128,18 @@ class DeletionImage:
         """Tell whether any replica was ordered to go, or found impossible to order."""
         return bool(self.replicas)
 
-    def rows(self) -> Iterator[tuple[int, Standing, tuple[int, ...]]]:
+    def rows(self) -> Iterator[tuple[int, ReplicaStatus, tuple[int, ...]]]:
         """Yield (broker, standing, partitions), in order."""
         for broker_id in sorted(self.replicas):
             rows = self.replicas[broker_id]
             for standing in sorted(rows):
                 yield broker_id, standing, tuple(sorted(rows[standing]))
 
-    def partitions_at(self, broker_id: int, standing: Standing) -> frozenset[int]:
+    def partitions_at(self, broker_id: int, standing: ReplicaStatus) -> frozenset[int]:
         """Return the partitions of a broker's replicas that stand so."""
         return self.replicas.get(broker_id, _NO_ROWS).get(standing, frozenset())
 
-    def standing(self, broker_id: int, partition: int) -> Standing | None:
+    def status(self, broker_id: int, partition: int) -> ReplicaStatus | None:
         """Return how far a replica is; None = it is not listed."""
         for standing, partitions in self.replicas.get(broker_id, _NO_ROWS).items():
             if partition in partitions:
@@ -155,12 +155,12 @@ class DeletionImage:
             if standing.state in states
         )
 
-    def with_standing(
-        self, broker_id: int, standing: Standing, partitions: Collection[int]
+    def with_status(
+        self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> "DeletionImage":
         """Return the deletion with some replicas of a broker standing so; others as they were."""
         moved = frozenset(partitions)
-        rows: dict[Standing, frozenset[int]] = {}
+        rows: dict[ReplicaStatus, frozenset[int]] = {}
         for each, there in self.replicas.get(broker_id, _NO_ROWS).items():
             if left := there - moved:
                 rows[each] = left
@@ -321,7 +321,7 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
         name=record.name,
         policy=Policy(record.policy),
         asked_ms=record.asked_ms,
-        halted=Halt(record.halted),
+        halted=HaltReason(record.halted),
         remote=Remote(record.remote),
         finished_ms=record.finished_ms,
         leader_epoch=record.leader_epoch,
@@ -329,9 +329,9 @@ def deletion_of(record: DeletionRecord, before: DeletionImage | None) -> Deletio
     )
 
 
-def standing_of(record: DeletionReplicasRecord) -> Standing:
+def status_of(record: DeletionReplicasRecord) -> ReplicaStatus:
     """Return how far a record says that replicas are."""
-    return Standing(DeletionState(record.state), Reason(record.reason), record.error)
+    return ReplicaStatus(DeletionState(record.state), Reason(record.reason), record.error)
 
 
 def header_record(deletion: DeletionImage) -> DeletionRecord:
@@ -349,7 +349,7 @@ def header_record(deletion: DeletionImage) -> DeletionRecord:
 
 
 def replicas_record(
-    topic_id: Uuid, broker_id: int, standing: Standing, partitions: Collection[int]
+    topic_id: Uuid, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
 ) -> DeletionReplicasRecord:
     """Return the record that says how far some replicas of a broker are."""
     return DeletionReplicasRecord(
@@ -380,14 +380,14 @@ __all__ = [
     "DeletionState",
     "DeletionsImage",
     "ForgetDeletionRecord",
-    "Halt",
+    "HaltReason",
     "Policy",
     "Reason",
     "Remote",
-    "Standing",
+    "ReplicaStatus",
     "deletion_of",
     "deletion_records",
     "header_record",
     "replicas_record",
-    "standing_of",
+    "status_of",
 ]

@@ -20,11 +20,11 @@ from ottla.metadata.deletions import (
     NOT_FINISHED,
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 
 VERSION: Final = 1
@@ -82,14 +82,14 @@ def decode_deletion(data: bytes) -> DeletionImage:
             name=_text(said["topic"]),
             policy=_named(Policy, said["policy"]),
             asked_ms=_number(said["asked_ms"], INT64),
-            halted=_named(Halt, said.get("halted", "none")),
+            halted=_named(HaltReason, said.get("halted", "none")),
             remote=_named(Remote, said.get("remote", "none")),
             finished_ms=_number(said.get("finished_ms", NOT_FINISHED), INT64),
             leader_epoch=_number(said.get("leader_epoch", NO_EPOCH), INT32),
         )
         replicas = 0
         for row in said.get("replicas", ()):
-            standing = Standing(
+            standing = ReplicaStatus(
                 _named(DeletionState, row["state"]),
                 _named(Reason, row.get("reason", "none")),
                 _number(row.get("error", 0), INT16),
@@ -99,7 +99,7 @@ def decode_deletion(data: bytes) -> DeletionImage:
             if replicas > REPLICAS_MAX:
                 raise ValueError(f"more than {REPLICAS_MAX} replicas")
             broker_id = _number(row["broker"], INT32)
-            deletion = deletion.with_standing(broker_id, standing, partitions)
+            deletion = deletion.with_status(broker_id, standing, partitions)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a deletion: {type(error).__name__} {error}") from None
     return deletion

@@ -15,7 +15,7 @@ from ottla.base.ids import Uuid
 from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
 from ottla.metadata.configs import Resource, ResourceType
 from ottla.metadata.controllers import controller_of
-from ottla.metadata.deletions import deletion_of, standing_of
+from ottla.metadata.deletions import deletion_of, status_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.producer_ids import ProducerIdsImage
 from ottla.metadata.records import (
@@ -208,7 +208,7 @@ class _Replay:
     def deletion_replicas(self, record: DeletionReplicasRecord) -> None:
         before = self.deletions.of(record.topic_id)
         assert before is not None, "a record about a deletion that nobody asked for"
-        after = before.with_standing(record.broker_id, standing_of(record), record.partitions)
+        after = before.with_status(record.broker_id, status_of(record), record.partitions)
         self.deletions = self.deletions.with_deletion(after)
         self.touched_deletions.add(record.topic_id)
 

@@ -16,7 +16,7 @@ from ottla.metadata.delta import delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record, decode_record, encode_record
 
-from .world import CLUSTER, CountingDice, broker, context, uuid
+from .builders import CLUSTER, CountingDice, broker, context, uuid
 
 
 class History:

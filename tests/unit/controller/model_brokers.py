@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.controller.broker_changes import folders_anew
-from ottla.controller.broker_requests import tell
+from ottla.controller.broker_changes import reset_lost_directories
+from ottla.controller.broker_requests import delta_batch
 from ottla.controller.context import DecisionContext
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.keys import PartitionKey
@@ -33,7 +33,7 @@ from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
-from . import world as any_mode
+from . import builders as any_mode
 
 PROPERTIES = {
     "broker.id": "1",
@@ -99,8 +99,8 @@ def never_led(*replicas: int) -> PartitionImage:
 
 def topic(name: str, *partitions: PartitionImage) -> TopicImage:
     made = TopicImage(name=name, id=topic_id(name))
-    for number, each in enumerate(partitions):
-        made = made.with_partition(number, each)
+    for partition_id, each in enumerate(partitions):
+        made = made.with_partition(partition_id, each)
     return made
 
 
@@ -132,13 +132,13 @@ def compare(image: ClusterImage, there: Mapping[int, BrokerImage]) -> list[Recor
             after = replace(after, in_controlled_shutdown=before.in_controlled_shutdown)
         if after is not None and after != before:
             records.append(record_of(after))
-    return [*records, *folders_anew(image, frozenset(came))]
+    return [*records, *reset_lost_directories(image, frozenset(came))]
 
 
-def of(image: ClusterImage, name: str = "t", number: int = 0) -> PartitionImage:
+def of(image: ClusterImage, name: str = "t", partition_id: int = 0) -> PartitionImage:
     found = image.topics.by_name(name)
     assert found is not None
-    return found.partitions[number]
+    return found.partitions[partition_id]
 
 
 def view(image: ClusterImage, controller_epoch: int = 5, **how: Any) -> ControllerView:
@@ -160,7 +160,7 @@ def sent(batch: RequestBatch, of_view: ControllerView) -> list[BrokerRequest]:
 def told_of(delta: ClusterDelta) -> list[BrokerRequest]:
     """Return what brokers are told of a delta."""
     seen = view(delta.image)
-    return sent(tell(seen, delta), seen)
+    return sent(delta_batch(seen, delta), seen)
 
 
 # -- what requests say -------------------------------------------------------------------------
@@ -357,9 +357,9 @@ def _but(found: Mapping[PartitionKey, Any], lost: set[PartitionKey]) -> dict[Par
 def _served(image: ClusterImage) -> list[tuple[PartitionKey, Uuid, PartitionImage]]:
     """Return what brokers must know: what was ever led and is not being deleted."""
     return [
-        (PartitionKey(each.name, number), each.id, partition)
+        (PartitionKey(each.name, partition_id), each.id, partition)
         for each in image.topics
         if not image.deletions.is_being_deleted(each.id)
-        for number, partition in each.in_order()
+        for partition_id, partition in each.in_order()
         if partition.leader_epoch != NO_EPOCH
     ]

@@ -7,7 +7,7 @@ from ottla.controller.activation import first_records
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION
 from ottla.metadata.records import ConfigRecord, FeatureLevelRecord, Record
 
-from .world import context
+from .builders import context
 
 VERSION = FeatureLevelRecord(name=METADATA_VERSION, feature_level=25)
 ELR = FeatureLevelRecord(name=ELR_VERSION, feature_level=1)

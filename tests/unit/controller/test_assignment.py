@@ -15,7 +15,7 @@ from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import NOT_FINISHED, DeletionImage, Policy
 from ottla.metadata.topics import TopicImage, topic_records
 
-from .world import CountingDice, advance, after, broker, cluster, context, uuid
+from .builders import CountingDice, advance, after, broker, cluster, context, uuid
 
 IMAGE = cluster(broker(1), broker(2, fenced=True), broker(3))
 

@@ -10,8 +10,13 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.broker_changes import BrokerChange, difference, fail_started, follow
-from ottla.controller.elections import elect_uncleanly, settle
+from ottla.controller.broker_changes import (
+    BrokerChange,
+    difference,
+    process_broker_change,
+    process_missed_restarts,
+)
+from ottla.controller.elections import elect_after_failover, elect_uncleanly
 from ottla.controller.new_partitions import bring_online
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
@@ -19,6 +24,7 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, RECOVERING
 
+from .builders import after, context
 from .model_brokers import (
     CONFIG,
     Ids,
@@ -33,7 +39,6 @@ from .model_brokers import (
     topic_id,
     world,
 )
-from .world import after, context
 
 UNCLEAN = context({"unclean.leader.election.enable": "true"}).config
 
@@ -48,7 +53,7 @@ def now_there(
     there = registered(*(each for each in listed if each is not None))
     delta = change(image, compare(image, there))
     assert compare(delta.image, there) == []
-    return after(delta.image, follow(delta.image, config, delta))
+    return after(delta.image, process_broker_change(delta.image, config, delta))
 
 
 def state(partition: PartitionImage) -> tuple[int, Ids, int]:
@@ -193,23 +198,23 @@ def test_what_happened_since_the_change_is_heeded() -> None:
     image = world([1, 2], topic("t", led([1, 2]), led([3, 1], [3], NO_LEADER)))
     delta = change(image, compare(image, registered(a_broker(2), a_broker(3))))
     later = change(delta.image, compare(delta.image, registered(a_broker(1, 500), a_broker(2))))
-    followed = after(later.image, follow(later.image, CONFIG, delta))
+    followed = after(later.image, process_broker_change(later.image, CONFIG, delta))
     assert state(of(followed)) == (2, (2,), 4)
     assert of(followed, "t", 1).leader == NO_LEADER
 
 
 def test_a_change_of_no_broker_asks_for_nothing() -> None:
     image = world([1], topic("t", led([1, 2], [2], NO_LEADER)))
-    assert follow(image, CONFIG, change(image, [])).records == ()
+    assert process_broker_change(image, CONFIG, change(image, [])).records == ()
 
 
 def test_many_elections_may_be_written_in_parts() -> None:
     image = world([1, 2], topic("t", *[led([1, 2])] * 50))
     delta = change(image, compare(image, registered(a_broker(2))))
-    step = follow(delta.image, CONFIG, delta)
+    step = process_broker_change(delta.image, CONFIG, delta)
     assert not step.atomic
     half = change(delta.image, step.records[:20]).image
-    assert len(follow(half, CONFIG, delta).records) == 30
+    assert len(process_broker_change(half, CONFIG, delta).records) == 30
 
 
 # -- a new controller --------------------------------------------------------------------------
@@ -227,7 +232,7 @@ def test_a_new_controller_settles_what_happened_while_there_was_none() -> None:
         never_led(2, 1),
     )
     image = world([2, 3], gone)
-    image = after(image, settle(image, CONFIG))
+    image = after(image, elect_after_failover(image, CONFIG))
     image = after(image, bring_online(image, CONFIG))
     assert [state(of(image, "t", number)) for number in range(6)] == [
         (2, (2,), 4),
@@ -237,7 +242,7 @@ def test_a_new_controller_settles_what_happened_while_there_was_none() -> None:
         (3, (3,), 4),
         (2, (2,), 0),
     ]
-    assert settle(image, CONFIG).records == ()
+    assert elect_after_failover(image, CONFIG).records == ()
     assert elect_uncleanly(image, CONFIG).step.records == ()
 
 
@@ -253,7 +258,7 @@ def test_brokers_that_started_while_there_was_no_controller_have_failed_first() 
         ("t", 5): frozenset({1, 2}),
         ("gone", 0): frozenset({1}),
     }
-    image = after(image, fail_started(image, CONFIG, since))
+    image = after(image, process_missed_restarts(image, CONFIG, since))
     assert [state(of(image, "t", number)) for number in range(6)] == [
         (1, (1, 2), 3),  # Nothing is known against it.
         (2, (2,), 4),
@@ -262,4 +267,4 @@ def test_brokers_that_started_while_there_was_no_controller_have_failed_first() 
         (1, (1, 3), 5),  # The other one is gone: neither succeeds the other.
         (1, (1, 2), 5),
     ]
-    assert fail_started(image, CONFIG, {}).records == ()
+    assert process_missed_restarts(image, CONFIG, {}).records == ()

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER
-from ottla.controller.broker_changes import follow
-from ottla.controller.broker_requests import tell, tell_brokers, tell_everything
+from ottla.controller.broker_changes import process_broker_change
+from ottla.controller.broker_requests import delta_batch, full_batch, live_brokers_batch
 from ottla.controller.controlled_shutdown import controlled_shutdown
-from ottla.controller.create_partitions import Growth, create_partitions
-from ottla.controller.elections import elect_uncleanly, settle
+from ottla.controller.create_partitions import NewPartitions, create_partitions
+from ottla.controller.elections import elect_after_failover, elect_uncleanly
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
 from ottla.controller.leader_rebalance import balance, elect_leaders
@@ -98,8 +98,8 @@ class Telling(RuleBasedStateMachine):
 
     process: Callable[[int, int, ClusterImage], Process] = ModelBroker.knowing_nothing
 
-    @initialize(number=st.integers(0, 9), unclean=st.booleans())
-    def begin(self, number: int, unclean: bool) -> None:
+    @initialize(partition_id=st.integers(0, 9), unclean=st.booleans())
+    def begin(self, partition_id: int, unclean: bool) -> None:
         self.context = context({"unclean.leader.election.enable": str(unclean).lower()})
         self.image: ClusterImage = EMPTY
         self.zxid = 100
@@ -133,7 +133,7 @@ class Telling(RuleBasedStateMachine):
     def _tell(self, delta: ClusterDelta) -> None:
         self.image = delta.image
         seen = view(self.image, self.controller_epoch)
-        self._deliver(sent(tell(seen, delta), seen))
+        self._deliver(sent(delta_batch(seen, delta), seen))
 
     def _deliver(self, requests: list[Any]) -> None:
         for each in requests:
@@ -170,7 +170,7 @@ class Telling(RuleBasedStateMachine):
         delta = self.append(*compare(self.image, self.registered))
         assert compare(self.image, self.registered) == []
         if delta is not None:
-            self.take(follow(self.image, self.context.config, delta), apart=apart)
+            self.take(process_broker_change(self.image, self.context.config, delta), apart=apart)
             self.take(bring_online(self.image, self.context.config))
 
     @rule(broker_id=BROKERS, apart=st.booleans())
@@ -183,11 +183,11 @@ class Telling(RuleBasedStateMachine):
         for key in remaining:
             found = self.image.topics.by_name(key.topic)
             assert found is not None
-            assert found.partitions[key.number].leader == broker_id
+            assert found.partitions[key.partition].leader == broker_id
 
-    @rule(broker_id=BROKERS, name=TOPICS, number=NUMBERS)
-    def lose_a_folder(self, broker_id: int, name: str, number: int) -> None:
-        key = PartitionKey(name, number)
+    @rule(broker_id=BROKERS, name=TOPICS, partition_id=NUMBERS)
+    def lose_a_folder(self, broker_id: int, name: str, partition_id: int) -> None:
+        key = PartitionKey(name, partition_id)
         self.take(take_replicas_offline(self.image, self.context.config, broker_id, [key]))
 
     # -- controllers ---------------------------------------------------------------------------
@@ -203,18 +203,18 @@ class Telling(RuleBasedStateMachine):
                 stays = replace(broker, in_controlled_shutdown=False)
                 fresh = replace(fresh, brokers=fresh.brokers.set(broker.id, stays))
         self.image = fresh
-        first = tell_brokers(view(self.image, self.controller_epoch))
+        first = live_brokers_batch(view(self.image, self.controller_epoch))
         self._deliver(sent(first, view(self.image, self.controller_epoch)))
-        self.take(settle(self.image, self.context.config))
+        self.take(elect_after_failover(self.image, self.context.config))
         self.take(bring_online(self.image, self.context.config))
         seen = view(self.image, self.controller_epoch)
-        self._deliver(sent(tell_everything(seen), seen))
+        self._deliver(sent(full_batch(seen), seen))
 
     @rule()
     def read_everything_anew(self) -> None:
         """Nothing changed: nobody is told anything."""
         delta = delta_between(self.image, self.image)
-        assert not tell(view(self.image, self.controller_epoch), delta)
+        assert not delta_batch(view(self.image, self.controller_epoch), delta)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Telling(RuleBasedStateMachine):
 
     @rule(name=TOPICS, count=st.integers(1, 2))
     def grow(self, name: str, count: int) -> None:
-        wanted = [Growth(name, count)]
+        wanted = [NewPartitions(name, count)]
         self.take(create_partitions(self.image, wanted, validate_only=False, context=self.context))
 
     @rule(name=TOPICS)
@@ -268,15 +268,15 @@ class Telling(RuleBasedStateMachine):
 
     # -- partitions ----------------------------------------------------------------------------
 
-    def _partition(self, name: str, number: int) -> PartitionImage | None:
+    def _partition(self, name: str, partition_id: int) -> PartitionImage | None:
         found = self.image.topics.by_name(name)
         if found is None or self.image.deletions.is_being_deleted(found.id):
             return None
-        return found.partitions.get(number)
+        return found.partitions.get(partition_id)
 
-    @rule(name=TOPICS, number=NUMBERS, isr=st.lists(BROKERS, max_size=4, unique=True))
-    def change_isr(self, name: str, number: int, isr: list[int]) -> None:
-        partition = self._partition(name, number)
+    @rule(name=TOPICS, partition_id=NUMBERS, isr=st.lists(BROKERS, max_size=4, unique=True))
+    def change_isr(self, name: str, partition_id: int, isr: list[int]) -> None:
+        partition = self._partition(name, partition_id)
         if partition is None or partition.leader not in self.image.brokers:
             return
         leader = self.image.brokers[partition.leader]
@@ -285,7 +285,7 @@ class Telling(RuleBasedStateMachine):
         assert found is not None
         wanted = IsrChange(
             topic_id=found.id,
-            number=number,
+            partition_id=partition_id,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((each, -1) for each in sorted(members)),
@@ -300,10 +300,10 @@ class Telling(RuleBasedStateMachine):
             )
         )
 
-    @rule(name=TOPICS, number=NUMBERS, to=st.lists(BROKERS, max_size=3, unique=True))
-    def reassign(self, name: str, number: int, to: list[int]) -> None:
-        if self._partition(name, number) is not None:
-            wanted = [Target(name, number, tuple(to) or None)]
+    @rule(name=TOPICS, partition_id=NUMBERS, to=st.lists(BROKERS, max_size=3, unique=True))
+    def reassign(self, name: str, partition_id: int, to: list[int]) -> None:
+        if self._partition(name, partition_id) is not None:
+            wanted = [Target(name, partition_id, tuple(to) or None)]
             self.take(
                 alter_reassignments(
                     self.image, wanted, may_change_factor=True, context=self.context
@@ -326,7 +326,7 @@ class Telling(RuleBasedStateMachine):
                 resource_type=2, resource_name=name, name="retention.ms", value="1"
             )
             delta = change(self.image, [record])
-            assert not tell(view(delta.image, self.controller_epoch), delta)
+            assert not delta_batch(view(delta.image, self.controller_epoch), delta)
 
     # -- what must hold ------------------------------------------------------------------------
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.broker_changes import follow
+from ottla.controller.broker_changes import process_broker_change
 from ottla.controller.broker_requests import (
-    tell,
-    tell_again,
-    tell_all,
-    tell_brokers,
-    tell_everything,
+    delta_batch,
+    full_batch,
+    initial_batches,
+    live_brokers_batch,
+    resend_batch,
 )
 from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.keys import PartitionKey
@@ -237,7 +237,7 @@ def test_a_replica_that_leaves_while_its_broker_is_dead_is_told_to_nobody() -> N
 
 def test_kafka_4443_a_new_controller_names_the_brokers_before_it_says_who_leads() -> None:
     image = world([1, 2, 3], topic("t", led([1, 2]), led([2, 3])), topic("u", never_led(1)))
-    first, everything = tell_all(view(image))
+    first, everything = initial_batches(view(image))
     requests = sent(first, view(image))
     assert kinds(requests) == [(1, "brokers"), (2, "brokers"), (3, "brokers")]
     assert [each.id for each in requests[0].request.live_brokers] == [1, 2, 3]
@@ -256,9 +256,9 @@ def test_kafka_4443_a_new_controller_names_the_brokers_before_it_says_who_leads(
 
 
 def test_a_cluster_without_topics_or_brokers_is_told_as_well() -> None:
-    assert kinds(sent(tell_everything(view(world([1]))), view(world([1])))) == [(1, "brokers")]
-    assert sent(tell_brokers(view(EMPTY)), view(EMPTY)) == []
-    assert sent(tell_everything(view(EMPTY)), view(EMPTY)) == []
+    assert kinds(sent(full_batch(view(world([1]))), view(world([1])))) == [(1, "brokers")]
+    assert sent(live_brokers_batch(view(EMPTY)), view(EMPTY)) == []
+    assert sent(full_batch(view(EMPTY)), view(EMPTY)) == []
 
 
 def test_a_broker_that_comes_hears_everything_and_the_others_of_it() -> None:
@@ -306,7 +306,7 @@ def test_a_broker_that_bounced_does_not_hear_that_it_leads_until_that_is_decided
     requests = told_of(delta)
     assert {key: state.leader for key, state in metadata(requests)[2].items()} == {T0: -1, T1: 1}
     assert set(leads(requests)) == {(2, T1)}
-    decided = change(delta.image, follow(delta.image, CONFIG, delta).records)
+    decided = change(delta.image, process_broker_change(delta.image, CONFIG, delta).records)
     assert {each[T0].leader for each in metadata(told_of(decided)).values()} == {1}
     assert {key for _, key in leads(told_of(decided))} == {T0}
 
@@ -330,9 +330,9 @@ def test_a_death_and_the_elections_after_it_are_one_word_where_they_come_at_once
 def test_kafka_15605_only_a_request_that_names_all_there_is_says_so() -> None:
     """Brokers cannot tell from a request of some topics that others have gone meanwhile."""
     image = world([1, 2], topic("t", led([1, 2])), topic("u", led([1])))
-    full = [each.request for each in sent(tell_everything(view(image)), view(image))]
+    full = [each.request for each in sent(full_batch(view(image)), view(image))]
     assert [each.type for each in full if hasattr(each, "live_brokers")] == [FULL, FULL]
-    [first, *_] = sent(tell_brokers(view(image)), view(image))
+    [first, *_] = sent(live_brokers_batch(view(image)), view(image))
     assert first.request.type == UNKNOWN
     came = told_of(change(image, compare(image, {**image.brokers, 3: a_broker(3)})))
     assert [each.request.type for each in came] == [UNKNOWN, UNKNOWN, UNKNOWN, FULL]
@@ -405,12 +405,12 @@ def test_a_replica_in_a_failed_folder_is_offline_and_hears_nothing_more() -> Non
     assert metadata(requests)[1][T0].offline_replicas == (2,)
     requests = told_of(change(delta.image, [changed(leader=1, isr=(1,))]))
     assert set(leads(requests)) == {(1, T0)}
-    assert set(leads(sent(tell_everything(view(delta.image)), view(delta.image)))) == {(1, T0)}
+    assert set(leads(sent(full_batch(view(delta.image)), view(delta.image)))) == {(1, T0)}
 
 
 def test_a_broker_is_asked_which_of_its_folders_failed_by_hearing_all_that_it_hosts() -> None:
     image = world([1, 2], topic("t", led([1, 2]), led([1])), topic("u", led([2])))
-    requests = sent(tell_again(view(image), 2), view(image))
+    requests = sent(resend_batch(view(image), 2), view(image))
     assert kinds(requests) == [(2, "lead"), (2, "metadata")]
     assert set(metadata(requests)[2]) == {T0, T1, U0}, "what it refused it hears again, too"
     assert set(leads(requests)) == {(2, T0), (2, U0)}
@@ -428,7 +428,9 @@ def test_inter_broker_protocol_version(protocol: str, versions: tuple[int, int, 
     ends = changed(replicas=(3, 2), isr=(2, 3), leader=3, adding_replicas=(), removing_replicas=())
     delta = change(world([1, 2, 3], topic("t", moving)), [ends])
     seen = view(delta.image, level=parse_level(protocol))
-    found = {type(each.request).__name__: each.version for each in sent(tell(seen, delta), seen)}
+    found = {
+        type(each.request).__name__: each.version for each in sent(delta_batch(seen, delta), seen)
+    }
     assert found == dict(
         zip(
             ("LeaderAndIsrRequest", "UpdateMetadataRequest", "StopReplicaRequest"),
@@ -441,7 +443,7 @@ def test_inter_broker_protocol_version(protocol: str, versions: tuple[int, int, 
 def test_every_request_bears_the_epochs_of_its_controller_and_its_broker() -> None:
     image = world([1, 2], topic("t", led([1, 2])))
     seen = view(image, controller_epoch=9)
-    for each in sent(tell_everything(seen), seen):
+    for each in sent(full_batch(seen), seen):
         assert (each.controller_epoch, each.request.controller_epoch) == (9, 9)
         assert each.broker_epoch == each.request.broker_epoch == 100 + each.broker_id
         assert each.request.controller_id == 1

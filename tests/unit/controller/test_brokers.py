@@ -35,7 +35,7 @@ from ottla.metadata.records import (
     RegisterBrokerRecord,
 )
 
-from .world import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
+from .builders import CLUSTER, SESSION_MS, advance, after, broker, cluster, context, uuid
 
 
 def register(

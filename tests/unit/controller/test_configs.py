@@ -22,7 +22,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import TopicImage, TopicsImage
 
-from .world import THREE, advance, after, context
+from .builders import THREE, advance, after, context
 
 SET, DELETE, APPEND, SUBTRACT = (int(each) for each in Operation)
 TOPIC, BROKER = 2, 4

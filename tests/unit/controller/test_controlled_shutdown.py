@@ -14,8 +14,8 @@ from ottla.controller.keys import PartitionKey
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
 
+from .builders import after, context
 from .model_brokers import CONFIG, Ids, a_broker, change, led, never_led, of, topic, topic_id, world
-from .world import after, context
 
 T0 = PartitionKey("t", 0)
 
@@ -28,8 +28,8 @@ def asked(image: ClusterImage, broker_id: int) -> tuple[ClusterImage, tuple[Part
     return after(image, decided), decided.reply
 
 
-def state(image: ClusterImage, number: int = 0) -> tuple[int, Ids, int]:
-    partition = of(image, "t", number)
+def state(image: ClusterImage, partition_id: int = 0) -> tuple[int, Ids, int]:
+    partition = of(image, "t", partition_id)
     return partition.leader, partition.isr, partition.leader_epoch
 
 
@@ -113,7 +113,11 @@ def test_a_broker_asks_again_until_others_are_in_sync() -> None:
     assert again.topics == image.topics
     assert remaining == (T0,)
     wanted = IsrChange(
-        topic_id=topic_id("t"), number=0, leader_epoch=3, partition_epoch=7, isr=((1, 101), (2, -1))
+        topic_id=topic_id("t"),
+        partition_id=0,
+        leader_epoch=3,
+        partition_epoch=7,
+        isr=((1, 101), (2, -1)),
     )
     decided = alter_partition(again, [wanted], broker_id=1, broker_epoch=101, context=context())
     assert [each.error for each in decided.reply] == [Error.NONE]
@@ -128,7 +132,11 @@ def test_nobody_joins_an_isr_while_it_is_on_its_way_out() -> None:
     leaving = a_broker(2, in_controlled_shutdown=True)
     image = world([1, leaving], topic("t", led([1, 2], [1])))
     wanted = IsrChange(
-        topic_id=topic_id("t"), number=0, leader_epoch=3, partition_epoch=7, isr=((1, 101), (2, -1))
+        topic_id=topic_id("t"),
+        partition_id=0,
+        leader_epoch=3,
+        partition_epoch=7,
+        isr=((1, 101), (2, -1)),
     )
     decided = alter_partition(image, [wanted], broker_id=1, broker_epoch=101, context=context())
     assert [each.error for each in decided.reply] == [Error.INELIGIBLE_REPLICA]

@@ -8,7 +8,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.controller import deletion
-from ottla.controller.create_partitions import Growth, create_partitions
+from ottla.controller.create_partitions import NewPartitions, create_partitions
 from ottla.controller.deletion import (
     DeletedTopic,
     TopicReference,
@@ -29,7 +29,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .world import THREE, advance, after, context, uuid
+from .builders import THREE, advance, after, context, uuid
 
 NOW_MS = 77
 
@@ -156,7 +156,9 @@ def test_kafka_14337_a_name_that_collided_with_a_deleted_one_is_free() -> None:
 
 def test_kafka_6612_a_deleted_topic_gets_no_more_partitions() -> None:
     image = after(IMAGE, delete(by_name("a")))
-    decided = create_partitions(image, [Growth("a", 5)], validate_only=False, context=context())
+    decided = create_partitions(
+        image, [NewPartitions("a", 5)], validate_only=False, context=context()
+    )
     assert [each.error for each in decided.reply] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert decided.step.records == ()
 

@@ -8,7 +8,7 @@ from ottla.base.ids import Uuid
 from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.metadata.deletions import Policy
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 
 ONE = {0: (1, 2)}
 

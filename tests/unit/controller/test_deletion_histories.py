@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ottla.controller.deletion_policy import is_reassigned
 from ottla.metadata.deletions import Policy
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 from .test_deletion_walk import Event, broker_events, check, controller_events, heal_and_check
 
 NAMES = ("a", "b")
@@ -76,7 +76,7 @@ def events_of(world: DeletionWorld) -> list[Event]:
         found += topic_events(world, name)
     found.append(("time", lambda w: w.pass_time()))
     if world.policy is Policy.CLASSIC:
-        names: tuple[str, ...] = () if world.electing else ("a",)
+        names: tuple[str, ...] = () if world.preferred_elections else ("a",)
         found.append((f"elections of {names}", lambda w: w.run_elections(*names)))
     return found
 

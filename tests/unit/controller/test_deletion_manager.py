@@ -10,9 +10,9 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller import deletion_policy
 from ottla.controller.deletion_policy import Replica
-from ottla.metadata.deletions import Halt, Policy
+from ottla.metadata.deletions import HaltReason, Policy
 
-from .deletion_world import RETENTION_MS, DeletionWorld
+from .deletion_harness import RETENTION_MS, DeletionWorld
 
 ONE = {0: (1, 2)}
 TWO = {0: (1, 2), 1: (2, 1)}
@@ -109,7 +109,7 @@ def test_latent_1_reassignment_that_runs_when_the_topic_is_marked_halts_its_dele
     world.reassign(topic_id, (2, 3))
     world.mark("t")
     world.settle()
-    assert world.entry(topic_id).halted is Halt.REASSIGNMENT
+    assert world.entry(topic_id).halted is HaltReason.REASSIGNMENT
     assert not world.image.is_being_deleted("t")  # It is served, or the move would never end.
     assert world.orders == 0
     world.end_reassignment(topic_id)
@@ -121,11 +121,11 @@ def test_latent_1_reassignment_that_runs_when_the_topic_is_marked_halts_its_dele
 def test_reassignment_that_is_only_asked_for_halts_it_too() -> None:
     world = classic()
     topic_id = world.create("t", ONE)
-    world.manager.halted_by(reassigning=["t"])
+    world.manager.set_ineligible_topics(reassignments=["t"])
     world.mark("t")
     world.decide()
-    assert world.entry(topic_id).halted is Halt.REASSIGNMENT
-    world.manager.halted_by()
+    assert world.entry(topic_id).halted is HaltReason.REASSIGNMENT
+    world.manager.set_ineligible_topics()
     world.settle()
     assert is_gone(world, topic_id)
 
@@ -136,7 +136,7 @@ def test_preferred_election_halts_a_deletion_and_its_end_resumes_it() -> None:
     world.run_elections("t")
     world.mark("t")
     world.decide()
-    assert world.entry(topic_id).halted is Halt.PREFERRED_ELECTION
+    assert world.entry(topic_id).halted is HaltReason.PREFERRED_ELECTION
     world.run_elections()
     world.settle()
     assert is_gone(world, topic_id)
@@ -259,7 +259,7 @@ def test_latent_5_a_decision_that_came_to_nothing_is_made_up_for() -> None:
     world, topic_id = begun()
     world.carry_out(1)
     world.carry_out(2)
-    assert world.manager.take_wish() is not None
+    assert world.manager.take_work() is not None
     world.manager.refused(now_ms=world.now_ms)
     assert world.decide() == 0  # It is given a pause.
     world.pass_time()
@@ -303,11 +303,11 @@ def test_kafka_9946_an_answer_to_nothing_that_was_ordered_counts_for_nothing() -
     world, topic_id = begun()
     never = Replica(1, topic_id, 7)
     epoch = world.image.brokers[1].epoch
-    world.manager.answered(1, epoch, {never: Error.NONE}, now_ms=world.now_ms)
-    world.manager.answered(3, epoch, {never: Error.NONE}, now_ms=world.now_ms)
+    world.manager.responded(1, epoch, {never: Error.NONE}, now_ms=world.now_ms)
+    world.manager.responded(3, epoch, {never: Error.NONE}, now_ms=world.now_ms)
     old = Replica(1, topic_id, 0)
-    world.manager.answered(1, epoch - 1, {old: Error.NONE}, now_ms=world.now_ms)
-    assert world.manager.take_wish() is None
+    world.manager.responded(1, epoch - 1, {old: Error.NONE}, now_ms=world.now_ms)
+    assert world.manager.take_work() is None
 
 
 def test_an_answer_counts_once() -> None:
@@ -315,8 +315,8 @@ def test_an_answer_counts_once() -> None:
     results = world.carry_out(1)
     epoch = world.image.brokers[1].epoch
     world.decide()
-    world.manager.answered(1, epoch, results, now_ms=world.now_ms)
-    assert world.manager.take_wish() is None
+    world.manager.responded(1, epoch, results, now_ms=world.now_ms)
+    assert world.manager.take_work() is None
     assert world.states(topic_id)[1, 0] == "SUCCESSFUL"
 
 
@@ -328,8 +328,8 @@ def test_kafka_7235_a_bounce_voids_the_orders_of_the_old_process() -> None:
     assert world.states(topic_id)[2, 0] == "STARTED"
     assert [each.broker_epoch for each in world.machines[2].queue] == [world.machines[2].epoch]
     late = dict.fromkeys(before.replicas(), Error.NONE)
-    world.manager.answered(2, before.broker_epoch, late, now_ms=world.now_ms)
-    assert world.manager.take_wish() is None
+    world.manager.responded(2, before.broker_epoch, late, now_ms=world.now_ms)
+    assert world.manager.take_work() is None
 
 
 def test_a_bounce_repeats_no_order_whose_answer_is_being_decided() -> None:
@@ -362,7 +362,7 @@ def test_a_broker_that_does_not_know_yet_is_asked_again_and_nothing_is_written()
     order = world.machines[1].queue.pop()
     not_yet = dict.fromkeys(order.replicas(), Error.OPERATION_NOT_ATTEMPTED)
     world.written.clear()
-    world.manager.answered(1, order.broker_epoch, not_yet, now_ms=world.now_ms)
+    world.manager.responded(1, order.broker_epoch, not_yet, now_ms=world.now_ms)
     assert world.decide() == 0
     assert not world.written
     world.settle()
@@ -373,7 +373,7 @@ def test_an_error_is_kept_beside_the_replica() -> None:
     world, topic_id = begun()
     order = world.machines[1].queue.pop()
     stale = dict.fromkeys(order.replicas(), Error.STALE_CONTROLLER_EPOCH)
-    world.manager.answered(1, order.broker_epoch, stale, now_ms=world.now_ms)
+    world.manager.responded(1, order.broker_epoch, stale, now_ms=world.now_ms)
     world.decide()
     [(_, standing, _)] = [row for row in world.entry(topic_id).rows() if row[0] == 1]
     assert (standing.reason.name, standing.error) == ("REFUSED", Error.STALE_CONTROLLER_EPOCH)
@@ -473,7 +473,7 @@ def test_who_is_not_in_office_does_nothing() -> None:
     world, _ = begun()
     world.manager.resigned()
     world.stop(2)
-    assert world.manager.take_wish() is None
+    assert world.manager.take_work() is None
     assert world.manager.next_due_ms is None
     assert world.manager.tick(now_ms=10**9, wall_ms=10**9) == ()
 

@@ -24,7 +24,7 @@ from ottla.metadata.deletions import (
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import Record
 
-from .deletion_world import RETENTION_MS, DeletionWorld
+from .deletion_harness import RETENTION_MS, DeletionWorld
 from .test_deletion_manager import begun, is_gone
 
 
@@ -80,7 +80,7 @@ def test_a_disk_that_stays_broken_costs_no_record_however_often_it_is_tried(
     orders, image = world.orders, world.image
     for _ in range(20):
         world.pass_time()
-        while world.manager.has_wish or world.machines[2].queue:
+        while world.manager.has_work or world.machines[2].queue:
             world.decide()
             if world.machines[2].queue:
                 world.carry_out(2)
@@ -102,8 +102,8 @@ def test_another_reason_is_written_once(policy: Policy) -> None:
         order = world.machines[2].queue.pop()
         assert isinstance(order, DeletionOrder)
         refused = dict.fromkeys(order.replicas(), Error.UNKNOWN_SERVER_ERROR)
-        world.manager.answered(2, order.broker_epoch, refused, now_ms=world.now_ms)
-        while world.manager.has_wish:
+        world.manager.responded(2, order.broker_epoch, refused, now_ms=world.now_ms)
+        while world.manager.has_work:
             world.decide()
     assert len(world.written) == 1
     [standing] = world.entry(topic_id).replicas[2]
@@ -141,7 +141,7 @@ def test_what_was_answered_is_not_ordered_again_while_another_replica_s_fate_is_
     world.pass_time()
     world.machines[2].is_failed = False
     world.carry_out(2)
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     records = decide(world.image, wish, wall_ms=world.now_ms).step.records
     world.write([replicas_record(topic_id, 1, SUCCESSFUL, [0])])
@@ -180,7 +180,7 @@ def test_the_look_at_everything_orders_nothing_whose_answer_is_being_decided() -
     world, topic_id = begun()
     world.carry_out(1)
     world.carry_out(2)
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     world.now_ms += LOOK_AGAIN_MS
     world.pass_time()
@@ -201,7 +201,7 @@ def test_an_answer_that_was_decided_before_the_rest_was_refused_is_not_one_to_th
     world.write(decided(world))
     world.manager.refused(now_ms=world.now_ms)
     world.pass_time()
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     assert not wish.answers
     world.manager.decided()
@@ -232,7 +232,7 @@ def test_an_answer_to_the_next_order_that_comes_while_an_older_one_is_decided_is
 
 def decided(world: DeletionWorld) -> tuple[Record, ...]:
     """Begin to decide once; return what is to be written."""
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     return decide(world.image, wish, wall_ms=world.now_ms).step.records
 
@@ -257,7 +257,7 @@ def test_receipts_are_put_away_by_themselves() -> None:
     world.now_ms += RETENTION_MS + LOOK_AGAIN_MS
     world.pass_time()
     world.mark("other")
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     assert wish.topics
     assert wish.receipts_until_ms is None
@@ -285,9 +285,9 @@ def test_receipts_are_put_away_as_often_as_their_retention_asks(
     for turn in (1, 2):
         assert manager.next_due_ms == turn * every_ms
         manager.tick(now_ms=turn * every_ms - 1, wall_ms=10**12)
-        assert manager.take_wish() is None
+        assert manager.take_work() is None
         manager.tick(now_ms=turn * every_ms, wall_ms=10**12)
-        wish = manager.take_wish()
+        wish = manager.take_work()
         assert wish is not None
         assert wish.receipts_until_ms == 10**12 - retention_ms
         manager.decided()
@@ -300,14 +300,14 @@ def test_what_is_open_is_looked_at_no_oftener_where_receipts_are_kept_for_less()
     world.decide()
     world.manager = DeletionManager(enabled=True, retention_ms=0)
     world.manager.elected(world.image, now_ms=0)
-    while world.manager.has_wish:
+    while world.manager.has_work:
         world.decide()
     world.manager.tick(now_ms=LOOK_AGAIN_MS - 1, wall_ms=0)
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     assert (wish.topics, wish.receipts_until_ms) == (frozenset(), 0)
     world.manager.decided()
     world.manager.tick(now_ms=LOOK_AGAIN_MS, wall_ms=0)
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     assert wish.topics == {topic_id}

@@ -7,7 +7,7 @@ whatever it kept of the first shows.
 from ottla.base.errors import Error
 from ottla.metadata.deletions import Policy
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 from .test_deletion_manager import ONE, begun
 
 
@@ -19,11 +19,11 @@ def test_who_resigns_forgets_what_it_heard_and_what_it_ordered() -> None:
     world.run_elections("t")
     manager = world.manager
     manager.resigned()
-    assert not manager.has_wish
-    assert manager.take_wish() is None
+    assert not manager.has_work
+    assert manager.take_work() is None
     assert manager.next_due_ms is None
     world.carry_out(2)
-    assert not manager.has_wish, "the answer to that order came too late"
+    assert not manager.has_work, "the answer to that order came too late"
     assert manager.tick(now_ms=10**9, wall_ms=10**9) == ()
 
 
@@ -38,9 +38,9 @@ def test_who_is_elected_again_begins_on_what_is_stored_then() -> None:
     stored.settle()
     stored.mark("other")
     assert world.manager.elected(stored.image, now_ms=stored.now_ms) == ()
-    wish = world.manager.take_wish()
+    wish = world.manager.take_work()
     assert wish is not None
     assert wish.topics == {other_id}
-    heard = (wish.answers, wish.lost, wish.vanished, wish.electing, wish.reassigning)
+    heard = (wish.answers, wish.lost, wish.vanished, wish.preferred_elections, wish.reassignments)
     assert not any(heard), heard
-    assert not world.manager.has_wish
+    assert not world.manager.has_work

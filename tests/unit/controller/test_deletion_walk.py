@@ -13,7 +13,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.metadata.deletions import DeletionState, Policy
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 
 Event = tuple[str, Callable[[DeletionWorld], None]]
 
@@ -43,7 +43,7 @@ def _mute(world: DeletionWorld, broker_id: int) -> None:
 
 def controller_events(world: DeletionWorld) -> Iterator[Event]:
     """Yield what the controller can do, dying between two of its writes among it."""
-    if world.manager.has_wish:
+    if world.manager.has_work:
         yield "decide", lambda w: _decide(w, None)
         for count in range(3):
             yield f"write {count} and die", lambda w, c=count: _decide(w, c)
@@ -64,7 +64,7 @@ def classic_events(world: DeletionWorld) -> Iterator[Event]:
             yield "create again", lambda w: _create(w)
     elif not world.image.is_queued_for_deletion(NAME):
         yield "mark", lambda w: _mark(w)
-    if world.electing:
+    if world.preferred_elections:
         yield "end elections", lambda w: w.run_elections()
     else:
         yield "run elections", lambda w: w.run_elections(NAME)
@@ -115,7 +115,7 @@ def key_of(world: DeletionWorld) -> object:
         machines,
         orders,
         sorted(manager["_notes"].__dict__["_notes"].items()),
-        world.electing,
+        world.preferred_elections,
     ))  # fmt: skip
 
 

@@ -40,7 +40,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
-from .world import THREE, advance, after, broker, cluster, context
+from .builders import THREE, advance, after, broker, cluster, context
 
 UPGRADE, SAFE, UNSAFE = UpgradeType
 TOPIC = Uuid(b"topic-----------")

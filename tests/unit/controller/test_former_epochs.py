@@ -6,7 +6,7 @@ Method: a world of brokers that delete, over ZooKeeper, where a topic waits for 
 from ottla.metadata.deletions import Policy
 from ottla.metadata.records import PartitionChangeRecord
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 
 
 def test_elections_while_a_topic_waits_to_go_count_for_the_next_topic_of_the_name() -> None:

@@ -16,14 +16,14 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
 from ottla.controller.configs import Alteration, Operation, alter_configs
 from ottla.controller.idle import (
-    LOOKS_MAX,
     NO_TOKEN,
     PARTITIONS_MAX,
-    IdleBoard,
+    REPORT_INTERVALS_MAX,
+    IdleReason,
     IdleReport,
+    IdleReports,
     IdleRow,
-    Verdict,
-    Why,
+    IdleStatus,
     check_ttl,
     describe_idle,
     due_topics,
@@ -44,7 +44,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topic_config import TTL
 
-from .world import THREE, advance, broker, cluster, context, uuid
+from .builders import THREE, advance, broker, cluster, context, uuid
 
 TTL_MS = 60_000
 INTERVAL_MS = 1_000
@@ -101,7 +101,7 @@ class Town:
     """A controller that hears reports. `tokens`: what brokers were answered last."""
 
     image: ClusterImage = IMAGE
-    board: IdleBoard = field(default_factory=IdleBoard)
+    board: IdleReports = field(default_factory=IdleReports)
     now_ms: int = 0
     tokens: dict[int, int] = field(default_factory=dict)
     config: NodeConfig = field(default_factory=lambda: CONFIG)
@@ -136,7 +136,7 @@ class Town:
                 return going
         return []
 
-    def told(self, name: str = "t") -> Verdict:
+    def told(self, name: str = "t") -> IdleStatus:
         [verdict] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
         return verdict
 
@@ -148,7 +148,7 @@ def due() -> Town:
     """
     town = Town()
     assert town.round() == []
-    assert town.told().why is Why.DUE
+    assert town.told().reason is IdleReason.DUE
     assert town.round() == []
     assert town.round(brokers=(2, 3)) == []
     return town
@@ -172,7 +172,7 @@ def test_a_use_that_any_witness_saw_since_acquits() -> None:
         town = due()
         assert town.say(witness, 0) == []
         assert town.say(1, 0 if witness == 1 else TTL_MS) == []
-        assert (town.told().why, town.told().brokers) == (Why.TOO_YOUNG, (witness,))
+        assert (town.told().reason, town.told().brokers) == (IdleReason.TOO_YOUNG, (witness,))
         # It begins from the first look again.
         assert town.say(witness) == []
         assert town.round() == []
@@ -197,18 +197,18 @@ def test_one_witness_that_is_silent_or_down_holds_a_topic() -> None:
     town = Town()
     for _ in range(5):
         assert town.round(brokers=(1, 2)) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (3,))
     town.image = advance(cluster(broker(1), broker(2), broker(3, fenced=True)), IMAGE_RECORDS)
-    assert (town.told().why, town.told().brokers) == (Why.BROKER_DOWN, (3,))
+    assert (town.told().reason, town.told().brokers) == (IdleReason.BROKER_DOWN, (3,))
     town.image = advance(cluster(broker(1), broker(2)), IMAGE_RECORDS)
-    assert (town.told().why, town.told().brokers) == (Why.BROKER_DOWN, (3,))
+    assert (town.told().reason, town.told().brokers) == (IdleReason.BROKER_DOWN, (3,))
 
 
 def test_what_was_said_long_ago_does_not_count() -> None:
     town = Town()
     town.round()
-    town.now_ms += LOOKS_MAX * INTERVAL_MS + 1
-    assert (town.told().why, town.told().idle_ms) == (Why.NOT_HEARD, -1)
+    town.now_ms += REPORT_INTERVALS_MAX * INTERVAL_MS + 1
+    assert (town.told().reason, town.told().idle_ms) == (IdleReason.NOT_HEARD, -1)
     # A candidate of long ago begins again.
     assert [town.round() for _ in range(3)] == [[], [], ["t"]]
 
@@ -219,7 +219,7 @@ def test_another_process_of_a_broker_has_said_nothing() -> None:
     records = IMAGE_RECORDS
     town.image = advance(cluster(broker(1), broker(2), broker(3, epoch=200)), records)
     town.image = replace(town.image, position=(2_000, 1))
-    assert town.told().why is Why.NOT_HEARD
+    assert town.told().reason is IdleReason.NOT_HEARD
     with pytest.raises(ApiError) as refused:
         town.say(3)
     assert refused.value.error is Error.STALE_BROKER_EPOCH
@@ -234,9 +234,9 @@ def test_what_is_said_of_other_witnesses_does_not_count() -> None:
     for _ in range(3):
         town.now_ms += INTERVAL_MS
         assert town.say(1) == town.say(2) == town.say(3, replicas=(1, 3)) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (3,))
     assert town.say(3, coordinators=(3,)) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (3,))
+    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (3,))
 
 
 def test_a_new_controller_has_heard_nothing() -> None:
@@ -245,7 +245,7 @@ def test_a_new_controller_has_heard_nothing() -> None:
     town.round()
     town.image = replace(town.image, position=(2_000, 2))
     assert town.say(1) == []
-    assert (town.told().why, town.told().brokers) == (Why.NOT_HEARD, (2, 3))
+    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (2, 3))
     # Their tokens are of the other one's.
     assert town.say(2) == town.say(3) == []
     assert town.round() == []
@@ -286,26 +286,26 @@ def test_a_topic_that_nobody_can_use_is_not_idle(topic: str) -> None:
     town = Town(without_leader(topic))
     for _ in range(5):
         assert town.round() == []
-    assert town.told().why is Why.NO_LEADER
+    assert town.told().reason is IdleReason.NO_LEADER
 
 
 def test_why_others_stay() -> None:
     town = Town()
     assert town.round(TTL_MS - 1) == []
-    assert (town.told().why, town.told().idle_ms) == (Why.TOO_YOUNG, TTL_MS - 1)
-    assert town.told(OFFSETS_TOPIC).why is Why.INTERNAL
+    assert (town.told().reason, town.told().idle_ms) == (IdleReason.TOO_YOUNG, TTL_MS - 1)
+    assert town.told(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
     town.image = advance(IMAGE, [limit(OFFSETS_TOPIC, TTL_MS)])
-    assert town.told(OFFSETS_TOPIC).why is Why.INTERNAL
+    assert town.told(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
     town.image = advance(IMAGE, [limit("t", -1)])
     assert not any(town.round() for _ in range(5))
-    assert town.told().why is Why.NO_TTL
+    assert town.told().reason is IdleReason.NO_TTL
     queued = DeletionImage(topic_id=TOPIC, name="t", policy=Policy.CLASSIC, asked_ms=0)
     town.image = advance(IMAGE, [header_record(queued)])
     assert not any(town.round() for _ in range(5))
-    assert town.told().why is Why.BEING_DELETED
+    assert town.told().reason is IdleReason.BEING_DELETED
     town = Town(config=configured(delete_topic_enable="false"))
     assert not any(town.round() for _ in range(5))
-    assert town.told().why is Why.DISABLED
+    assert town.told().reason is IdleReason.DISABLED
 
 
 def test_a_report_of_a_topic_that_is_gone_is_passed_over() -> None:
@@ -325,7 +325,7 @@ def test_a_new_topic_of_the_name_is_another_one() -> None:
         ],
     )
     assert town.round() == []
-    assert (town.told().why, town.told().topic_id) == (Why.NOT_HEARD, other)
+    assert (town.told().reason, town.told().topic_id) == (IdleReason.NOT_HEARD, other)
 
 
 def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
@@ -334,9 +334,9 @@ def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
     assert [each.name for each in view] == ["t"]
     named = ["t", "a", "missing", "a"]
     view = describe_idle(town.image, town.board, town.config, named, now_ms=0)
-    assert [(each.name, each.why) for each in view] == [
-        ("a", Why.NO_TTL),
-        ("t", Why.NOT_HEARD),
+    assert [(each.name, each.reason) for each in view] == [
+        ("a", IdleReason.NO_TTL),
+        ("t", IdleReason.NOT_HEARD),
     ]
 
 
@@ -350,7 +350,7 @@ def test_a_topic_is_as_idle_as_the_witness_says_that_saw_it_last(said: dict[int,
         town.say(broker_id, idle_ms)
     verdict = town.told()
     assert verdict.idle_ms == min(said.values(), default=-1)
-    assert (verdict.why is Why.DUE) == (len(said) == 3 and min(said.values()) >= TTL_MS)
+    assert (verdict.reason is IdleReason.DUE) == (len(said) == 3 and min(said.values()) >= TTL_MS)
 
 
 def test_a_limit_that_would_not_be_kept_is_refused() -> None:
@@ -376,7 +376,7 @@ def test_many_topics_that_are_due_go_by_and_by() -> None:
         assert isinstance(partition, PartitionRecord)
         records += [first, ttl]
         records += [replace(partition, partition_id=number) for number in range(count)]
-    image, board, config = advance(THREE, records), IdleBoard(), CONFIG
+    image, board, config = advance(THREE, records), IdleReports(), CONFIG
     gone, token = [], NO_TOKEN
     for _ in range(6):
         report = IdleReport(

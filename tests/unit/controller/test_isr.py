@@ -17,7 +17,7 @@ from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.topics import RECOVERED, RECOVERING
 
-from .world import advance, broker, cluster, context, uuid
+from .builders import advance, broker, cluster, context, uuid
 
 TOPIC = uuid("topic")
 BEFORE = PartitionImage(
@@ -49,7 +49,11 @@ def wanted(
     **more: object,
 ) -> IsrChange:
     usual = IsrChange(
-        topic_id=TOPIC, number=0, leader_epoch=5, partition_epoch=9, isr=members or epochs(isr)
+        topic_id=TOPIC,
+        partition_id=0,
+        leader_epoch=5,
+        partition_epoch=9,
+        isr=members or epochs(isr),
     )
     return replace(usual, **more)  # type: ignore[arg-type]
 
@@ -106,8 +110,8 @@ BAD_ISR = {"isr": (2, 3)}
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (wanted(topic_id=uuid("other"), number=7), Error.UNKNOWN_TOPIC_ID),
-        (wanted(number=7, **AHEAD), Error.UNKNOWN_TOPIC_OR_PARTITION),
+        (wanted(topic_id=uuid("other"), partition_id=7), Error.UNKNOWN_TOPIC_ID),
+        (wanted(partition_id=7, **AHEAD), Error.UNKNOWN_TOPIC_OR_PARTITION),
         # Ahead of this controller: another one is active by now.
         (wanted(**AHEAD), Error.NOT_CONTROLLER),
         (wanted(**LATER), Error.NOT_CONTROLLER),
@@ -217,7 +221,7 @@ def test_a_change_that_ends_a_reassignment_elsewhere_bumps_the_leader_s_epoch() 
 def test_partitions_stand_or_fall_by_themselves() -> None:
     leaderless = replace(BEFORE, leader=NO_LEADER)
     image = image_of(BEFORE, leaderless, BEFORE)
-    decided = ask(wanted(), wanted(number=1), wanted((1,), number=2), image=image)
+    decided = ask(wanted(), wanted(partition_id=1), wanted((1,), partition_id=2), image=image)
     assert [each.error for each in decided.reply] == [
         Error.NONE,
         Error.INVALID_REQUEST,

@@ -14,7 +14,7 @@ from ottla.controller.leader_rebalance import Elected, balance, elect_leaders
 from ottla.controller.step import Decision
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 
-from .world import after, broker, cluster, context, uuid
+from .builders import after, broker, cluster, context, uuid
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -69,12 +69,12 @@ def leaders(image: ClusterImage) -> list[int]:
         (4, UNCLEAN, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_LEADER),
     ],
 )
-def test_one_partition(number: int, election_type: int, error: Error, leader: int) -> None:
-    decided = ask([("t", number)], election_type)
+def test_one_partition(partition_id: int, election_type: int, error: Error, leader: int) -> None:
+    decided = ask([("t", partition_id)], election_type)
     [told] = decided.reply
-    assert (told.topic, told.number, told.error) == ("t", number, error)
+    assert (told.topic, told.partition_id, told.error) == ("t", partition_id, error)
     assert bool(told.message) == bool(error)
-    assert leaders(after(IMAGE, decided))[number] == leader
+    assert leaders(after(IMAGE, decided))[partition_id] == leader
     assert len(decided.step.records) == (error is Error.NONE)
 
 
@@ -99,12 +99,12 @@ def test_kafka_1558_one_topic_that_is_gone_does_not_hold_up_the_others() -> None
 
 @pytest.mark.parametrize(("election_type", "told"), [(PREFERRED, [1, 2, 3, 4]), (UNCLEAN, [3, 4])])
 def test_all_partitions_without_those_that_need_none(election_type: int, told: list[int]) -> None:
-    assert [each.number for each in ask(None, election_type).reply] == told
+    assert [each.partition_id for each in ask(None, election_type).reply] == told
 
 
 def test_a_partition_named_twice_is_elected_once() -> None:
     decided = ask([("t", 1), ("t", 0), ("t", 1)], PREFERRED)
-    assert [each.number for each in decided.reply] == [1, 0]
+    assert [each.partition_id for each in decided.reply] == [1, 0]
     assert len(decided.step.records) == 1
 
 

@@ -11,7 +11,12 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections import come_back, elect_uncleanly, leave, settle
+from ottla.controller.elections import (
+    elect_after_failover,
+    elect_after_unfencing,
+    elect_uncleanly,
+    remove_from_isrs,
+)
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.leader_rebalance import balance, elect_leaders
 from ottla.controller.new_partitions import bring_online
@@ -19,8 +24,8 @@ from ottla.controller.reassignment import Target, alter_reassignments
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING
 
+from .builders import after, context
 from .model_brokers import CONFIG, a_broker, change, led, never_led, of, topic, topic_id, world
-from .world import after, context
 
 ID = topic_id("t")
 UNCLEAN = context({"unclean.leader.election.enable": "true"})
@@ -79,9 +84,9 @@ def test_no_election_makes_a_first_leader(given: DecisionContext) -> None:
     """It would write leader epoch 0 over nothing, with an ISR that nobody knows to be one."""
     config = given.config
     image = world([1, 2], topic("t", never_led(1, 2)))
-    assert settle(image, config).records == ()
-    assert list(leave(image, config, 1)) == []
-    assert list(come_back(image, config, 1)) == []
+    assert elect_after_failover(image, config).records == ()
+    assert list(remove_from_isrs(image, config, 1)) == []
+    assert list(elect_after_unfencing(image, config, 1)) == []
     assert elect_uncleanly(image, config).step.records == ()
     assert balance(image, config).step.records == ()
     for kind, error in (
@@ -96,7 +101,7 @@ def test_no_election_makes_a_first_leader(given: DecisionContext) -> None:
 def test_nobody_changes_the_isr_of_a_new_partition() -> None:
     image = world([1, 2], topic("t", never_led(1, 2)))
     wanted = IsrChange(
-        topic_id=ID, number=0, leader_epoch=NO_EPOCH, partition_epoch=NO_EPOCH, isr=((1, -1),)
+        topic_id=ID, partition_id=0, leader_epoch=NO_EPOCH, partition_epoch=NO_EPOCH, isr=((1, -1),)
     )
     decided = alter_partition(image, [wanted], broker_id=1, broker_epoch=101, context=context())
     assert decided.step.records == ()

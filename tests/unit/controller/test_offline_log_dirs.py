@@ -4,14 +4,15 @@ Method: a world, what the broker says, the image after it and after the broker's
 """
 
 from ottla.base.ids import NO_LEADER
-from ottla.controller.broker_changes import follow
-from ottla.controller.elections import settle
+from ottla.controller.broker_changes import process_broker_change
+from ottla.controller.elections import elect_after_failover
 from ottla.controller.isr import IsrChange, alter_partition
 from ottla.controller.keys import PartitionKey
 from ottla.controller.offline_log_dirs import take_replicas_offline
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING
 
+from .builders import after, context
 from .model_brokers import (
     CONFIG,
     Ids,
@@ -26,7 +27,6 @@ from .model_brokers import (
     topic_id,
     world,
 )
-from .world import after, context
 
 T0, T1 = PartitionKey("t", 0), PartitionKey("t", 1)
 
@@ -37,8 +37,8 @@ def failed(image: ClusterImage, broker_id: int, *keys: PartitionKey) -> ClusterI
     return after(image, step)
 
 
-def state(image: ClusterImage, number: int = 0) -> tuple[int, Ids, int]:
-    partition = of(image, "t", number)
+def state(image: ClusterImage, partition_id: int = 0) -> tuple[int, Ids, int]:
+    partition = of(image, "t", partition_id)
     return partition.leader, partition.isr, partition.leader_epoch
 
 
@@ -57,7 +57,7 @@ def test_a_follower_in_a_failed_folder_leaves_the_isr() -> None:
 def test_kafka_708_the_last_in_sync_replica_stays_in_the_isr_without_leading() -> None:
     image = failed(world([1, 2], topic("t", led([1, 2], [1]))), 1, T0)
     assert state(image) == (NO_LEADER, (1,), 4)
-    assert settle(image, CONFIG).records == ()
+    assert elect_after_failover(image, CONFIG).records == ()
 
 
 def test_kafka_7313_the_same_answer_again_changes_nothing() -> None:
@@ -93,14 +93,14 @@ def test_a_lost_folder_is_never_elected_in_not_even_uncleanly() -> None:
     unclean = context({"unclean.leader.election.enable": "true"}).config
     image = failed(world([1, 2], topic("t", led([1, 2], [1]))), 2, T0)
     delta = change(image, compare(image, registered(a_broker(2))))
-    followed = after(delta.image, follow(delta.image, unclean, delta))
+    followed = after(delta.image, process_broker_change(delta.image, unclean, delta))
     assert state(followed) == (NO_LEADER, (1,), 4)
 
 
 def test_the_next_start_of_the_broker_takes_its_folders_back() -> None:
     image = failed(world([1, 2], topic("t", led([1, 2], [1]))), 1, T0)
     delta = change(image, compare(image, registered(a_broker(1, epoch=500), a_broker(2))))
-    image = after(delta.image, follow(delta.image, CONFIG, delta))
+    image = after(delta.image, process_broker_change(delta.image, CONFIG, delta))
     assert of(image).directories == (DIRECTORY_MIGRATING, DIRECTORY_MIGRATING)
     assert state(image) == (1, (1,), 5)
 
@@ -110,7 +110,7 @@ def test_what_changes_later_forgets_no_lost_folder() -> None:
     partition = of(image)
     wanted = IsrChange(
         topic_id=topic_id("t"),
-        number=0,
+        partition_id=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=((2, -1),),

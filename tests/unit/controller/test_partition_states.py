@@ -19,8 +19,8 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 
+from .builders import THREE, advance, uuid
 from .model_brokers import change, led, never_led, topic, topic_id, world
-from .world import THREE, advance, uuid
 
 S = PartitionState
 LEGAL = {

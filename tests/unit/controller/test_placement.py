@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.controller.placement import Candidate, alternate, candidates, place
 
-from .world import CountingDice, broker, cluster
+from .builders import CountingDice, broker, cluster
 
 
 @st.composite

@@ -35,6 +35,7 @@ from ottla.metadata.topics import (
     topic_records,
 )
 
+from .builders import advance, after, broker, cluster, uuid
 from .moves import (
     CONTEXT,
     ID,
@@ -52,7 +53,6 @@ from .moves import (
     world_in,
     world_topic,
 )
-from .world import advance, after, broker, cluster, uuid
 
 # -- whole lives -------------------------------------------------------------------------------
 
@@ -392,14 +392,18 @@ def test_each_partition_stands_by_itself() -> None:
         Target("t", 2, (3, 4)), Target("t", 7, (3, 4)), Target("t", 0, (2, 1)), Target("t", 1, None)
     ]  # fmt: skip
     decided = alter_reassignments(image, wanted, may_change_factor=True, context=CONTEXT)
-    assert [(each.number, each.error) for each in decided.reply] == [
+    assert [(each.partition_id, each.error) for each in decided.reply] == [
         (2, Error.NONE),
         (7, Error.UNKNOWN_TOPIC_OR_PARTITION),
         (0, Error.NONE),
         (1, Error.NO_REASSIGNMENT_IN_PROGRESS),
     ]
     image = after(image, decided)
-    assert [of(image, number).replicas for number in range(3)] == [(2, 1), (1, 2), (3, 4, 1, 2)]
+    assert [of(image, partition_id).replicas for partition_id in range(3)] == [
+        (2, 1),
+        (1, 2),
+        (3, 4, 1, 2),
+    ]
 
 
 def test_a_partition_twice_is_refused() -> None:
@@ -413,7 +417,7 @@ def test_a_partition_twice_is_refused() -> None:
 
 
 def test_too_many_at_once() -> None:
-    wanted = [Target("t", number, (1,)) for number in range(10_001)]
+    wanted = [Target("t", partition_id, (1,)) for partition_id in range(10_001)]
     with pytest.raises(ApiError) as refusal:
         alter_reassignments(world((1,)), wanted, may_change_factor=True, context=CONTEXT)
     assert refusal.value.error is Error.POLICY_VIOLATION
@@ -425,7 +429,7 @@ def test_too_many_at_once() -> None:
 def test_listing() -> None:
     image = world((1, 2), count=3)
     assert list_reassignments(image, None) == ()
-    image = told(told(image, (3, 4), number=2), (5, 1), number=0)
+    image = told(told(image, (3, 4), partition_id=2), (5, 1), partition_id=0)
     everything = (Ongoing("t", 0, of(image, 0)), Ongoing("t", 2, of(image, 2)))
     assert list_reassignments(image, None) == everything
     named = [("nobody", (0,)), ("t", (2, 1, 7))]

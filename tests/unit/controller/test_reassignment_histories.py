@@ -17,8 +17,8 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import FeatureLevelRecord
 from ottla.metadata.topics import topic_records
 
+from .builders import advance, after
 from .moves import CONTEXT, SIX, Ids, alive, configured, dead, of, synced, told, world_topic
-from .world import advance, after
 
 
 def check(partition: PartitionImage, original: set[int]) -> None:

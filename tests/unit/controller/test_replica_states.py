@@ -14,8 +14,8 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 
+from .builders import THREE, advance, broker, uuid
 from .model_brokers import led, never_led, topic, topic_id, world
-from .world import THREE, advance, broker, uuid
 
 S = ReplicaState
 NAMES = {each.kafka_name.lower(): each for each in S}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import NO_LEADER, NO_UUID
-from ottla.controller.broker_requests import tell
+from ottla.controller.broker_requests import delta_batch
 from ottla.controller.controller_view import ControllerView
 from ottla.controller.inter_broker_protocol import parse_level
 from ottla.controller.keys import PartitionKey
@@ -440,7 +440,7 @@ def test_latent_l5_a_round_that_failed_does_not_fail_the_next_one() -> None:
     moved = PartitionChangeRecord(partition_id=0, topic_id=topic_id("foo"), leader=2)
     delta = change(context.image, [moved])
     after = replace(context, image=delta.image)
-    requests = sent(tell(after, delta), after)
+    requests = sent(delta_batch(after, delta), after)
     assert (set(leads(requests)), stops(requests)) == ({(1, FOO0), (2, FOO0), (3, FOO0)}, {})
     assert sent(failed, view(world([]))) == []
     assert not failed

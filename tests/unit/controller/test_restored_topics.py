@@ -7,7 +7,7 @@ from ottla.base.ids import Uuid
 from ottla.metadata.deletions import Policy
 from ottla.metadata.records import TopicRecord
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 
 ASSIGNMENT = {0: (1, 2), 1: (2, 1)}
 

@@ -18,7 +18,7 @@ from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from ottla.metadata.topics import DIRECTORY_UNASSIGNED
 
-from .world import THREE, CountingDice, after, broker, cluster, context, uuid
+from .builders import THREE, CountingDice, after, broker, cluster, context, uuid
 
 Decided = Decision[tuple[CreatedTopic, ...]]
 

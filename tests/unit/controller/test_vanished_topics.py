@@ -4,9 +4,9 @@ Method: a small cluster of ZooKeeper's kind; see `deletion_world`.
 """
 
 from ottla.base.ids import Uuid
-from ottla.metadata.deletions import Halt, Policy
+from ottla.metadata.deletions import HaltReason, Policy
 
-from .deletion_world import DeletionWorld
+from .deletion_harness import DeletionWorld
 
 ASSIGNMENT = {0: (1, 2), 1: (2, 1)}
 VANISHED = "ABANDONED TOPIC_VANISHED"
@@ -20,7 +20,7 @@ def halted() -> tuple[DeletionWorld, Uuid]:
     world.reassign(topic_id, (2, 3))
     world.mark("t")
     world.settle()
-    assert world.entry(topic_id).halted is Halt.REASSIGNMENT
+    assert world.entry(topic_id).halted is HaltReason.REASSIGNMENT
     return world, topic_id
 
 
@@ -30,7 +30,7 @@ def test_the_receipt_of_a_deletion_that_had_not_begun_lists_what_there_was() -> 
     world.settle()
     entry = world.entry(topic_id)
     assert entry.is_finished
-    assert entry.halted is Halt.NONE
+    assert entry.halted is HaltReason.NONE
     assert world.states(topic_id) == dict.fromkeys(
         [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0)], VANISHED
     )
@@ -63,7 +63,7 @@ def test_what_nobody_saw_vanish_and_had_not_begun_is_no_receipt() -> None:
 def test_a_decision_that_came_to_nothing_forgets_no_replica() -> None:
     world, topic_id = halted()
     world.remove_by_hand("t")
-    assert world.manager.take_wish() is not None
+    assert world.manager.take_work() is not None
     world.manager.refused(now_ms=world.now_ms)
     world.settle()
     assert set(world.states(topic_id).values()) == {VANISHED}

@@ -17,9 +17,9 @@ from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
 from ottla.coordinator.member import MEMBER_BYTES
-from ottla.coordinator.values import GroupConfig, JoinAnswer, Leaver, SyncAnswer
+from ottla.coordinator.values import GroupConfig, JoinResponse, LeavingMember, SyncResponse
 
-from .world import GROUP, World, durable
+from .harness import GROUP, World, durable
 
 SESSION_MS = 10_000
 CONFIG = GroupConfig(new_member_join_ms=20_000)
@@ -37,9 +37,9 @@ class Client:
     generation: int = -1
     assignment: bytes | None = None
     alive: bool = True
-    joining: Pending[JoinAnswer] | None = None
-    syncing: Pending[SyncAnswer] | None = None
-    told: JoinAnswer | None = None
+    awaiting_join: Pending[JoinResponse] | None = None
+    awaiting_sync: Pending[SyncResponse] | None = None
+    told: JoinResponse | None = None
     fenced: bool = False
     seen: list[int] = field(default_factory=list)
 
@@ -47,12 +47,12 @@ class Client:
         """Do the next thing that a consumer would do."""
         if not self.alive or self.fenced:
             return
-        if self.joining is not None:
-            if self.joining.done:
-                self._joined(self.joining.value)
-        elif self.syncing is not None:
-            if self.syncing.done:
-                self._synced(self.syncing.value)
+        if self.awaiting_join is not None:
+            if self.awaiting_join.done:
+                self._joined(self.awaiting_join.value)
+        elif self.awaiting_sync is not None:
+            if self.awaiting_sync.done:
+                self._synced(self.awaiting_sync.value)
         elif self.assignment is None:
             self.join()
         else:
@@ -60,7 +60,7 @@ class Client:
 
     def join(self) -> None:
         self.assignment = None
-        self.joining = self.world.join(
+        self.awaiting_join = self.world.join(
             self.member_id,
             instance_id=self.instance_id,
             session_timeout_ms=SESSION_MS,
@@ -68,8 +68,8 @@ class Client:
             version=self.version,
         )
 
-    def _joined(self, answer: JoinAnswer) -> None:
-        self.joining = None
+    def _joined(self, answer: JoinResponse) -> None:
+        self.awaiting_join = None
         if answer.error is Error.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             self.join()
@@ -87,10 +87,10 @@ class Client:
             assignments = []
             if answer.leader == answer.member_id and not answer.skip_assignment:
                 assignments = [(each.member_id, each.member_id.encode()) for each in answer.members]
-            self.syncing = self.world.sync(answer, assignments, instance_id=self.instance_id)
+            self.awaiting_sync = self.world.sync(answer, assignments, instance_id=self.instance_id)
 
-    def _synced(self, answer: SyncAnswer) -> None:
-        self.syncing = None
+    def _synced(self, answer: SyncResponse) -> None:
+        self.awaiting_sync = None
         self._obey(answer.error)
         if not answer.error:
             self.assignment = answer.assignment
@@ -117,13 +117,18 @@ class Client:
 
     def leave(self) -> None:
         if self.member_id:
-            leave(self.world.shard, GROUP, [Leaver(self.member_id, self.instance_id)])
+            leave(self.world.shard, GROUP, [LeavingMember(self.member_id, self.instance_id)])
             self.world.settle()
         self.alive = False
 
     def restart(self) -> None:
         """Crash and come back: a static member keeps its instance id, nothing else."""
-        self.member_id, self.assignment, self.joining, self.syncing = "", None, None, None
+        self.member_id, self.assignment, self.awaiting_join, self.awaiting_sync = (
+            "",
+            None,
+            None,
+            None,
+        )
         self.alive = True
 
 
@@ -178,8 +183,8 @@ def check_safety(world: World) -> None:
     group = world.shard.groups.get(GROUP)
     if group is None:
         return
-    waiting = [member for member in group.members.values() if member.joining is not None]
-    assert group.joining_count == len(waiting)
+    waiting = [member for member in group.members.values() if member.awaiting_join is not None]
+    assert group.awaiting_join_count == len(waiting)
     assert (group.leader_id is None) == (not group.members)
     assert group.leader_id is None or group.leader_id in group.members
     assert set(group.static_members.values()) <= set(group.members)
@@ -189,7 +194,7 @@ def check_safety(world: World) -> None:
     if group.state is State.PREPARING:
         assert group.join_timer is not None
     if group.state is State.STABLE:
-        assert not any(member.syncing for member in group.members.values())
+        assert not any(member.awaiting_sync for member in group.members.values())
     for member in group.members.values():
         # Whoever does not wait must have a session that can end, or it would stay for ever.
         assert member.session_timer is not None or member.outlives_session

@@ -20,14 +20,14 @@ from ottla.coordinator.groups import (
     topics_deleted,
     unload,
 )
-from ottla.coordinator.leaving import Leaver, leave
+from ottla.coordinator.leaving import LeavingMember, leave
 from ottla.coordinator.offsets import commit
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact
 from ottla.coordinator.values import Commit, GroupConfig, OffsetToCommit
 
+from .harness import GROUP, World, durable
 from .test_offsets import SIMPLE, read, send
 from .test_subscription import subscription
-from .world import GROUP, World, durable
 
 DAY_MS = 24 * 3_600_000
 RETENTION_MS = 7 * DAY_MS
@@ -193,7 +193,7 @@ def test_an_empty_groups_offsets_expire_after_it_became_empty_not_after_the_comm
     (told,) = world.stable_group(1)
     send(world, member_id=told.member_id, generation=1)
     world.advance(9_000)
-    leave(world.shard, GROUP, [Leaver(told.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(told.member_id)])
     world.advance(RETENTION_MS - 1)
     expire(world.shard)
     assert read(world)[0].offset == 42
@@ -294,7 +294,7 @@ def test_a_group_whose_id_was_just_asked_for_is_not_expired() -> None:
 def test_an_empty_group_without_offsets_expires_at_once() -> None:
     world = World()
     (told,) = world.stable_group(1)
-    leave(world.shard, GROUP, [Leaver(told.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(told.member_id)])
     expire(world.shard)
     assert not world.shard.groups
     assert not world.replayed().shard.groups

@@ -11,9 +11,9 @@ import pytest
 from ottla.base.errors import Error
 from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
-from ottla.coordinator.values import GroupConfig, Leaver
+from ottla.coordinator.values import GroupConfig, LeavingMember
 
-from .world import GROUP, World
+from .harness import GROUP, World
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 DELAY_MS = 3_000
@@ -152,7 +152,7 @@ def test_a_second_join_of_a_member_frees_the_first() -> None:
     assert first.value.error is Error.REBALANCE_IN_PROGRESS
     world.advance(2 * DELAY_MS)
     assert second.value.generation == 1
-    assert world.group.joining_count == 0
+    assert world.group.awaiting_join_count == 0
 
 
 # --- group.max.size -------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_the_old_id_of_a_static_member_is_fenced() -> None:
     assert again.error is Error.FENCED_INSTANCE_ID
     synced = world.sync(told[1], instance_id=old.instance_id).value
     assert synced.error is Error.FENCED_INSTANCE_ID
-    _, errors = leave(shard, GROUP, [Leaver(old.member_id, old.instance_id)])
+    _, errors = leave(shard, GROUP, [LeavingMember(old.member_id, old.instance_id)])
     assert errors == [Error.FENCED_INSTANCE_ID]
 
 
@@ -323,7 +323,7 @@ def test_who_joins_beyond_the_memory_for_members_is_told_to_come_again() -> None
     assert not world.join(member_id, protocols=LARGE).done
     larger = world.join(member_id, protocols=(("range", bytes(40_000)),))
     assert larger.value.error is Error.COORDINATOR_NOT_AVAILABLE
-    leave(world.shard, GROUP, [Leaver(member_id)])
+    leave(world.shard, GROUP, [LeavingMember(member_id)])
     assert not world.join(member_ids[-1], protocols=LARGE).done
 
 

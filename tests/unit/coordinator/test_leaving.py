@@ -6,9 +6,9 @@ Method: scripts over virtual time; the errors are those of GroupMetadataManager.
 from ottla.base.errors import Error
 from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
-from ottla.coordinator.values import Leaver
+from ottla.coordinator.values import LeavingMember
 
-from .world import GROUP, World
+from .harness import GROUP, World
 
 
 def beat(world: World, member_id: str, *, generation: int = 1, group_id: str = GROUP) -> Error:
@@ -42,7 +42,7 @@ def test_heartbeats_while_the_leader_assigns_are_normal() -> None:
 def test_the_last_member_leaves_an_empty_group() -> None:
     world = World()
     (told,) = world.stable_group(1)
-    assert leave(world.shard, GROUP, [Leaver(told.member_id)]) == (Error.NONE, [Error.NONE])
+    assert leave(world.shard, GROUP, [LeavingMember(told.member_id)]) == (Error.NONE, [Error.NONE])
     assert (world.group.state, world.group.generation) == (State.EMPTY, 2)
     assert beat(world, told.member_id) is Error.UNKNOWN_MEMBER_ID
 
@@ -53,7 +53,11 @@ def test_several_leave_with_one_rebalance() -> None:
     error, errors = leave(
         world.shard,
         GROUP,
-        [Leaver(told[0].member_id), Leaver("nobody"), Leaver(told[1].member_id, None, "tired")],
+        [
+            LeavingMember(told[0].member_id),
+            LeavingMember("nobody"),
+            LeavingMember(told[1].member_id, None, "tired"),
+        ],
     )
     assert (error, errors) == (Error.NONE, [Error.NONE, Error.UNKNOWN_MEMBER_ID, Error.NONE])
     assert world.group.state is State.PREPARING
@@ -63,11 +67,13 @@ def test_several_leave_with_one_rebalance() -> None:
 def test_an_admin_removes_static_members_by_instance_id() -> None:
     world = World()
     told = world.stable_group(instances=["a", "b"])
-    _, errors = leave(world.shard, GROUP, [Leaver("", "a"), Leaver("", "zzz"), Leaver("")])
+    _, errors = leave(
+        world.shard, GROUP, [LeavingMember("", "a"), LeavingMember("", "zzz"), LeavingMember("")]
+    )
     assert errors == [Error.NONE, Error.UNKNOWN_MEMBER_ID, Error.UNKNOWN_MEMBER_ID]
     assert set(world.group.static_members) == {"b"}
     b_id = world.group.static_members["b"]
-    _, errors = leave(world.shard, GROUP, [Leaver(b_id, "a"), Leaver(b_id, "b")])
+    _, errors = leave(world.shard, GROUP, [LeavingMember(b_id, "a"), LeavingMember(b_id, "b")])
     assert errors == [Error.UNKNOWN_MEMBER_ID, Error.NONE]
     assert len(told) == 2
 
@@ -76,10 +82,10 @@ def test_a_pending_member_leaves_without_a_rebalance() -> None:
     world = World()
     world.stable_group(1)
     member_id = world.new_id()
-    assert leave(world.shard, GROUP, [Leaver(member_id)]) == (Error.NONE, [Error.NONE])
+    assert leave(world.shard, GROUP, [LeavingMember(member_id)]) == (Error.NONE, [Error.NONE])
     assert world.group.state is State.STABLE
     assert not world.group.pending_members
-    assert leave(world.shard, GROUP, [Leaver(member_id)])[1] == [Error.UNKNOWN_MEMBER_ID]
+    assert leave(world.shard, GROUP, [LeavingMember(member_id)])[1] == [Error.UNKNOWN_MEMBER_ID]
 
 
 def test_the_last_pending_member_to_leave_ends_a_join_phase() -> None:
@@ -88,15 +94,15 @@ def test_the_last_pending_member_to_leave_ends_a_join_phase() -> None:
     member_id = world.new_id()
     answer = world.join(told.member_id)
     assert not answer.done
-    leave(world.shard, GROUP, [Leaver(member_id)])
+    leave(world.shard, GROUP, [LeavingMember(member_id)])
     world.settle()
     assert answer.value.generation == 2
 
 
 def test_leaving_no_group() -> None:
     world = World()
-    assert leave(world.shard, "", [Leaver("m")]) == (Error.INVALID_GROUP_ID, [])
-    assert leave(world.shard, "other", [Leaver("m"), Leaver("n")]) == (
+    assert leave(world.shard, "", [LeavingMember("m")]) == (Error.INVALID_GROUP_ID, [])
+    assert leave(world.shard, "other", [LeavingMember("m"), LeavingMember("n")]) == (
         Error.NONE,
         [Error.UNKNOWN_MEMBER_ID] * 2,
     )

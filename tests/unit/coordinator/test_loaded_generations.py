@@ -7,12 +7,12 @@ watermark, as after a change of the leader.
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.coordinator import groups
-from ottla.coordinator.values import JoinAnswer
+from ottla.coordinator.values import JoinResponse
 
-from .world import World
+from .harness import World
 
 
-def loaded() -> tuple[World, list[JoinAnswer], Pending[Error]]:
+def loaded() -> tuple[World, list[JoinResponse], Pending[Error]]:
     """Return a coordinator that has loaded a group, its members, and the end of replication."""
     first = World()
     told = first.stable_group(2)

@@ -26,8 +26,8 @@ from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptBatch
 
+from .harness import World, durable
 from .test_records import EMPTY_GROUP, GROUP
-from .world import World, durable
 
 P = "group"
 
@@ -142,13 +142,13 @@ def test_a_bad_record_is_passed_over(bad: str, producer_id: int) -> None:
     world, loader = World(), loading.Loader()
     loading.apply(world.shard, loader.decode(data))
     loading.finish(world.shard)
-    assert [(each.offset, each.is_batch) for each in loader.passed_over] == [(42, False)]
-    assert loader.passed_over[0].reason
+    assert [(each.offset, each.is_batch) for each in loader.skipped] == [(42, False)]
+    assert loader.skipped[0].reason
     assert loader.position == 45
     assert (number_of(world), number_of(world, 1)) == (7, 8)
     assert world.shard.groups[P].generation == 12
     assert loader.decode(batch(45, offset(10)))
-    assert not loader.passed_over
+    assert not loader.skipped
 
 
 def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
@@ -156,7 +156,7 @@ def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
     bad = seal(parse_header(batch(1, offset(5))), b"no records at all")
     world, loader = World(), loading.Loader()
     loading.apply(world.shard, loader.decode(batch(0, offset(4)) + bad + batch(2, offset(6, 1))))
-    assert [(each.offset, each.is_batch) for each in loader.passed_over] == [(1, True)]
+    assert [(each.offset, each.is_batch) for each in loader.skipped] == [(1, True)]
     assert (loader.position, number_of(world), number_of(world, 1)) == (3, 4, 6)
 
 

@@ -16,8 +16,8 @@ from ottla.coordinator.offsets import commit, delete_offsets, fetch
 from ottla.coordinator.records import OffsetFact
 from ottla.coordinator.values import Commit, FetchedOffset, GroupConfig, OffsetToCommit
 
+from .harness import GROUP, World, durable
 from .test_subscription import subscription
-from .world import GROUP, World, durable
 
 SIMPLE = OffsetToCommit("t", 0, 42, 3, "note")
 
@@ -41,7 +41,7 @@ def send(
             generation=generation,
             offsets=offsets or (SIMPLE,),
             retention_ms=retention_ms,
-            says_missing_group=version >= 9,
+            knows_group_id_not_found=version >= 9,
         ),
     )
     return answer.value

@@ -6,9 +6,9 @@ Method: scripts of events over virtual time, one for each rule of the classic pr
 from ottla.base.errors import Error
 from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
-from ottla.coordinator.values import GroupConfig, Leaver
+from ottla.coordinator.values import GroupConfig, LeavingMember
 
-from .world import GROUP, World, durable
+from .harness import GROUP, World, durable
 
 DELAY_MS = 3_000
 
@@ -66,7 +66,7 @@ def test_if_all_leave_during_the_first_delay_the_group_is_empty() -> None:
     world = World()
     member_id = world.new_id()
     answer = world.join(member_id)
-    leave(world.shard, GROUP, [Leaver(member_id)])
+    leave(world.shard, GROUP, [LeavingMember(member_id)])
     world.settle()
     assert answer.value.error is Error.UNKNOWN_MEMBER_ID
     world.advance(DELAY_MS)
@@ -123,7 +123,7 @@ def test_if_only_absent_static_members_are_left_the_rebalance_waits_for_their_se
     world = World()
     options = {"rebalance_timeout_ms": 7_000, "session_timeout_ms": 20_000}
     told = world.stable_group(instances=["a", "b"], **options)
-    leave(world.shard, GROUP, [Leaver(told[1].member_id)])
+    leave(world.shard, GROUP, [LeavingMember(told[1].member_id)])
     world.advance(15_000)
     assert world.group.state is State.PREPARING
     world.advance(10_000)
@@ -135,7 +135,7 @@ def test_a_leaving_member_ends_a_join_phase_that_waited_for_it() -> None:
     world = World()
     leader, follower = world.stable_group(2)
     answer = world.join(leader.member_id)
-    leave(world.shard, GROUP, [Leaver(follower.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(follower.member_id)])
     world.settle()
     assert answer.value.generation == 2
 
@@ -143,7 +143,7 @@ def test_a_leaving_member_ends_a_join_phase_that_waited_for_it() -> None:
 def test_the_leaders_departure_makes_the_oldest_member_leader() -> None:
     world = World()
     leader, second, third = world.stable_group(3)
-    leave(world.shard, GROUP, [Leaver(leader.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(leader.member_id)])
     third_answer = world.join(third.member_id)
     second_answer = world.join(second.member_id)
     assert second_answer.value.leader == third_answer.value.leader == second.member_id
@@ -236,7 +236,7 @@ def test_an_empty_group_that_could_not_be_written_is_written_later() -> None:
     world = World()
     (told,) = world.stable_group(1)
     world.journal.refuse = Error.NOT_ENOUGH_REPLICAS
-    leave(world.shard, GROUP, [Leaver(told.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(told.member_id)])
     assert world.replayed().group.state is State.STABLE
     world.advance(5_000)
     world.journal.refuse = None
@@ -269,12 +269,12 @@ def test_a_static_member_replaced_before_it_synced_is_waited_for_under_its_new_i
     world.advance(2 * DELAY_MS)
     leader = next(answer.value for answer in answers if answer.value.members)
     world.sync(leader, [], instance_id=leader.members[0].instance_id)
-    (late,) = world.group.unsynced
+    (late,) = world.group.pending_sync
     instance_id = world.group.members[late].instance_id
     taken_over = world.join(instance_id=instance_id, rebalance_timeout_ms=20_000).value
-    assert world.group.unsynced == {taken_over.member_id}
+    assert world.group.pending_sync == {taken_over.member_id}
     assert not world.sync(taken_over, instance_id=instance_id).value.error
-    assert not world.group.unsynced
+    assert not world.group.pending_sync
     assert world.group.sync_timer is None
 
 
@@ -282,7 +282,7 @@ def test_a_generation_whose_members_all_sync_has_no_timer_but_sessions() -> None
     world = World()
     world.stable_group(2)
     assert world.group.sync_timer is None
-    assert not world.group.unsynced
+    assert not world.group.pending_sync
 
 
 # --- what operators are told (KIP-800) ------------------------------------------------------
@@ -293,7 +293,7 @@ def test_every_rebalance_says_why() -> None:
     leader, follower = world.stable_group(2)
     world.told.clear()
     world.join(leader.member_id, reason="topics changed")
-    leave(world.shard, GROUP, [Leaver(follower.member_id, None, "shutting down")])
+    leave(world.shard, GROUP, [LeavingMember(follower.member_id, None, "shutting down")])
     world.settle()
     assert world.told == [
         f"group g rebalances, Stable in generation 1 before: {leader.member_id} joins again:"

@@ -13,7 +13,7 @@ from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact
 from ottla.coordinator.shard import client_error
 
-from .world import World
+from .harness import World
 
 FACT = OffsetFact("g", "t", 0, OffsetCommitValue(offset=1, metadata="", commit_timestamp=1))
 

@@ -10,15 +10,15 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.pending import Pending
 from ottla.coordinator.group_states import State
-from ottla.coordinator.leaving import Leaver, heartbeat, leave
-from ottla.coordinator.values import JoinAnswer, SyncAnswer
+from ottla.coordinator.leaving import LeavingMember, heartbeat, leave
+from ottla.coordinator.values import JoinResponse, SyncResponse
 
-from .world import GROUP, World
+from .harness import GROUP, World
 
 COMMIT_MS = 5_000
 
 
-def completing(count: int = 2) -> tuple[World, list[JoinAnswer]]:
+def completing(count: int = 2) -> tuple[World, list[JoinResponse]]:
     """Return a world whose group waits for its leader's assignment; leader first."""
     world = World()
     answers = [world.join(world.new_id()) for _ in range(count)]
@@ -27,15 +27,15 @@ def completing(count: int = 2) -> tuple[World, list[JoinAnswer]]:
     return world, told
 
 
-def assignments(leader: JoinAnswer) -> list[tuple[str, bytes]]:
+def assignments(leader: JoinResponse) -> list[tuple[str, bytes]]:
     return [(each.member_id, b"a") for each in leader.members]
 
 
-def assign(world: World, leader: JoinAnswer) -> Pending[SyncAnswer]:
+def assign(world: World, leader: JoinResponse) -> Pending[SyncResponse]:
     return world.sync(leader, assignments(leader))
 
 
-def beat(world: World, told: JoinAnswer) -> Error:
+def beat(world: World, told: JoinResponse) -> Error:
     return heartbeat(
         world.shard,
         group_id=GROUP,
@@ -50,7 +50,7 @@ def test_followers_wait_for_the_leader() -> None:
     waiting = world.sync(follower)
     assert not waiting.done
     assert assign(world, leader).value.assignment == b"a"
-    assert waiting.value == SyncAnswer(
+    assert waiting.value == SyncResponse(
         protocol_type="consumer", protocol_name="range", assignment=b"a"
     )
     assert world.group.state is State.STABLE
@@ -97,7 +97,7 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     world, (leader, follower) = completing()
     waiting = world.sync(follower)
     world.sync(leader, [(leader.member_id, b"all"), ("nobody", b"none")])
-    assert waiting.value == SyncAnswer(protocol_type="consumer", protocol_name="range")
+    assert waiting.value == SyncResponse(protocol_type="consumer", protocol_name="range")
 
 
 def test_a_parked_sync_stands_for_heartbeats_and_its_answer_begins_a_new_session() -> None:
@@ -178,7 +178,7 @@ def test_a_second_sync_of_a_member_frees_the_first() -> None:
 def test_a_member_removed_while_it_waits_is_told_so() -> None:
     world, (_, follower) = completing()
     waiting = world.sync(follower)
-    leave(world.shard, GROUP, [Leaver(follower.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(follower.member_id)])
     world.settle()
     assert waiting.value.error is Error.UNKNOWN_MEMBER_ID
 
@@ -205,7 +205,7 @@ def test_sync_to_no_group_an_empty_one_and_one_that_rebalances() -> None:
     assert world.sync(leader, group_id="other").value.error is Error.UNKNOWN_MEMBER_ID
     world.join(leader.member_id, protocols=(("range", b"new"),))
     assert world.sync(follower).value.error is Error.REBALANCE_IN_PROGRESS
-    leave(world.shard, GROUP, [Leaver(leader.member_id), Leaver(follower.member_id)])
+    leave(world.shard, GROUP, [LeavingMember(leader.member_id), LeavingMember(follower.member_id)])
     world.advance(60_000)
     assert world.group.state is State.EMPTY
     assert world.sync(follower).value.error is Error.UNKNOWN_MEMBER_ID

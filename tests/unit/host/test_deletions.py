@@ -34,7 +34,7 @@ RETENTION_MS = 120_000
 def entry(topic_id: Uuid) -> DeletionImage:
     """Return a deletion whose one replica broker 1 is to delete."""
     begun = DeletionImage(topic_id=topic_id, name="t", policy=Policy.AT_ONCE, asked_ms=1)
-    return begun.with_standing(1, STARTED, [0])
+    return begun.with_status(1, STARTED, [0])
 
 
 class Controller:

@@ -4,7 +4,7 @@ A record's frame is three unsigned varints (frame version 1, type, version), the
 Kafka's dump tool reads the log. Types that Kafka has and Ottla never writes (ACLs, quotas, SCRAM
 credentials, delegation tokens, ZooKeeper migration) are refused when they are read: a node that
 skipped a fact would serve a state that the log does not say. Marks of transactions are no facts;
-`settled` takes them out.
+`without_aborted` takes them out.
 Source: MetadataRecordSerde, AbstractApiMessageSerde; KIP-631.
 """
 
@@ -107,7 +107,7 @@ OWN_FROM: Final = 5_000
 """Types from here on are Ottla's; Kafka's readers pass over them."""
 
 
-def with_known(values: list[bytes]) -> list[bytes]:
+def with_no_op(values: list[bytes]) -> list[bytes]:
     """Return the encoded records of one batch, with one that Kafka knows among them.
 
     A batch of Ottla's own records alone is empty to Kafka's readers, and kafka-metadata-shell
@@ -137,7 +137,7 @@ def decode_record(data: bytes | bytearray | memoryview) -> Record:
     return entry
 
 
-def settled(entries: Iterable[Record | Marker]) -> list[Record]:
+def without_aborted(entries: Iterable[Record | Marker]) -> list[Record]:
     """Return the facts of one batch, without those of transactions that were aborted.
 
     Raises: WireError where a transaction goes on behind the batch, as one of Kafka's migration

@@ -16,7 +16,7 @@ from ottla.metadata.configs import Resource
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import decode_config
 from ottla.metadata.znodes.fields import NO_EXTRA, Extra
-from ottla.metadata.znodes.paths import Kind, Place
+from ottla.metadata.znodes.paths import Kind, ParsedPath
 from ottla.metadata.znodes.topic import VERSION as TOPIC_VERSION
 
 CZXID_UNKNOWN = 0
@@ -91,31 +91,31 @@ def after_operations(
     """Return what is known after a multi. `results`: None = foretell the versions."""
     for index, operation in enumerate(operations):
         if isinstance(operation, Create):
-            known = _created(known, paths.place(operation.path), operation.data)
+            known = _created(known, paths.parse_path(operation.path), operation.data)
         elif isinstance(operation, Delete):
-            known = _deleted(known, paths.place(operation.path))
+            known = _deleted(known, paths.parse_path(operation.path))
         elif isinstance(operation, SetData):
             stat = None if results is None else results[index]
             version = stat.version if isinstance(stat, Stat) else operation.version + 1
-            known = _set(known, paths.place(operation.path), version, operation.data)
+            known = _set(known, paths.parse_path(operation.path), version, operation.data)
     return known
 
 
-def _created(known: KnownZnodes, place: Place, data: bytes) -> KnownZnodes:
+def _created(known: KnownZnodes, place: ParsedPath, data: bytes) -> KnownZnodes:
     name = place.name
     if place.kind is Kind.TOPIC:
         return replace(known, topics=known.topics.set(name, KnownTopic()))
     if place.kind is Kind.PARTITIONS:
         return _with_partitions(known, name, Map())
     if place.kind is Kind.PARTITION:
-        return _with_partitions(known, name, _partitions(known, name).set(place.number, None))
+        return _with_partitions(known, name, _partitions(known, name).set(place.id, None))
     if place.kind is Kind.MARKER:
         return replace(known, marked=known.marked | {name})
     return _set(known, place, 0, data)
 
 
-def _set(known: KnownZnodes, place: Place, version: int, data: bytes) -> KnownZnodes:
-    name, number = place.name, place.number
+def _set(known: KnownZnodes, place: ParsedPath, version: int, data: bytes) -> KnownZnodes:
+    name, number = place.name, place.id
     if place.kind is Kind.TOPIC:
         before = known.topics[name]
         written = max(before.format, TOPIC_VERSION)
@@ -140,8 +140,8 @@ def _set(known: KnownZnodes, place: Place, version: int, data: bytes) -> KnownZn
     return known
 
 
-def _deleted(known: KnownZnodes, place: Place) -> KnownZnodes:
-    name, number = place.name, place.number
+def _deleted(known: KnownZnodes, place: ParsedPath) -> KnownZnodes:
+    name, number = place.name, place.id
     if place.kind is Kind.TOPIC:
         return replace(known, topics=known.topics.delete(name))
     if place.kind is Kind.PARTITIONS:

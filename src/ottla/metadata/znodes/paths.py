@@ -144,52 +144,52 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class Place(NamedTuple):
-    """What a path stands for. `name`: of the topic or resource, or a topic id's text; `number`:
+class ParsedPath(NamedTuple):
+    """What a path stands for. `name`: of the topic or resource, or a topic id's text; `id`:
     of broker or partition, or the resource's type."""
 
     kind: Kind
     name: str = ""
-    number: int = -1
+    id: int = -1
 
 
-_SINGLE: Final = {FEATURE: Place(Kind.FEATURE), PRODUCER_IDS: Place(Kind.PRODUCER_IDS)}
-_OTHER: Final = Place(Kind.OTHER)
+_SINGLE: Final = {FEATURE: ParsedPath(Kind.FEATURE), PRODUCER_IDS: ParsedPath(Kind.PRODUCER_IDS)}
+_OTHER: Final = ParsedPath(Kind.OTHER)
 
 
-def place(path: str) -> Place:
+def parse_path(path: str) -> ParsedPath:
     """Return what a path stands for; OTHER where the image does not hold it."""
     if path.startswith("/brokers/"):
         return _below_brokers(path.split("/")[2:])
     if path.startswith("/config/"):
         parts = path.split("/")[2:]
         found = resource(parts[0], parts[1]) if len(parts) == 2 else None
-        return _OTHER if found is None else Place(Kind.CONFIG, found[1], found[0])
+        return _OTHER if found is None else ParsedPath(Kind.CONFIG, found[1], found[0])
     if path.startswith(f"{DELETE_TOPICS}/"):
-        return Place(Kind.MARKER, path[len(DELETE_TOPICS) + 1 :])
+        return ParsedPath(Kind.MARKER, path[len(DELETE_TOPICS) + 1 :])
     if path.startswith(f"{DELETIONS}/"):
-        return Place(Kind.DELETION, path[len(DELETIONS) + 1 :])
+        return ParsedPath(Kind.DELETION, path[len(DELETIONS) + 1 :])
     return _SINGLE.get(path, _OTHER)
 
 
-def _below_brokers(parts: list[str]) -> Place:
+def _below_brokers(parts: list[str]) -> ParsedPath:
     if parts[0] == "ids":
         is_broker = len(parts) == 2 and is_number(parts[1])
-        return Place(Kind.BROKER, number=int(parts[1])) if is_broker else _OTHER
+        return ParsedPath(Kind.BROKER, id=int(parts[1])) if is_broker else _OTHER
     if parts[0] != "topics" or len(parts) < 2:
         return _OTHER
     if len(parts) == 2:
-        return Place(Kind.TOPIC, parts[1])
+        return ParsedPath(Kind.TOPIC, parts[1])
     if parts[2] != "partitions":
         return _OTHER
     if len(parts) == 3:
-        return Place(Kind.PARTITIONS, parts[1])
+        return ParsedPath(Kind.PARTITIONS, parts[1])
     if not is_number(parts[3]):
         return _OTHER
     if len(parts) == 4:
-        return Place(Kind.PARTITION, parts[1], int(parts[3]))
+        return ParsedPath(Kind.PARTITION, parts[1], int(parts[3]))
     is_state = parts[4:] == ["state"]
-    return Place(Kind.STATE, parts[1], int(parts[3])) if is_state else _OTHER
+    return ParsedPath(Kind.STATE, parts[1], int(parts[3])) if is_state else _OTHER
 
 
 def is_number(text: str) -> bool:

@@ -14,7 +14,7 @@ from ottla.metadata.deletions import (
     ForgetDeletionRecord,
     Policy,
     deletion_of,
-    standing_of,
+    status_of,
 )
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.image import ClusterImage
@@ -118,7 +118,7 @@ def _changed(before: DeletionImage | None, record: LedgerRecord) -> DeletionImag
         return deletion_of(record, before)
     if isinstance(record, DeletionReplicasRecord):
         assert before is not None, "replicas of a deletion that is not in the ledger"
-        return before.with_standing(record.broker_id, standing_of(record), record.partitions)
+        return before.with_status(record.broker_id, status_of(record), record.partitions)
     return None
 
 

@@ -10,9 +10,9 @@ import pytest
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 
+from .clusters import with_topic
 from .test_load import led, observe, reread
 from .tree import Cluster
-from .worlds import with_topic
 
 
 @pytest.mark.parametrize("isr", [(4,), (4, 5)])

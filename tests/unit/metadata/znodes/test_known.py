@@ -15,7 +15,7 @@ from ottla.metadata.znodes.known import (
     after_operations,
 )
 
-from ...controller.world import uuid
+from ...controller.builders import uuid
 
 EXTRA = Map({"era": 1})
 TOPIC = KnownTopic(

@@ -32,8 +32,8 @@ from ottla.metadata.znodes.partition_state import StateZnode, decode_state, enco
 from ottla.metadata.znodes.topic import Assignment, decode_topic, encode_topic
 from ottla.metadata.znodes.write import topic_rewrites
 
+from .clusters import register, three_brokers, topic_of, with_topic
 from .tree import EPOCH, Cluster
-from .worlds import register, three_brokers, topic_of, with_topic
 
 ID = parse_uuid("RSZ--odYRlSOPGRgukKnAQ")
 

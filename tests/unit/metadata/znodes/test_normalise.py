@@ -12,7 +12,7 @@ from ottla.metadata.records import (
 from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.metadata.znodes.normalise import normalised
 
-from ...controller.world import uuid
+from ...controller.builders import uuid
 
 ID = uuid("t")
 

@@ -40,9 +40,9 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.multis import OPERATION_BYTES, Write
 
-from ...controller.world import context, uuid
+from ...controller.builders import context, uuid
+from .clusters import brokers, three_brokers, topic_of, with_topic
 from .tree import Cluster
-from .worlds import brokers, three_brokers, topic_of, with_topic
 
 
 def created(image: ClusterImage, *wanted: NewTopic) -> tuple[Record, ...]:
@@ -428,7 +428,7 @@ def test_a_topic_goes_with_its_receipt_and_after_its_replicas(
     topic_id = topic_of(cluster, "t").id
     deletion = DeletionImage(topic_id=topic_id, name="t", policy=Policy.CLASSIC, asked_ms=5)
     for broker_id in (1, 2, 3):
-        deletion = deletion.with_standing(broker_id, STARTED, listed)
+        deletion = deletion.with_status(broker_id, STARTED, listed)
     cluster.write(list(deletion_records(deletion)))
     writes = cluster.plan(
         [

@@ -109,7 +109,7 @@ class Tree:
         """Read everything, as a controller does when it is elected."""
         there: dict[Kind, dict[Any, Any]] = {kind: {} for kind in Kind}
         for path, got in self.nodes.items():
-            place = paths.place(path)
+            place = paths.parse_path(path)
             kind, name, number = place
             if kind is Kind.BROKER:
                 there[kind][number] = got

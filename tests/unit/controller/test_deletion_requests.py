@@ -5,7 +5,7 @@ Method: as in test_telling.
 
 from dataclasses import replace
 
-from ottla.controller.broker_requests import tell_everything
+from ottla.controller.broker_requests import full_batch
 from ottla.controller.keys import PartitionKey
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
@@ -71,7 +71,7 @@ def test_a_deletion_that_is_asked_for_and_begins_at_once_is_told_once() -> None:
     before = world([1, 2], topic("t", led([1, 2]), never_led(2)))
     begun = change(before, [header_record(ASKED), BEGINS])
     # Of the one that nobody ever led a broker may have read in ZooKeeper.
-    assert metadata(told_of(begun))[2].keys() == {T0, T0._replace(number=1)}
+    assert metadata(told_of(begun))[2].keys() == {T0, T0._replace(partition=1)}
     more = change(begun.image, [replicas_record(ID, 2, STARTED, [0])])
     assert told_of(more) == []
 
@@ -81,7 +81,7 @@ def test_latent_l6_nobody_is_told_to_lead_or_follow_a_topic_that_is_being_delete
     before = world([1, 2, 3], topic("t", led([1, 2])))
     image = change(before, [header_record(ASKED), BEGINS]).image
     assert told_of(change(image, [changed(leader=2, isr=(2,))])) == []
-    requests = sent(tell_everything(view(image)), view(image))
+    requests = sent(full_batch(view(image)), view(image))
     assert kinds(requests) == TO_ALL
     assert metadata(requests)[1][T0].leader == -2
     came = compare(image, {**image.brokers, 4: a_broker(4)})
@@ -111,8 +111,8 @@ def test_kafka_1742_the_end_of_one_deletion_leaves_all_other_topics_whole() -> N
     gone = change(image, [RemoveTopicRecord(topic_id=ID)]).image
     assert [each.name for each in gone.topics] == [*"abcdefgh"]
     assert all(gone.topics.by_name(each.name) == each for each in others)
-    requests = sent(tell_everything(view(gone)), view(gone))
-    wanted = {PartitionKey(name, number) for name in "abcdefgh" for number in range(3)}
+    requests = sent(full_batch(view(gone)), view(gone))
+    wanted = {PartitionKey(name, partition_id) for name in "abcdefgh" for partition_id in range(3)}
     assert [set(states) for states in metadata(requests).values()] == [wanted, wanted]
     assert {key for _, key in leads(requests)} == wanted
 

@@ -58,7 +58,7 @@ class Three(History):
         assert topic is not None
         change = IsrChange(
             topic_id=topic.id,
-            number=0,
+            partition_id=0,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple((each, self.image.brokers[each].epoch) for each in isr),

@@ -6,7 +6,7 @@ Method: states and registrations with the zxids that tell their order.
 from ottla.base.zookeeper import Got, Stat
 from ottla.metadata.znodes.load import Snapshot
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
-from ottla.metadata.znodes.started import started_since
+from ottla.metadata.znodes.restarted_replicas import restarted_replicas
 
 
 def stat(czxid: int, mzxid: int) -> Stat:
@@ -35,7 +35,7 @@ def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -
             ("t", 6): Got(b"no JSON", stat(1, 1)),
         },
     )
-    assert started_since(snapshot) == {
+    assert restarted_replicas(snapshot) == {
         ("t", 1): frozenset({1}),
         ("t", 2): frozenset({1}),
         ("t", 3): frozenset({2, 3}),

@@ -18,7 +18,7 @@ from ottla.wire.messages import stop_replica as stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionAnswered:
+class ReplicaDeletionResults:
     """A broker was told to delete replicas, and how each of these ended."""
 
     broker_id: int
@@ -26,9 +26,9 @@ class DeletionAnswered:
     failed: tuple[tuple[PartitionKey, Error], ...] = ()
 
 
-def stop_replica_answered(
+def replica_deletion_results(
     image: ClusterImage, sent: BrokerRequest, response: stop.StopReplicaResponse
-) -> DeletionAnswered | None:
+) -> ReplicaDeletionResults | None:
     """Return what an answer to StopReplica means for deletions; None = nothing.
 
     Only what this very request told the broker to delete counts, and only while its topic's
@@ -53,7 +53,7 @@ def stop_replica_answered(
             failed.append((key, error))
     if not succeeded and not failed:
         return None
-    return DeletionAnswered(
+    return ReplicaDeletionResults(
         broker_id=sent.broker_id, succeeded=tuple(succeeded), failed=tuple(failed)
     )
 

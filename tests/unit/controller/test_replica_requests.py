@@ -6,7 +6,7 @@ deletion are in test_deletion_manager, and their orders in test_deletion_orders.
 
 import pytest
 
-from ottla.controller.broker_requests import tell_again, tell_everything
+from ottla.controller.broker_requests import full_batch, resend_batch
 from ottla.controller.keys import PartitionKey
 from ottla.controller.replica_states import ReplicaState, replica_state_of
 from ottla.metadata.image import ClusterImage
@@ -83,7 +83,7 @@ def test_new_replica_to_offline_replica_transition() -> None:
 
 def test_online_replica_to_online_replica_transition() -> None:
     image = world([1, 2], topic("t", led([1, 2])))
-    requests = sent(tell_again(view(image), 2), view(image))
+    requests = sent(resend_batch(view(image), 2), view(image))
     assert set(leads(requests)) == {(2, T0)}
     assert (leads(requests)[2, T0].leader, leads(requests)[2, T0].is_new) == (1, False)
 
@@ -115,6 +115,6 @@ def test_startup_with_replica_without_leader() -> None:
     """A new controller names no partition that nobody ever led, and stumbles over none."""
     image = world([1], topic("t", never_led(2)), topic("u", led([1])))
     assert state(image, 2) is S.OFFLINE
-    requests = sent(tell_everything(view(image)), view(image))
+    requests = sent(full_batch(view(image)), view(image))
     assert kinds(requests) == [(1, "lead"), (1, "metadata")]
     assert set(metadata(requests)[1]) == {PartitionKey("u", 0)}

@@ -15,31 +15,31 @@ from ottla.controller.retry_queue import RetryQueue
 
 
 @dataclass(slots=True)
-class Note:
+class TopicEvents:
     """What was heard of one topic's deletion; see `deletion_policy.Wish`."""
 
     answers: dict[Replica, Error] = field(default_factory=dict)
     lost: set[Replica] = field(default_factory=set)
 
-    def add(self, later: "Note") -> None:
+    def add(self, later: "TopicEvents") -> None:
         """Take in what was heard later."""
         self.answers |= later.answers
         self.lost |= later.lost
 
 
-class Notes:
+class DeletionEvents:
     """See the module. One taking at a time."""
 
     def __init__(self) -> None:
-        self._notes: dict[Uuid, Note] = {}
+        self._notes: dict[Uuid, TopicEvents] = {}
         self._queue: RetryQueue[Uuid] = RetryQueue()
-        self._taken: dict[Uuid, Note] = {}
+        self._taken: dict[Uuid, TopicEvents] = {}
 
-    def of(self, topic_id: Uuid) -> Note:
+    def of(self, topic_id: Uuid) -> TopicEvents:
         """Return a topic's note, to be written on; it is to be looked at from now on."""
         note = self._notes.get(topic_id)
         if note is None:
-            note = self._notes[topic_id] = Note()
+            note = self._notes[topic_id] = TopicEvents()
             self._queue.add((topic_id,))
         return note
 
@@ -58,13 +58,13 @@ class Notes:
         """Tell whether there is something to take now."""
         return self._queue.is_any
 
-    def take(self) -> Mapping[Uuid, Note]:
+    def take(self) -> Mapping[Uuid, TopicEvents]:
         """Return what is to be decided together; empty = nothing is."""
         assert not self._taken, "what was taken was neither decided nor refused"
         self._taken = {each: self._notes.pop(each) for each in self._queue.take()}
         return self._taken
 
-    def decided(self) -> Mapping[Uuid, Note]:
+    def decided(self) -> Mapping[Uuid, TopicEvents]:
         """Hear that what was taken is a fact; return it."""
         taken, self._taken = self._taken, {}
         self._queue.done(taken)
@@ -74,7 +74,7 @@ class Notes:
         """Hear that what was taken could not be written, or not all of it."""
         taken, self._taken = self._taken, {}
         for topic_id, note in taken.items():
-            note.add(self._notes.get(topic_id, Note()))
+            note.add(self._notes.get(topic_id, TopicEvents()))
             self._notes[topic_id] = note
         self._queue.failed(list(taken), now_ms)
 

@@ -14,11 +14,11 @@ from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.load import Snapshot
 from ottla.metadata.znodes.partition_state import decode_state
 
-StartedSince = Mapping[tuple[str, int], frozenset[int]]
+RestartedReplicas = Mapping[tuple[str, int], frozenset[int]]
 """Replicas by topic and partition; partitions of which there is nothing to say are left out."""
 
 
-def started_since(snapshot: Snapshot) -> StartedSince:
+def restarted_replicas(snapshot: Snapshot) -> RestartedReplicas:
     """Return the leaders and in-sync replicas whose registration is later than the state."""
     found = {}
     for (topic, number), got in snapshot.states.items():

@@ -20,10 +20,10 @@ from ottla.coordinator.syncing import sync
 from ottla.coordinator.values import (
     GroupConfig,
     Join,
-    JoinAnswer,
+    JoinResponse,
     Protocols,
     Sync,
-    SyncAnswer,
+    SyncResponse,
 )
 from ottla.records.builder import encode_batch
 
@@ -107,7 +107,7 @@ class World:
             timers=self.timers,
             dice=self.dice,
             journal=self.journal,
-            tell=self.told.append,
+            log_event=self.told.append,
             memory_left=lambda: self.members_bytes_max - self.shard.memory.used_bytes,
         )
 
@@ -152,7 +152,7 @@ class World:
         version: int = 9,
         group_id: str = GROUP,
         reason: str | None = None,
-    ) -> Pending[JoinAnswer]:
+    ) -> Pending[JoinResponse]:
         """Send a JoinGroup."""
         answer = join(
             self.shard,
@@ -182,13 +182,13 @@ class World:
 
     def sync(
         self,
-        told: JoinAnswer,
+        told: JoinResponse,
         assignments: Sequence[tuple[str, bytes]] = (),
         *,
         instance_id: str | None = None,
         group_id: str = GROUP,
         deliver: bool = True,
-    ) -> Pending[SyncAnswer]:
+    ) -> Pending[SyncResponse]:
         """Send the SyncGroup that follows a join's answer; run what timers are due, or not."""
         answer = sync(
             self.shard,
@@ -208,7 +208,7 @@ class World:
 
     def stable_group(
         self, count: int = 2, *, instances: Sequence[str | None] = (), **options: object
-    ) -> list[JoinAnswer]:
+    ) -> list[JoinResponse]:
         """Bring a group of new members to STABLE; return what each was told, leader first."""
         instances = list(instances) or [None] * count
         answers = []
@@ -225,7 +225,7 @@ class World:
             assert not self.sync(each, mine, instance_id=instance_id).value.error
         return told
 
-    def _instances(self, told: Sequence[JoinAnswer]) -> list[str | None]:
+    def _instances(self, told: Sequence[JoinResponse]) -> list[str | None]:
         return [self.group.members[each.member_id].instance_id for each in told]
 
     def replayed(self) -> "World":

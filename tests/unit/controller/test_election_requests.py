@@ -19,6 +19,7 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.topics import PartitionImage
 
+from .builders import context
 from .model_brokers import (
     Ids,
     a_broker,
@@ -34,7 +35,6 @@ from .model_brokers import (
     topic_id,
     world,
 )
-from .world import context
 
 T0 = PartitionKey("t", 0)
 ID = topic_id("t")
@@ -108,7 +108,7 @@ def in_sync(image: ClusterImage, *isr: int) -> tuple[Error, ClusterDelta]:
     leader = image.brokers[partition.leader]
     wanted = IsrChange(
         topic_id=ID,
-        number=0,
+        partition_id=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=tuple((each, -1) for each in isr),

@@ -19,7 +19,7 @@ from ottla.metadata.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
+class MarkedTopics:
     """What came of markers.
 
     Fields: `queued`: topics that are to go now, or were to before; `refused`: the others, whose
@@ -32,7 +32,7 @@ class Marked:
 
 def mark_topics(
     image: ClusterImage, marked: Mapping[str, Uuid], *, enabled: bool, wall_ms: int
-) -> Decision[Marked]:
+) -> Decision[MarkedTopics]:
     """Queue topics for deletion. `enabled`: delete.topic.enable.
 
     `marked`: the ids of the topics that the markers are for, by name; another topic of the name
@@ -55,5 +55,5 @@ def mark_topics(
             queued.append(name)
             records.append(header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms)))
     return Decision(
-        Step(tuple(records), atomic=False), Marked(queued=tuple(queued), refused=refused)
+        Step(tuple(records), atomic=False), MarkedTopics(queued=tuple(queued), refused=refused)
     )

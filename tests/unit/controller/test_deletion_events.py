@@ -9,16 +9,18 @@ from types import FrameType
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_notes import Notes
+from ottla.controller.deletion_events import DeletionEvents
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX, Pause
 
-from .world import uuid
+from .builders import uuid
 
 TOPICS = sorted(uuid(f"t{number}") for number in range(64))
 
 
-def drain(notes: Notes, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[list[Uuid]]:
+def drain(
+    notes: DeletionEvents, *, bad: Collection[Uuid] = (), now_ms: int = 0
+) -> list[list[Uuid]]:
     """Decide all that can be taken; what contains a bad topic is refused. Return what was taken."""
     rounds = []
     while notes.is_any:
@@ -32,7 +34,7 @@ def drain(notes: Notes, *, bad: Collection[Uuid] = (), now_ms: int = 0) -> list[
 
 
 def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     notes.look_at(TOPICS)
     rounds = drain(notes, bad=TOPICS[:1])
     assert rounds[0] == TOPICS
@@ -43,7 +45,7 @@ def test_a_topic_that_is_refused_is_found_by_halving_and_the_others_are_decided(
 
 
 def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     notes.look_at(TOPICS[:2])
     drain(notes, bad=TOPICS[:1])
     now_ms, pauses = 0, []
@@ -65,7 +67,7 @@ def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> Non
 
 
 def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_together() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     first, second = (Replica(broker_id, TOPICS[0], 0) for broker_id in (1, 2))
     notes.of(TOPICS[0]).answers[first] = Error.NONE
     notes.of(TOPICS[0]).lost.add(second)
@@ -80,7 +82,7 @@ def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_toge
 
 
 def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     notes.look_at(TOPICS[:1])
     notes.take()
     lost = Replica(1, TOPICS[0], 0)
@@ -93,7 +95,7 @@ def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() ->
 def test_what_is_heard_of_a_topic_that_is_decided_after_its_pause_waits_for_no_other_pause() -> (
     None
 ):
-    notes = Notes()
+    notes = DeletionEvents()
     notes.look_at(TOPICS[:1])
     drain(notes, bad=TOPICS[:1])
     notes.look_at(TOPICS[:1])
@@ -107,7 +109,7 @@ def test_what_is_heard_of_a_topic_that_is_decided_after_its_pause_waits_for_no_o
 
 
 def test_pauses_end_each_in_its_time() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     for now_ms, topic_id in enumerate(TOPICS[:3]):
         notes.look_at([topic_id])
         drain(notes, bad=[topic_id], now_ms=now_ms)
@@ -121,7 +123,7 @@ def test_pauses_end_each_in_its_time() -> None:
 
 def test_what_an_event_costs_does_not_grow_with_what_is_paused() -> None:
     def one_event(paused: int) -> int:
-        notes = Notes()
+        notes = DeletionEvents()
         bad = [uuid(f"bad{number}") for number in range(paused)]
         notes.look_at(bad)
         drain(notes, bad=bad)
@@ -157,7 +159,7 @@ def calls_of(act: Callable[[], None]) -> int:
 
 
 def test_an_answer_waits_from_when_it_is_heard_until_it_is_taken() -> None:
-    notes, replica = Notes(), Replica(1, TOPICS[0], 0)
+    notes, replica = DeletionEvents(), Replica(1, TOPICS[0], 0)
     assert not notes.has_answer(replica)
     notes.of(TOPICS[0]).answers[replica] = Error.NONE
     assert notes.has_answer(replica)
@@ -169,7 +171,7 @@ def test_an_answer_waits_from_when_it_is_heard_until_it_is_taken() -> None:
 
 
 def test_a_decision_is_of_so_many_topics_at_most() -> None:
-    notes = Notes()
+    notes = DeletionEvents()
     notes.look_at(uuid(f"t{number}") for number in range(TAKEN_MAX + 1))
     assert [len(each) for each in drain(notes)] == [TAKEN_MAX, 1]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.deletion_marks import mark_topics
+from ottla.controller.deletion_markers import mark_topics
 from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalMove, Replica, at_once_records, decide
+from ottla.controller.deletion_policy import IllegalTransition, Replica, at_once_records, decide
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.metadata.brokers import record_of
 from ottla.metadata.deletions import DeletionImage, DeletionState, Policy
@@ -31,7 +31,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.topics import DIRECTORY_LOST, partition_record
 
-from .world import broker, uuid
+from .builders import broker, uuid
 
 Log = tuple[str, Uuid, int]
 """A log on a disk: by its topic's name and id, and its number."""
@@ -65,10 +65,10 @@ class DeletionWorld:
         self.epochs = 100
         self.ids = 0
         self.wrongs: list[str] = []
-        self.illegal: list[IllegalMove] = []
+        self.illegal: list[IllegalTransition] = []
         self.orders = 0
         self.written: list[Record] = []
-        self.electing: frozenset[str] = frozenset()
+        self.preferred_elections: frozenset[str] = frozenset()
         for broker_id in self.machines:
             self.start(broker_id)
         self.elect()
@@ -86,7 +86,7 @@ class DeletionWorld:
         offset = self.image.position[0] + len(listed)
         delta = replay(self.image, listed, offset=offset, epoch=1)
         self.image = delta.image
-        self.send(self.manager.follow(delta, now_ms=self.now_ms))
+        self.send(self.manager.observe(delta, now_ms=self.now_ms))
         return delta
 
     def create(self, name: str, assignment: dict[int, tuple[int, ...]]) -> Uuid:
@@ -202,8 +202,8 @@ class DeletionWorld:
 
     def run_elections(self, *names: str) -> None:
         """Have preferred elections of just these topics under way."""
-        self.electing = frozenset(names)
-        self.manager.halted_by(electing=names)
+        self.preferred_elections = frozenset(names)
+        self.manager.set_ineligible_topics(preferred_elections=names)
 
     # -- brokers -------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class DeletionWorld:
         if answer:
             machine.queue.pop(0)
             assert machine.epoch is not None
-            self.manager.answered(broker_id, machine.epoch, results, now_ms=self.now_ms)
+            self.manager.responded(broker_id, machine.epoch, results, now_ms=self.now_ms)
         return results
 
     def _delete(self, machine: Machine, order: DeletionOrder, replica: Replica) -> Error:
@@ -299,7 +299,7 @@ class DeletionWorld:
             machine.queue = []
         self.manager = DeletionManager(enabled=self.enabled, retention_ms=RETENTION_MS)
         orders = self.manager.elected(self.image, now_ms=self.now_ms)
-        self.manager.halted_by(electing=self.electing)
+        self.manager.set_ineligible_topics(preferred_elections=self.preferred_elections)
         for broker_id in self.machines:
             self._host_all(broker_id)
         self.send(orders)
@@ -307,7 +307,7 @@ class DeletionWorld:
     def decide(self, *, only: int | None = None) -> int:
         """Decide once; return how many records that gave. `only`: as many are written, and then
         the controller dies."""
-        wish = self.manager.take_wish()
+        wish = self.manager.take_work()
         if wish is None:
             return 0
         decided = decide(self.image, wish, wall_ms=self.now_ms)
@@ -347,7 +347,7 @@ class DeletionWorld:
             waiting = [each for each, machine in self.machines.items() if machine.queue]
             for broker_id in waiting:
                 self.carry_out(broker_id)
-            if not wrote and not waiting and not self.manager.has_wish:
+            if not wrote and not waiting and not self.manager.has_work:
                 return
         raise AssertionError("the controller and its brokers never come to rest")
 

@@ -101,13 +101,13 @@ def assign_manually(
     any_broker = check is RegistrationCheck.NONE
     leader_epoch = first_leader_epoch(image, topic)
     partitions: list[PartitionImage] = []
-    for number, replicas in enumerate(lists, start=first):
+    for partition_id, replicas in enumerate(lists, start=first):
         registered = () if any_broker else replicas
         check_replicas(image, replicas, replication_factor, registered=registered)
         replication_factor = len(replicas)
         if not any_broker and not any(image.is_active(each) for each in replicas):
             raise _invalid(
-                f"All brokers of the assignment of partition {number} are fenced or shutting down."
+                f"All brokers of the assignment of partition {partition_id} are fenced or shutting down."
             )
         partitions.append(_partition(image, tuple(replicas), leader_epoch))
     return partitions

@@ -35,12 +35,12 @@ class BrokerChange:
 
 def difference(before: Mapping[int, BrokerImage], after: Mapping[int, BrokerImage]) -> BrokerChange:
     """Return how the brokers of a later time differ from those of an earlier one."""
-    known, found = frozenset(before), frozenset(after)
-    both = sorted(known & found)
+    earlier, later = frozenset(before), frozenset(after)
+    both = sorted(earlier & later)
     return BrokerChange(
-        new=tuple(sorted(found - known)),
+        new=tuple(sorted(later - earlier)),
         bounced=tuple(each for each in both if after[each].epoch > before[each].epoch),
-        dead=tuple(sorted(known - found)),
+        dead=tuple(sorted(earlier - later)),
     )
 
 
@@ -50,7 +50,7 @@ def reset_lost_directories(image: ClusterImage, broker_ids: frozenset[int]) -> I
     Observed with the registrations, so that these brokers are told at once what they host.
     """
     for topic in image.topics if broker_ids else ():
-        for number, partition in topic.in_order():
+        for partition_id, partition in topic.in_order():
             if DIRECTORY_LOST not in partition.directories:
                 continue
             directories = tuple(
@@ -58,8 +58,8 @@ def reset_lost_directories(image: ClusterImage, broker_ids: frozenset[int]) -> I
                 for replica, was in zip(partition.replicas, partition.directories, strict=True)
             )
             if directories != partition.directories:
-                anew = replace(partition, directories=directories)
-                yield partition_record(topic.id, number, anew)
+                reset = replace(partition, directories=directories)
+                yield partition_record(topic.id, partition_id, reset)
 
 
 def process_broker_change(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
@@ -88,20 +88,22 @@ def _fail(
 
     `only`: the partitions that are looked at; None = all.
     """
-    there = image.brokers.items()
-    without = replace(image, brokers=type(image.brokers)(_others(there, failed)))
+    registered = image.brokers.items()
+    without = replace(image, brokers=type(image.brokers)(_others(registered, failed)))
     rules = RulesByLeader(without, config)
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if failed.isdisjoint((partition.leader, *partition.isr)):
             continue
-        if only is not None and (topic.name, number) not in only:
+        if only is not None and (topic.name, partition_id) not in only:
             continue
-        its = rules.of(partition.leader)
-        wish = PartitionTarget(
+        leader_rules = rules.of(partition.leader)
+        target = PartitionTarget(
             isr=tuple(each for each in partition.isr if each not in failed),
-            election=its.election(topic.name),
+            election=leader_rules.election(topic.name),
         )
-        record = build_change(topic.id, number, partition, wish, its.change_context(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, leader_rules.change_context(topic.name)
+        )
         if record is not None:
             yield record
 
@@ -109,19 +111,19 @@ def _fail(
 def process_missed_restarts(
     image: ClusterImage,
     config: NodeConfig,
-    started_since: Mapping[tuple[str, int], frozenset[int]],
+    restarted_replicas: Mapping[tuple[str, int], frozenset[int]],
 ) -> Step:
     """Return the elections because of brokers that started when no controller was there to see it.
 
-    `started_since`: who of a partition's leader and in-sync replicas is another process than the
+    `restarted_replicas`: who of a partition's leader and in-sync replicas is another process than the
     one that they were. Each failed and started, as in `process_broker_change`, together with those that are gone.
     """
     by_failed: dict[frozenset[int], set[tuple[str, int]]] = {}
-    for topic, number, partition in partitions(image):
-        key = (topic.name, number)
-        if key in started_since:
-            gone = frozenset(each for each in partition.isr if each not in image.brokers)
-            by_failed.setdefault(started_since[key] | gone, set()).add(key)
+    for topic, partition_id, partition in partitions(image):
+        key = (topic.name, partition_id)
+        if key in restarted_replicas:
+            unregistered = frozenset(each for each in partition.isr if each not in image.brokers)
+            by_failed.setdefault(restarted_replicas[key] | unregistered, set()).add(key)
     records: tuple[Record, ...] = ()
     for failed in sorted(by_failed, key=sorted):
         records += tuple(_fail(image, config, failed, by_failed[failed]))
@@ -144,10 +146,12 @@ def _start(
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the leaders that leaderless partitions get from brokers that came."""
     rules = Rules(image, config)
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or started.isdisjoint(partition.replicas):
             continue
-        wish = PartitionTarget(election=rules.election(topic.name))
-        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        target = PartitionTarget(election=rules.election(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             yield record

@@ -51,18 +51,18 @@ def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
     previous_epochs = previous_epochs_after(view.previous_epochs, delta)
     view = replace(view, image=delta.image, previous_epochs=previous_epochs)
     batch = RequestBatch(view)
-    came = new_or_bounced_brokers(delta)
-    _tell_of_brokers(batch, view, delta, came)
-    for topic, numbers, old in _touched(delta):
+    started = new_or_bounced_brokers(delta)
+    _add_broker_changes(batch, view, delta, started)
+    for topic, partition_ids, old in _changed_partitions(delta):
         if view.is_queued_for_deletion(topic.name):
             continue
-        for number in numbers:
-            before = None if old is None else old.partitions.get(number)
-            key = PartitionKey(topic.name, number)
-            _tell_of_partition(batch, view, key, before, topic.partitions[number])
-    _tell_of_deletions(batch, view, delta)
-    _tell_what_is_hosted(batch, view, came)
-    _tell_who_leaves(batch, view, delta)
+        for partition_id in partition_ids:
+            before = None if old is None else old.partitions.get(partition_id)
+            key = PartitionKey(topic.name, partition_id)
+            _add_partition_change(batch, view, key, before, topic.partitions[partition_id])
+    _add_deletions(batch, view, delta)
+    _add_hosted_partitions(batch, view, started)
+    _add_controlled_shutdowns(batch, view, delta)
     return batch
 
 
@@ -81,9 +81,11 @@ def live_brokers_batch(view: ControllerView) -> RequestBatch:
 def full_batch(view: ControllerView) -> RequestBatch:
     """Return what every broker must know that has heard nothing of this controller yet."""
     batch = RequestBatch(view)
-    everyone = frozenset(view.live_or_shutting_down_ids())
-    batch.add_full_metadata(everyone, _heard(view), written_by=view.controller_epoch)
-    _tell_what_is_hosted(batch, view, everyone)
+    broker_ids = frozenset(view.live_or_shutting_down_ids())
+    batch.add_full_metadata(
+        broker_ids, _all_metadata_states(view), written_by=view.controller_epoch
+    )
+    _add_hosted_partitions(batch, view, broker_ids)
     return batch
 
 
@@ -94,53 +96,59 @@ def resend_batch(view: ControllerView, broker_id: int) -> RequestBatch:
     partitions: it may have had to refuse some.
     """
     batch = RequestBatch(view)
-    batch.add_full_metadata({broker_id}, _heard(view), written_by=view.controller_epoch)
-    _tell_what_is_hosted(batch, view, frozenset({broker_id}))
+    batch.add_full_metadata(
+        {broker_id}, _all_metadata_states(view), written_by=view.controller_epoch
+    )
+    _add_hosted_partitions(batch, view, frozenset({broker_id}))
     return batch
 
 
 # -- brokers -----------------------------------------------------------------------------------
 
 
-def _tell_of_brokers(
-    batch: RequestBatch, view: ControllerView, delta: ClusterDelta, came: frozenset[int]
+def _add_broker_changes(
+    batch: RequestBatch, view: ControllerView, delta: ClusterDelta, started: frozenset[int]
 ) -> None:
     """Tell all of brokers that came, went or are reached elsewhere now; who came, of everything."""
     before, after = delta.before.brokers, delta.image.brokers
-    everyone = view.live_or_shutting_down_ids()
-    stayed = [each for each in delta.changed_brokers if each in before and each in after]
-    if came or any(_is_told_anew(before[each], after[each]) for each in stayed):
-        batch.add_brokers_first(everyone)
+    broker_ids = view.live_or_shutting_down_ids()
+    kept = [each for each in delta.changed_brokers if each in before and each in after]
+    if started or any(_is_metadata_changed(before[each], after[each]) for each in kept):
+        batch.add_brokers_first(broker_ids)
     elif any(each in before and each not in after for each in delta.changed_brokers):
-        batch.add_update_metadata(everyone, (), written_by=view.controller_epoch)
-    if came:
-        batch.add_full_metadata(came, _heard(view), written_by=view.controller_epoch)
+        batch.add_update_metadata(broker_ids, (), written_by=view.controller_epoch)
+    if started:
+        batch.add_full_metadata(
+            started, _all_metadata_states(view), written_by=view.controller_epoch
+        )
 
 
-def _is_told_anew(before: BrokerImage, after: BrokerImage) -> bool:
+def _is_metadata_changed(before: BrokerImage, after: BrokerImage) -> bool:
     """Tell whether anything changed that brokers hear of one another."""
     return (before.endpoints, before.rack) != (after.endpoints, after.rack)
 
 
 def _all(image: ClusterImage) -> Iterator[tuple[PartitionKey, PartitionImage]]:
     for topic in image.topics:
-        for number, partition in topic.in_order():
-            yield PartitionKey(topic.name, number), partition
+        for partition_id, partition in topic.in_order():
+            yield PartitionKey(topic.name, partition_id), partition
 
 
-def _heard(view: ControllerView) -> Iterator[tuple[PartitionKey, PartitionImage]]:
+def _all_metadata_states(view: ControllerView) -> Iterator[tuple[PartitionKey, PartitionImage]]:
     """Yield all partitions as UpdateMetadata is to tell of them."""
     for key, partition in _all(view.image):
-        yield key, _as_heard(view, key, partition)
+        yield key, _metadata_state(view, key, partition)
 
 
-def _as_heard(view: ControllerView, key: PartitionKey, partition: PartitionImage) -> PartitionImage:
+def _metadata_state(
+    view: ControllerView, key: PartitionKey, partition: PartitionImage
+) -> PartitionImage:
     return (
         replace(partition, leader=NO_LEADER) if view.is_leader_stale(key, partition) else partition
     )
 
 
-def _tell_what_is_hosted(
+def _add_hosted_partitions(
     batch: RequestBatch, view: ControllerView, broker_ids: frozenset[int]
 ) -> None:
     """Tell brokers who leads what they host, though nothing may have changed there."""
@@ -149,38 +157,42 @@ def _tell_what_is_hosted(
     for key, partition in _all(view.image):
         if partition.leader_epoch == NO_EPOCH or view.is_queued_for_deletion(key.topic):
             continue
-        hosts = broker_ids.intersection(_hosts(view, key, partition))
-        if hosts:
+        replicas = broker_ids.intersection(_reachable_replicas(view, key, partition))
+        if replicas:
             batch.add_leader_and_isr(
-                hosts, key, partition, written_by=view.controller_epoch, is_new=False
+                replicas, key, partition, written_by=view.controller_epoch, is_new=False
             )
 
 
-def _hosts(view: ControllerView, key: PartitionKey, partition: PartitionImage) -> list[int]:
+def _reachable_replicas(
+    view: ControllerView, key: PartitionKey, partition: PartitionImage
+) -> list[int]:
     """Return the brokers that can be reached and hold a replica in a folder that works.
 
     Not a leader whose epoch is over: it hears of the partition once the next one is decided.
     """
-    deposed = partition.leader if view.is_leader_stale(key, partition) else NO_LEADER
+    stale_leader = partition.leader if view.is_leader_stale(key, partition) else NO_LEADER
     return [
         broker_id
         for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
-        if broker_id in view.brokers and directory != DIRECTORY_LOST and broker_id != deposed
+        if broker_id in view.brokers and directory != DIRECTORY_LOST and broker_id != stale_leader
     ]
 
 
-def _tell_who_leaves(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
+def _add_controlled_shutdowns(
+    batch: RequestBatch, view: ControllerView, delta: ClusterDelta
+) -> None:
     """Let brokers that have begun to leave stop what they follow and others have, too."""
     before, after = delta.before.brokers, delta.image.brokers
-    leaving = {
+    shutting_down = {
         each
         for each in delta.changed_brokers
         if each in after
         and after[each].in_controlled_shutdown
         and not (each in before and before[each].in_controlled_shutdown)
     }
-    for key, partition in _all(view.image) if leaving else ():
-        followers = leaving.intersection(partition.replicas) - {partition.leader}
+    for key, partition in _all(view.image) if shutting_down else ():
+        followers = shutting_down.intersection(partition.replicas) - {partition.leader}
         if not followers or len(partition.replicas) == 1 or partition.leader_epoch == NO_EPOCH:
             continue
         if not view.is_queued_for_deletion(key.topic):
@@ -190,7 +202,7 @@ def _tell_who_leaves(batch: RequestBatch, view: ControllerView, delta: ClusterDe
 # -- partitions --------------------------------------------------------------------------------
 
 
-def _touched(
+def _changed_partitions(
     delta: ClusterDelta,
 ) -> Iterator[tuple[TopicImage, Iterable[int], TopicImage | None]]:
     """Yield each topic with partitions that came or changed, their numbers, and it as it was."""
@@ -200,7 +212,7 @@ def _touched(
         yield change.new, change.partitions, change.old
 
 
-def _tell_of_partition(
+def _add_partition_change(
     batch: RequestBatch,
     view: ControllerView,
     key: PartitionKey,
@@ -212,20 +224,20 @@ def _tell_of_partition(
     if before is not None and before.leader_epoch == NO_EPOCH:
         before = None  # Nobody has heard of it yet.
     epoch = view.controller_epoch
-    heard = _as_heard(view, key, after)
-    batch.add_update_metadata(view.live_or_shutting_down_ids(), [(key, heard)], written_by=epoch)
+    state = _metadata_state(view, key, after)
+    batch.add_update_metadata(view.live_or_shutting_down_ids(), [(key, state)], written_by=epoch)
     held = () if before is None else before.replicas
-    if before is None or _leadership(before) != _leadership(after):
-        hosts = _hosts(view, key, after)
-        old = [each for each in hosts if each in held]
-        added = [each for each in hosts if each not in held]
+    if before is None or _leader_and_isr_fields(before) != _leader_and_isr_fields(after):
+        replicas = _reachable_replicas(view, key, after)
+        old = [each for each in replicas if each in held]
+        added = [each for each in replicas if each not in held]
         batch.add_leader_and_isr(old, key, after, written_by=epoch, is_new=False)
         batch.add_leader_and_isr(added, key, after, written_by=epoch, is_new=True)
-    gone = [each for each in held if each not in after.replicas]
-    batch.add_stop_replica(gone, key, after, delete_partition=True)
+    removed = [each for each in held if each not in after.replicas]
+    batch.add_stop_replica(removed, key, after, delete_partition=True)
 
 
-def _leadership(partition: PartitionImage) -> tuple[object, ...]:
+def _leader_and_isr_fields(partition: PartitionImage) -> tuple[object, ...]:
     """Return what the holders of a partition must be told of."""
     return (
         partition.leader,
@@ -237,9 +249,9 @@ def _leadership(partition: PartitionImage) -> tuple[object, ...]:
     )
 
 
-def _tell_of_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
+def _add_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
     """Tell all that topics go whose deletion has begun now."""
-    everyone = view.live_or_shutting_down_ids()
+    broker_ids = view.live_or_shutting_down_ids()
     for topic_id in delta.changed_deletions:
         topic = delta.image.topics.by_id(topic_id)
         if topic is None or not view.is_queued_for_deletion(topic.name):
@@ -247,5 +259,8 @@ def _tell_of_deletions(batch: RequestBatch, view: ControllerView, delta: Cluster
         deletion = delta.before.deletions.of(topic_id)
         if deletion is not None and deletion.has_begun:
             continue
-        listed = [(PartitionKey(topic.name, number), each) for number, each in topic.in_order()]
-        batch.add_update_metadata(everyone, listed, written_by=view.controller_epoch)
+        partitions = [
+            (PartitionKey(topic.name, partition_id), each)
+            for partition_id, each in topic.in_order()
+        ]
+        batch.add_update_metadata(broker_ids, partitions, written_by=view.controller_epoch)

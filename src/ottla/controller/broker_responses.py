@@ -36,17 +36,21 @@ def replica_deletion_results(
     replica that the broker does not speak of has not been deleted, nor has any where the whole
     request failed; Kafka waits in vain for those.
     """
-    told = {
+    errors = {
         PartitionKey(each.topic_name, each.partition_index): error_of(each.error_code)
         for each in response.partition_errors
     }
-    whole = error_of(response.error_code)
+    request_error = error_of(response.error_code)
     succeeded: list[PartitionKey] = []
     failed: list[tuple[PartitionKey, Error]] = []
     for key in sorted(sent.deleted):
         if not image.is_being_deleted(key.topic):
             continue
-        error = told.get(key, Error.UNKNOWN_SERVER_ERROR) if whole is Error.NONE else whole
+        error = (
+            errors.get(key, Error.UNKNOWN_SERVER_ERROR)
+            if request_error is Error.NONE
+            else request_error
+        )
         if error is Error.NONE:
             succeeded.append(key)
         else:

@@ -118,8 +118,8 @@ def register_broker(
     same_process = before is not None and before.incarnation_id == broker.incarnation_id
     lost_nothing = before is not None and before.epoch == previous_epoch
     has_ended = before is not None and before.epoch == superseded_epoch
-    may_run = before is not None and not (same_process or has_ended or lost_nothing)
-    if may_run and context.liveness.is_alive(broker.id, now_ms):
+    may_be_running = before is not None and not (same_process or has_ended or lost_nothing)
+    if may_be_running and context.liveness.is_alive(broker.id, now_ms):
         raise ApiError(
             Error.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker of the id {broker.id} is registered and alive.",
@@ -262,8 +262,8 @@ def _next_state(
         return State.CONTROLLED_SHUTDOWN
     # The others must have heard that they lead now, or clients would find no leader anywhere.
     active = [each for each in image.broker_ids() if image.is_active(each)]
-    heard = context.liveness.lowest_metadata_offset(active)
-    if context.liveness.shutdown_offset(broker.id) <= heard:
+    replayed_offset = context.liveness.lowest_metadata_offset(active)
+    if context.liveness.shutdown_offset(broker.id) <= replayed_offset:
         return State.SHUTDOWN_NOW
     return State.CONTROLLED_SHUTDOWN
 
@@ -298,14 +298,14 @@ def _offline_directories(
     image: ClusterImage, config: NodeConfig, broker: BrokerImage, offline: tuple[Uuid, ...]
 ) -> list[Record]:
     """Return what changes when folders of a broker are reported offline."""
-    gone = frozenset(offline) & frozenset(broker.log_dirs)
-    left = tuple(each for each in broker.log_dirs if each not in gone)
-    if not gone or not left:
+    failed = frozenset(offline) & frozenset(broker.log_dirs)
+    remaining = tuple(each for each in broker.log_dirs if each not in failed)
+    if not failed or not remaining:
         return []  # A broker without any folder stops by itself; an empty list means no change.
     change = BrokerRegistrationChangeRecord(
-        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining
     )
-    return [*remove_offline_replicas(image, config, broker.id, gone), change]
+    return [*remove_offline_replicas(image, config, broker.id, failed), change]
 
 
 def fence_stalest(

@@ -85,7 +85,7 @@ def alter_configs(
     """Alter configurations; one answer a resource as often as it is named, in that order."""
     counts = Counter(alteration.resource for alteration in wanted)
     records: list[ConfigRecord] = []
-    answers: list[AlteredResource] = []
+    results: list[AlteredResource] = []
     for alteration in wanted:
         resource = alteration.resource
         try:
@@ -97,15 +97,15 @@ def alter_configs(
             _check_values(image, resource, before, after, context)
             _check_min_isr(image, resource, after, alteration)
         except ApiError as refusal:
-            answers.append(AlteredResource(resource, refusal.error, refusal.message))
+            results.append(AlteredResource(resource, refusal.error, refusal.message))
             continue
         is_broker = resource[0] == ResourceType.BROKER
         rewritten = {name for name, _, _ in alteration.changes} if is_broker else set()
         records += config_records(resource, before, after, rewritten=rewritten)
-        answers.append(AlteredResource(resource))
+        results.append(AlteredResource(resource))
     if validate_only or not records:
-        return Decision(Step(), tuple(answers))
-    return Decision(_step(image, records), tuple(answers))
+        return Decision(Step(), tuple(results))
+    return Decision(_step(image, records), tuple(results))
 
 
 def _step(image: ClusterImage, records: Sequence[ConfigRecord]) -> Step:

@@ -46,34 +46,40 @@ def controlled_shutdown(
     rules = RulesByLeader(image, config, without=broker_id)
     records: list[Record] = []
     remaining: list[PartitionKey] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if broker_id not in partition.isr or partition.leader == NO_LEADER:
             continue
         if len(partition.replicas) == 1:
             continue
-        around = rules.of(partition.leader).change_context(topic.name)
-        staying = _staying(partition, broker_id, around)
-        if not staying:
-            remaining.append(PartitionKey(topic.name, number))
+        context = rules.of(partition.leader).change_context(topic.name)
+        remaining_isr = _remaining_isr(partition, broker_id, context)
+        if not remaining_isr:
+            remaining.append(PartitionKey(topic.name, partition_id))
             continue
-        record = build_change(topic.id, number, partition, PartitionTarget(isr=staying), around)
+        record = build_change(
+            topic.id, partition_id, partition, PartitionTarget(isr=remaining_isr), context
+        )
         if record is not None:
             records.append(record)
-    records += _note(broker)
+    records += _shutdown_record(broker)
     return Decision(Step(tuple(records), atomic=False), tuple(remaining))
 
 
-def _staying(partition: PartitionImage, broker_id: int, around: ChangeContext) -> tuple[int, ...]:
+def _remaining_isr(
+    partition: PartitionImage, broker_id: int, context: ChangeContext
+) -> tuple[int, ...]:
     """Return the ISR without a broker: where it leads, without all that cannot take over."""
     return tuple(
         each
         for each in partition.isr
         if each != broker_id
-        and (partition.leader != broker_id or around.is_acceptable(each, partition.directory(each)))
+        and (
+            partition.leader != broker_id or context.is_acceptable(each, partition.directory(each))
+        )
     )
 
 
-def _note(broker: BrokerImage) -> list[Record]:
+def _shutdown_record(broker: BrokerImage) -> list[Record]:
     if broker.in_controlled_shutdown:
         return []
     return [

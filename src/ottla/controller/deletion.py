@@ -63,12 +63,12 @@ def delete_topics(
     """
     found = find_topics(image, wanted, context=context)
     records: list[Record] = []
-    answers: list[DeletedTopic] = []
+    results: list[DeletedTopic] = []
     for each in found:
-        answer, written = _delete(image, each, wall_ms, queue=queue)
-        answers.append(answer)
+        result, written = _delete(image, each, wall_ms, queue=queue)
+        results.append(result)
         records += written
-    return Decision(Step(tuple(records)), tuple(answers))
+    return Decision(Step(tuple(records)), tuple(results))
 
 
 def find_topics(
@@ -82,8 +82,8 @@ def find_topics(
     if not context.config["delete.topic.enable"]:
         raise ApiError(Error.TOPIC_DELETION_DISABLED)
     counts = Counter(wanted)
-    asked_by_id = {each.topic_id for each in counts if each.name is None}
-    asked_by_name = {
+    requested_by_id = {each.topic_id for each in counts if each.name is None}
+    requested_by_name = {
         image.topics.id_of(each.name)
         for each in counts
         if each.name is not None and each.topic_id == NO_UUID
@@ -92,7 +92,7 @@ def find_topics(
     for reference, count in counts.items():
         try:
             topic = _find(image, reference, count)
-            if topic.id in asked_by_id and topic.id in asked_by_name:
+            if topic.id in requested_by_id and topic.id in requested_by_name:
                 raise ApiError(
                     Error.INVALID_REQUEST, "The topic was asked for by its name and by its id."
                 )
@@ -116,19 +116,19 @@ def delete_first(
     is refused, and one that has got its name since stays.
     """
     records: list[Record] = []
-    answers: list[DeletedTopic] = []
+    results: list[DeletedTopic] = []
     topics_max = DELETIONS_QUEUED_PER_STEP_MAX if queue else DELETIONS_PER_STEP_MAX
     topics = replicas = 0
     for each in found:
         if topics >= topics_max or replicas >= DELETED_REPLICAS_PER_STEP_MAX:
             break
-        answer, written = _delete(image, each, wall_ms, queue=queue)
-        answers.append(answer)
+        result, written = _delete(image, each, wall_ms, queue=queue)
+        results.append(result)
         if written:
             topics += 1
             replicas += 0 if queue else _replica_count(image, each.topic_id)
             records += written
-    return Decision(Step(tuple(records)), tuple(answers))
+    return Decision(Step(tuple(records)), tuple(results))
 
 
 def _delete(
@@ -139,9 +139,11 @@ def _delete(
     topic = image.topics.by_id(found.topic_id)
     if topic is None:
         by_id = found.name is None
-        gone = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-        return replace(found, error=gone), []
-    records = _queueing(image, topic, wall_ms) if queue else _removal(image, topic, wall_ms)
+        error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+        return replace(found, error=error), []
+    records = (
+        _queue_records(image, topic, wall_ms) if queue else _removal_records(image, topic, wall_ms)
+    )
     return DeletedTopic(topic.name, topic.id), records
 
 
@@ -151,14 +153,14 @@ def _replica_count(image: ClusterImage, topic_id: Uuid) -> int:
     return sum(len(partition.replicas) for partition in topic.partitions.values())
 
 
-def _removal(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
+def _removal_records(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
     removal = RemoveTopicRecord(topic_id=topic.id)
     if not ledger_enabled(image.features):
         return [removal]
     return [removal, *at_once_records(image, topic, wall_ms=wall_ms)]
 
 
-def _queueing(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
+def _queue_records(image: ClusterImage, topic: TopicImage, wall_ms: int) -> list[Record]:
     if image.deletions.is_queued(topic.id):
         return []
     return [header_record(new_entry(topic, Policy.CLASSIC, wall_ms=wall_ms))]

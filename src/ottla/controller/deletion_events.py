@@ -18,12 +18,12 @@ from ottla.controller.retry_queue import RetryQueue
 class TopicEvents:
     """What was heard of one topic's deletion; see `deletion_policy.Wish`."""
 
-    answers: dict[Replica, Error] = field(default_factory=dict)
+    results: dict[Replica, Error] = field(default_factory=dict)
     lost: set[Replica] = field(default_factory=set)
 
     def add(self, later: "TopicEvents") -> None:
         """Take in what was heard later."""
-        self.answers |= later.answers
+        self.results |= later.results
         self.lost |= later.lost
 
 
@@ -31,37 +31,37 @@ class DeletionEvents:
     """See the module. One taking at a time."""
 
     def __init__(self) -> None:
-        self._notes: dict[Uuid, TopicEvents] = {}
+        self._events: dict[Uuid, TopicEvents] = {}
         self._queue: RetryQueue[Uuid] = RetryQueue()
         self._taken: dict[Uuid, TopicEvents] = {}
 
     def of(self, topic_id: Uuid) -> TopicEvents:
         """Return a topic's note, to be written on; it is to be looked at from now on."""
-        note = self._notes.get(topic_id)
-        if note is None:
-            note = self._notes[topic_id] = TopicEvents()
+        events = self._events.get(topic_id)
+        if events is None:
+            events = self._events[topic_id] = TopicEvents()
             self._queue.add((topic_id,))
-        return note
+        return events
 
-    def look_at(self, topic_ids: Iterable[Uuid]) -> None:
+    def schedule(self, topic_ids: Iterable[Uuid]) -> None:
         """Have topics looked at."""
         for topic_id in topic_ids:
             self.of(topic_id)
 
-    def has_answer(self, replica: Replica) -> bool:
+    def has_result(self, replica: Replica) -> bool:
         """Tell whether an answer of a replica was heard that nobody has taken to decide it."""
-        note = self._notes.get(replica.topic_id)
-        return note is not None and replica in note.answers
+        events = self._events.get(replica.topic_id)
+        return events is not None and replica in events.results
 
     @property
-    def is_any(self) -> bool:
+    def has_any(self) -> bool:
         """Tell whether there is something to take now."""
-        return self._queue.is_any
+        return self._queue.has_any
 
     def take(self) -> Mapping[Uuid, TopicEvents]:
         """Return what is to be decided together; empty = nothing is."""
         assert not self._taken, "what was taken was neither decided nor refused"
-        self._taken = {each: self._notes.pop(each) for each in self._queue.take()}
+        self._taken = {each: self._events.pop(each) for each in self._queue.take()}
         return self._taken
 
     def decided(self) -> Mapping[Uuid, TopicEvents]:
@@ -73,9 +73,9 @@ class DeletionEvents:
     def refused(self, now_ms: int) -> None:
         """Hear that what was taken could not be written, or not all of it."""
         taken, self._taken = self._taken, {}
-        for topic_id, note in taken.items():
-            note.add(self._notes.get(topic_id, TopicEvents()))
-            self._notes[topic_id] = note
+        for topic_id, events in taken.items():
+            events.add(self._events.get(topic_id, TopicEvents()))
+            self._events[topic_id] = events
         self._queue.failed(list(taken), now_ms)
 
     @property

@@ -39,10 +39,10 @@ from ottla.metadata.deletions import STARTED, DeletionImage, ReplicaStatus
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
-LOOK_AGAIN_MS: Final = 300_000
+FULL_CHECK_MS: Final = 300_000
 """How often everything is looked at without a reason, and receipts are put away at least."""
 
-PUT_AWAY_MS_MIN: Final = 10_000
+RECEIPT_PURGE_MS_MIN: Final = 10_000
 """How often receipts are put away at most: they go in whole minutes, so no more would be seen."""
 
 
@@ -52,9 +52,9 @@ class _Phase(Enum):
     SENT = "sent"
     """Unanswered. No second one is sent meanwhile, whatever becomes of the replica in the ledger:
     the answer of the first would be taken for the second's."""
-    ANSWERED = "answered"
+    RESPONDED = "answered"
     """The ledger does not know it yet."""
-    LATER = "later"
+    DELAYED = "later"
     """It is sent again after a pause, without a word in the ledger."""
 
 
@@ -67,14 +67,14 @@ class _Orders:
     failed: Pause = field(default_factory=Pause)
     """Before what is ineligible is tried again. What works meanwhile does not shorten it: a broker
     with one failed folder would be asked for all that lies there with every other deletion."""
-    later: Pause = field(default_factory=Pause)
+    delayed: Pause = field(default_factory=Pause)
     """Before what is LATER is sent again."""
 
     def phase(self, replica: Replica) -> _Phase | None:
         """Return where the order for a replica is, None = there is none."""
         return self.phases.get(replica.topic_id, {}).get(replica.partition)
 
-    def put(self, replica: Replica, phase: _Phase) -> None:
+    def set_phase(self, replica: Replica, phase: _Phase) -> None:
         """Note where the order for a replica is."""
         self.phases.setdefault(replica.topic_id, {})[replica.partition] = phase
 
@@ -94,9 +94,11 @@ class _Orders:
         }
         for topic_id in concerned:
             listed = self.phases.pop(topic_id)
-            left = {number: each for number, each in listed.items() if each not in phases}
-            if left:
-                self.phases[topic_id] = left
+            remaining = {
+                partition_id: each for partition_id, each in listed.items() if each not in phases
+            }
+            if remaining:
+                self.phases[topic_id] = remaining
         return concerned
 
     def begin(self, epoch: int) -> None:
@@ -107,8 +109,8 @@ class _Orders:
         answer, and hit the next topic of its name.
         """
         self.epoch = epoch
-        self.forget(_Phase.SENT, _Phase.LATER)
-        self.failed, self.later = Pause(), Pause()
+        self.forget(_Phase.SENT, _Phase.DELAYED)
+        self.failed, self.delayed = Pause(), Pause()
 
 
 class DeletionManager:
@@ -118,21 +120,21 @@ class DeletionManager:
         self._enabled = enabled
         self._retention_ms = retention_ms
         # Or one that is kept for a minute would lie there for six.
-        self._put_away_every_ms = min(LOOK_AGAIN_MS, max(PUT_AWAY_MS_MIN, retention_ms))
+        self._purge_interval_ms = min(FULL_CHECK_MS, max(RECEIPT_PURGE_MS_MIN, retention_ms))
         self._image = EMPTY
-        self._in_office = False
+        self._is_active = False
         self._forget()
 
     def _forget(self) -> None:
         self._orders: dict[int, _Orders] = {}
-        self._notes = DeletionEvents()
+        self._events = DeletionEvents()
         self._vanished: dict[Uuid, TopicImage] = {}
         """Topics that somebody else removed, until their deletions have ended."""
         self._preferred_elections: frozenset[str] = frozenset()
         self._reassignments: frozenset[str] = frozenset()
         self._receipts_until_ms: int | None = None
-        self._put_away_until_ms: int | None = None
-        self._look_again_ms = self._put_away_again_ms = 0
+        self._purge_until_ms: int | None = None
+        self._next_full_check_ms = self._next_purge_ms = 0
 
     # -- office --------------------------------------------------------------------------------
 
@@ -143,24 +145,24 @@ class DeletionManager:
         """
         self._forget()
         self._image = image
-        self._in_office = True
-        self._look_again_ms = now_ms + LOOK_AGAIN_MS
-        self._put_away_again_ms = now_ms + self._put_away_every_ms
+        self._is_active = True
+        self._next_full_check_ms = now_ms + FULL_CHECK_MS
+        self._next_purge_ms = now_ms + self._purge_interval_ms
         pending = image.deletions.pending()
-        self._notes.look_at(each.topic_id for each in pending)
-        return self._order(pending, now_ms, tried_again=image.brokers)
+        self._events.schedule(each.topic_id for each in pending)
+        return self._order(pending, now_ms, retried=image.brokers)
 
     def resigned(self) -> None:
         """Forget everything: another controller decides now."""
         self._forget()
         self._image = EMPTY
-        self._in_office = False
+        self._is_active = False
 
     # -- what happens --------------------------------------------------------------------------
 
     def observe(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
         """Take note of a change of the image, whoever made it; return the orders to send."""
-        if not self._in_office:
+        if not self._is_active:
             return ()
         self._image = image = delta.image
         touched: dict[Uuid, DeletionImage] = {}
@@ -168,10 +170,10 @@ class DeletionManager:
             deletion, before = image.deletions.of(topic_id), delta.before.deletions.of(topic_id)
             is_open = deletion is not None and not deletion.is_finished
             if before is None or (before.is_finished and is_open):
-                self._notes.look_at([topic_id])
+                self._events.schedule([topic_id])
             elif deletion is None and before.is_finished:
                 # One step puts away some of the receipts that are old enough: there may be more.
-                self._receipts_until_ms = self._put_away_until_ms
+                self._receipts_until_ms = self._purge_until_ms
             if deletion is not None:
                 touched[topic_id] = deletion
             if deletion is None or deletion.is_finished:
@@ -180,25 +182,25 @@ class DeletionManager:
         self._follow_topics(delta)
         for deletion in self._follow_brokers(delta):
             touched[deletion.topic_id] = deletion
-        return self._order(touched.values(), now_ms, tried_again=delta.changed_brokers)
+        return self._order(touched.values(), now_ms, retried=delta.changed_brokers)
 
     def _follow_topics(self, delta: ClusterDelta) -> None:
         deletions = delta.image.deletions
         for topic_id, change in delta.changed_topics.items():
             if not deletions.is_queued(topic_id):
                 continue
-            note = self._notes.of(topic_id)
-            for number in change.partitions:
-                partition = change.new.partitions[number]
-                before = change.old.partitions.get(number)
-                note.lost.update(
-                    Replica(broker_id, topic_id, number)
+            events = self._events.of(topic_id)
+            for partition_id in change.partitions:
+                partition = change.new.partitions[partition_id]
+                before = change.old.partitions.get(partition_id)
+                events.lost.update(
+                    Replica(broker_id, topic_id, partition_id)
                     for broker_id in partition.replicas
                     if is_lost(partition, broker_id) and not is_lost(before, broker_id)
                 )
         for topic_id, topic in delta.deleted_topics.items():
             if deletions.is_queued(topic_id):
-                self._notes.look_at([topic_id])
+                self._events.schedule([topic_id])
                 self._vanished[topic_id] = topic
 
     def _follow_brokers(self, delta: ClusterDelta) -> list[DeletionImage]:
@@ -209,18 +211,18 @@ class DeletionManager:
         for broker_id in changed:
             broker = delta.image.brokers.get(broker_id)
             epoch = NO_EPOCH if broker is None else broker.epoch
-            known = self._orders.get(broker_id)
-            if known is None:
+            orders = self._orders.get(broker_id)
+            if orders is None:
                 continue
-            if known.epoch != epoch:
-                known.begin(epoch)
-            known.forget(_Phase.LATER)  # It may do now what it did not before.
+            if orders.epoch != epoch:
+                orders.begin(epoch)
+            orders.forget(_Phase.DELAYED)  # It may do now what it did not before.
         concerned = [
             each
             for each in delta.image.deletions.pending()
             if not changed.isdisjoint(each.replicas)
         ]
-        self._notes.look_at(each.topic_id for each in concerned)
+        self._events.schedule(each.topic_id for each in concerned)
         return concerned
 
     def responded(
@@ -230,17 +232,19 @@ class DeletionManager:
         orders = self._orders.get(broker_id)
         if orders is None or orders.epoch != broker_epoch:
             return
-        told = {each: error for each, error in results.items() if orders.phase(each) is _Phase.SENT}
-        if Error.NONE in told.values():
-            orders.later.forget()
-        for replica, error in told.items():
+        responses = {
+            each: error for each, error in results.items() if orders.phase(each) is _Phase.SENT
+        }
+        if Error.NONE in responses.values():
+            orders.delayed.forget()
+        for replica, error in responses.items():
             if error is NOT_YET:
-                orders.put(replica, _Phase.LATER)
+                orders.set_phase(replica, _Phase.DELAYED)
                 continue
-            orders.put(replica, _Phase.ANSWERED)
-            self._notes.of(replica.topic_id).answers[replica] = error
-        if NOT_YET in told.values():
-            orders.later.begin(now_ms)
+            orders.set_phase(replica, _Phase.RESPONDED)
+            self._events.of(replica.topic_id).results[replica] = error
+        if NOT_YET in responses.values():
+            orders.delayed.begin(now_ms)
 
     def dropped(
         self, broker_id: int, broker_epoch: int, replicas: Iterable[Replica], *, now_ms: int
@@ -251,9 +255,9 @@ class DeletionManager:
             return
         unanswered = [each for each in replicas if orders.phase(each) is _Phase.SENT]
         for replica in unanswered:
-            orders.put(replica, _Phase.LATER)
+            orders.set_phase(replica, _Phase.DELAYED)
         if unanswered:
-            orders.later.begin(now_ms)
+            orders.delayed.begin(now_ms)
 
     def set_ineligible_topics(
         self, *, preferred_elections: Iterable[str] = (), reassignments: Iterable[str] = ()
@@ -268,11 +272,11 @@ class DeletionManager:
         for name in before ^ (self._preferred_elections | self._reassignments):
             topic_id = self._image.topics.id_of(name)
             if topic_id is not None and self._image.deletions.is_queued(topic_id):
-                self._notes.look_at([topic_id])
+                self._events.schedule([topic_id])
 
     def markers_changed(self, names: Collection[str]) -> None:
         """Hear which topics bear a marker now: what waits without one is to be called off."""
-        self._notes.look_at(
+        self._events.schedule(
             each.topic_id
             for each in self._image.deletions.pending()
             if not each.has_begun and each.name not in names
@@ -281,66 +285,66 @@ class DeletionManager:
     @property
     def next_due_ms(self) -> int | None:
         """Return when `tick` has something to do, None = never."""
-        if not self._in_office:
+        if not self._is_active:
             return None
-        pauses = [pause for each in self._orders.values() for pause in (each.failed, each.later)]
-        due = (self._notes.due_ms, *(each.due_ms for each in pauses))
-        always = (self._look_again_ms, self._put_away_again_ms)
+        pauses = [pause for each in self._orders.values() for pause in (each.failed, each.delayed)]
+        due = (self._events.due_ms, *(each.due_ms for each in pauses))
+        always = (self._next_full_check_ms, self._next_purge_ms)
         return min(*always, *(each for each in due if each is not None))
 
     def tick(self, *, now_ms: int, wall_ms: int) -> tuple[DeletionOrder, ...]:
         """End the pauses that are over; now and then put receipts away, and look at everything."""
-        if not self._in_office:
+        if not self._is_active:
             return ()
-        self._notes.end_pauses(now_ms)
+        self._events.end_pauses(now_ms)
         unsent: set[Uuid] = set()
-        late, failed = set(), set()
+        delayed, failed = set(), set()
         for broker_id, orders in self._orders.items():
-            if orders.later.end(now_ms):
-                late.add(broker_id)
-                unsent |= orders.forget(_Phase.LATER)
+            if orders.delayed.end(now_ms):
+                delayed.add(broker_id)
+                unsent |= orders.forget(_Phase.DELAYED)
             if orders.failed.end(now_ms):
                 failed.add(broker_id)
-        if now_ms >= self._put_away_again_ms:
-            self._put_away_again_ms = now_ms + self._put_away_every_ms
-            self._receipts_until_ms = self._put_away_until_ms = wall_ms - self._retention_ms
+        if now_ms >= self._next_purge_ms:
+            self._next_purge_ms = now_ms + self._purge_interval_ms
+            self._receipts_until_ms = self._purge_until_ms = wall_ms - self._retention_ms
         deletions = self._image.deletions
         found = (deletions.of(each) for each in sorted(unsent))
-        again = self._order([each for each in found if each], now_ms, tried_again=late)
-        is_due = now_ms >= self._look_again_ms
+        resent = self._order([each for each in found if each], now_ms, retried=delayed)
+        is_due = now_ms >= self._next_full_check_ms
         if not (failed or is_due):
-            return again
+            return resent
         pending = deletions.pending()
         if is_due:
-            self._look_again_ms = now_ms + LOOK_AGAIN_MS
-            self._notes.look_at(each.topic_id for each in pending)
-        return again + self._order(pending, now_ms, tried_again=failed)
+            self._next_full_check_ms = now_ms + FULL_CHECK_MS
+            self._events.schedule(each.topic_id for each in pending)
+        return resent + self._order(pending, now_ms, retried=failed)
 
     # -- what is to be done --------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
         """Tell whether there is something to decide now."""
-        return self._notes.is_any or self._receipts_until_ms is not None
+        return self._events.has_any or self._receipts_until_ms is not None
 
     def take_work(self) -> DeletionWork | None:
         """Return what is to be decided now; None = nothing. Call `decided` or `refused` next."""
         if not self.has_work:
             return None
-        taken = self._notes.take()
+        taken = self._events.take()
         receipts_until_ms = None
         if not taken:  # Receipts go by themselves: one that cannot must hold up no deletion.
             receipts_until_ms, self._receipts_until_ms = self._receipts_until_ms, None
         return DeletionWork(
             topics=frozenset(taken),
-            answers={
+            results={
                 replica: error
-                for note in taken.values()
-                for replica, error in note.answers.items()
+                for events in taken.values()
+                for replica, error in events.results.items()
                 # Where a refused decision had written it already, another order may be out.
-                if self._orders[replica.broker_id].phase(replica) is _Phase.ANSWERED
+                if self._orders[replica.broker_id].phase(replica) is _Phase.RESPONDED
             },
-            lost=frozenset().union(*(note.lost for note in taken.values())),
+            lost=frozenset().union(*(events.lost for events in taken.values())),
             vanished={each: self._vanished[each] for each in taken if each in self._vanished},
             preferred_elections=self._preferred_elections,
             reassignments=self._reassignments,
@@ -350,55 +354,55 @@ class DeletionManager:
 
     def decided(self) -> None:
         """Hear that the wish is decided, and that what was written is a fact."""
-        for note in self._notes.decided().values():
-            for replica in note.answers:
-                if self._notes.has_answer(replica):
+        for events in self._events.decided().values():
+            for replica in events.results:
+                if self._events.has_result(replica):
                     # 1. What was taken holds the answer to an older order. 2. The decision starts
                     # the replica again, and the next order is out with its first write. 3. That
                     # one is answered before the rest is written: nothing has taken this answer.
                     continue
                 orders = self._orders[replica.broker_id]
-                if orders.phase(replica) is _Phase.ANSWERED:
+                if orders.phase(replica) is _Phase.RESPONDED:
                     orders.drop(replica)  # The ledger needed nothing of it, or it is known now.
 
     def refused(self, *, now_ms: int) -> None:
         """Hear that the wish could not be written, or not all of it: it is taken again."""
-        self._notes.refused(now_ms)
+        self._events.refused(now_ms)
 
     def _prune(self, delta: ClusterDelta) -> None:
         """Forget answers that the ledger has taken in, and what is not to be sent again."""
         for broker_id, orders in self._orders.items():
             for topic_id in delta.changed_deletions & orders.phases.keys():
                 listed = orders.phases.pop(topic_id)
-                left = {
-                    number: phase
-                    for number, phase in listed.items()
+                remaining = {
+                    partition_id: phase
+                    for partition_id, phase in listed.items()
                     if phase is _Phase.SENT
                     # What stands otherwise than before is to be ordered anew, if at all.
-                    or _is_unmoved(delta, Replica(broker_id, topic_id, number))
+                    or _is_unchanged(delta, Replica(broker_id, topic_id, partition_id))
                 }
-                if left:
-                    orders.phases[topic_id] = left
+                if remaining:
+                    orders.phases[topic_id] = remaining
 
     def _order(
         self,
         deletions: Iterable[DeletionImage],
         now_ms: int,
         *,
-        tried_again: Collection[int] = (),
+        retried: Collection[int] = (),
     ) -> tuple[DeletionOrder, ...]:
-        """Return orders for what is STARTED and not ordered, and on the brokers `tried_again` for
+        """Return orders for what is STARTED and not ordered, and on the brokers `retried` for
         what failed; begin the pauses after which that is tried again."""
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
         new: dict[int, list[Replica]] = {}
-        for broker_id, topic_id, numbers in replicas_to_delete(
-            image, pending, tried_again=tried_again
+        for broker_id, topic_id, partition_ids in replicas_to_delete(
+            image, pending, retried=retried
         ):
             orders = self._of(broker_id)
-            for number in numbers.difference(orders.phases.get(topic_id, ())):
-                replica = Replica(broker_id, topic_id, number)
-                orders.put(replica, _Phase.SENT)
+            for partition_id in partition_ids.difference(orders.phases.get(topic_id, ())):
+                replica = Replica(broker_id, topic_id, partition_id)
+                orders.set_phase(replica, _Phase.SENT)
                 new.setdefault(broker_id, []).append(replica)
         for deletion in pending:
             for broker_id in _failed_on(deletion):
@@ -419,13 +423,13 @@ class DeletionManager:
         return orders
 
 
-def _is_unmoved(delta: ClusterDelta, replica: Replica) -> bool:
+def _is_unchanged(delta: ClusterDelta, replica: Replica) -> bool:
     """Tell whether a replica that is to be deleted stands in the ledger as it did before."""
-    before, after = (_awaited(image, replica) for image in (delta.before, delta.image))
+    before, after = (_expected_status(image, replica) for image in (delta.before, delta.image))
     return after is not None and before == after
 
 
-def _awaited(image: ClusterImage, replica: Replica) -> ReplicaStatus | None:
+def _expected_status(image: ClusterImage, replica: Replica) -> ReplicaStatus | None:
     """Return how far a replica is where its broker's answer would count, else None."""
     deletion = image.deletions.of(replica.topic_id)
     if deletion is None or deletion.is_finished:

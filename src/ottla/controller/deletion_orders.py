@@ -43,19 +43,19 @@ class DeletionOrder:
     def replicas(self) -> Iterator[Replica]:
         """Yield all replicas of the order."""
         for topic in self.topics:
-            for number in topic.partitions:
-                yield Replica(self.broker_id, topic.topic_id, number)
+            for partition_id in topic.partitions:
+                yield Replica(self.broker_id, topic.topic_id, partition_id)
 
 
 def replicas_to_delete(
     image: ClusterImage,
     deletions: Iterable[DeletionImage],
     *,
-    tried_again: Collection[int] = (),
+    retried: Collection[int] = (),
 ) -> Iterator[tuple[int, Uuid, frozenset[int]]]:
     """Yield (broker, topic, partitions) to be deleted, as far as that can be ordered now.
 
-    That is what is STARTED, and on the brokers `tried_again` what failed, too: the ledger does not
+    That is what is STARTED, and on the brokers `retried` what failed, too: the ledger does not
     say that a failed replica is ordered once more, or each attempt would be written, for weeks
     perhaps. A classic deletion is ordered by the topic's name, which must still be this very
     topic's; any other one only where no topic of that id is left.
@@ -65,12 +65,12 @@ def replicas_to_delete(
         if deletion.is_finished or is_there != (deletion.policy is Policy.CLASSIC):
             continue
         for broker_id, rows in deletion.replicas.items():
-            is_tried_again = broker_id in tried_again
+            is_retried = broker_id in retried
             partitions = frozenset().union(
                 *(
-                    there
-                    for standing, there in rows.items()
-                    if standing == STARTED or (is_tried_again and has_failed(standing))
+                    ids
+                    for standing, ids in rows.items()
+                    if standing == STARTED or (is_retried and has_failed(standing))
                 )
             )
             if partitions and is_reachable(image, broker_id):
@@ -81,19 +81,19 @@ def orders_of(
     image: ClusterImage, broker_id: int, replicas: Collection[Replica]
 ) -> Iterator[DeletionOrder]:
     """Yield the orders for some replicas of a broker, none too large."""
-    ordered = sorted(replicas)
-    for begin in range(0, len(ordered), REPLICAS_PER_ORDER_MAX):
+    listed = sorted(replicas)
+    for begin in range(0, len(listed), REPLICAS_PER_ORDER_MAX):
         topics: dict[Uuid, list[int]] = {}
-        for replica in ordered[begin : begin + REPLICAS_PER_ORDER_MAX]:
+        for replica in listed[begin : begin + REPLICAS_PER_ORDER_MAX]:
             topics.setdefault(replica.topic_id, []).append(replica.partition)
         yield DeletionOrder(
             broker_id=broker_id,
             broker_epoch=image.brokers[broker_id].epoch,
             topics=tuple(
                 OrderedTopic(
-                    topic_id=topic_id, name=_name(image, topic_id), partitions=tuple(numbers)
+                    topic_id=topic_id, name=_name(image, topic_id), partitions=tuple(partition_ids)
                 )
-                for topic_id, numbers in topics.items()
+                for topic_id, partition_ids in topics.items()
             ),
         )
 
@@ -110,21 +110,21 @@ def _name(image: ClusterImage, topic_id: Uuid) -> str:
 def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
     """Have a batch tell an order's broker to stop and to delete what it names."""
     for topic in order.topics:
-        for number in topic.partitions:
-            key = PartitionKey(topic.name, number)
+        for partition_id in topic.partitions:
+            key = PartitionKey(topic.name, partition_id)
             batch.add_stop_replica((order.broker_id,), key, None, delete_partition=True)
 
 
 def stop_replica_results(
-    image: ClusterImage, answered: ReplicaDeletionResults
+    image: ClusterImage, outcome: ReplicaDeletionResults
 ) -> dict[Replica, Error]:
     """Return an answer to StopReplica by the topics' ids; unknown topics are left out."""
-    told = [*((key, Error.NONE) for key in answered.succeeded), *answered.failed]
+    listed = [*((key, Error.NONE) for key in outcome.succeeded), *outcome.failed]
     results: dict[Replica, Error] = {}
-    for key, error in told:
+    for key, error in listed:
         topic_id = image.topics.id_of(key.topic)
         if topic_id is not None:
-            results[Replica(answered.broker_id, topic_id, key.partition)] = error
+            results[Replica(outcome.broker_id, topic_id, key.partition)] = error
     return results
 
 
@@ -160,16 +160,16 @@ def delete_replicas_results(
     One that the broker does not speak of has not been deleted, nor has any where the whole
     request failed.
     """
-    whole = error_of(response.error_code)
-    told = {
+    request_error = error_of(response.error_code)
+    listed = {
         (topic.topic_id, each.partition_index): error_of(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }
     results: dict[Replica, Error] = {}
     for topic in sent.request.topics:
-        for number in topic.partitions:
-            replica = Replica(sent.broker_id, topic.topic_id, number)
-            said = told.get((topic.topic_id, number), Error.UNKNOWN_SERVER_ERROR)
-            results[replica] = said if whole is Error.NONE else whole
+        for partition_id in topic.partitions:
+            replica = Replica(sent.broker_id, topic.topic_id, partition_id)
+            error = listed.get((topic.topic_id, partition_id), Error.UNKNOWN_SERVER_ERROR)
+            results[replica] = error if request_error is Error.NONE else request_error
     return results

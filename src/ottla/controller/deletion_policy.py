@@ -69,8 +69,8 @@ class Replica(NamedTuple):
 class DeletionWork:
     """What gives reason to look at deletions, and what was heard of them.
 
-    Fields: `topics`: whose deletions to look at; those of `answers` and `lost` are among them.
-            `answers`: what brokers said of replicas that they were ordered to delete.
+    Fields: `topics`: whose deletions to look at; those of `results` and `lost` are among them.
+            `results`: what brokers said of replicas that they were ordered to delete.
             `lost`: replicas whose folders have failed.
             `vanished`: topics whose metadata somebody else removed, as they were.
             `preferred_elections`, `reassignments`: topics with preferred elections under way, and with
@@ -81,7 +81,7 @@ class DeletionWork:
     """
 
     topics: frozenset[Uuid] = frozenset()
-    answers: Mapping[Replica, Error] = field(default_factory=dict)
+    results: Mapping[Replica, Error] = field(default_factory=dict)
     lost: frozenset[Replica] = frozenset()
     vanished: Mapping[Uuid, TopicImage] = field(default_factory=dict)
     preferred_elections: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ class IllegalTransition(NamedTuple):
 
 
 def decide(
-    image: ClusterImage, wish: DeletionWork, *, wall_ms: int, marked: Collection[str] | None = None
+    image: ClusterImage, work: DeletionWork, *, wall_ms: int, marked: Collection[str] | None = None
 ) -> Decision[tuple[IllegalTransition, ...]]:
     """Return what to write, to be cut anywhere; the reply is empty unless there is a bug.
 
@@ -108,38 +108,38 @@ def decide(
     """
     records: list[Record] = []
     illegal: list[IllegalTransition] = []
-    answers = _by_topic(wish.answers.items())
-    looked_at = (image.deletions.of(each) for each in wish.topics)
-    pending = [each for each in looked_at if each is not None and not each.is_finished]
+    results = _by_topic(work.results.items())
+    scheduled = (image.deletions.of(each) for each in work.topics)
+    pending = [each for each in scheduled if each is not None and not each.is_finished]
     for deletion in sorted(pending, key=lambda each: (each.name, each.topic_id)):
         is_marked = marked is None or deletion.name in marked
-        this = _Look(image, deletion, wish, answers.get(deletion.topic_id, {}), is_marked)
-        this.look(wall_ms)
+        this = _Evaluation(image, deletion, work, results.get(deletion.topic_id, {}), is_marked)
+        this.run(wall_ms)
         records += this.records
         illegal += this.illegal
-    if wish.receipts_until_ms is not None:
+    if work.receipts_until_ms is not None:
         records += (
             ForgetDeletionRecord(topic_id=each.topic_id)
             for each in islice(
-                image.deletions.receipts_until(wish.receipts_until_ms), RECEIPTS_PER_STEP_MAX
+                image.deletions.receipts_until(work.receipts_until_ms), RECEIPTS_PER_STEP_MAX
             )
         )
     return Decision(Step(tuple(records), atomic=False), tuple(illegal))
 
 
-def _by_topic(answers: Iterable[tuple[Replica, Error]]) -> dict[Uuid, dict[Replica, Error]]:
+def _by_topic(results: Iterable[tuple[Replica, Error]]) -> dict[Uuid, dict[Replica, Error]]:
     found: dict[Uuid, dict[Replica, Error]] = {}
-    for replica, error in answers:
+    for replica, error in results:
         found.setdefault(replica.topic_id, {})[replica] = error
     return found
 
 
-class _Fate(Enum):
+class _BrokerStatus(Enum):
     """Whether a broker can be ordered to delete something."""
 
     LIVE = "live"
     DOWN = "down"
-    GONE = "gone for good"
+    UNREGISTERED = "gone for good"
 
 
 def is_reachable(image: ClusterImage, broker_id: int) -> bool:
@@ -154,44 +154,44 @@ def has_failed(standing: ReplicaStatus) -> bool:
     return is_ineligible and standing.reason is not Reason.BROKER_DOWN
 
 
-def _fate(image: ClusterImage, policy: Policy, broker_id: int) -> _Fate:
+def _broker_status(image: ClusterImage, policy: Policy, broker_id: int) -> _BrokerStatus:
     if is_reachable(image, broker_id):
-        return _Fate.LIVE
+        return _BrokerStatus.LIVE
     # Under ZooKeeper a broker that is down is not registered either.
     is_known = policy is Policy.CLASSIC or broker_id in image.brokers
-    return _Fate.DOWN if is_known else _Fate.GONE
+    return _BrokerStatus.DOWN if is_known else _BrokerStatus.UNREGISTERED
 
 
-class _Look:
+class _Evaluation:
     """One deletion, as it is after `records`."""
 
     def __init__(
         self,
         image: ClusterImage,
         deletion: DeletionImage,
-        wish: DeletionWork,
-        answers: Mapping[Replica, Error],
+        work: DeletionWork,
+        results: Mapping[Replica, Error],
         is_marked: bool,
     ) -> None:
         self.records: list[Record] = []
         self.illegal: list[IllegalTransition] = []
         self._image = image
         self._deletion = deletion
-        self._wish = wish
-        self._answers = answers
+        self._work = work
+        self._results = results
         self._is_marked = is_marked
 
-    def look(self, wall_ms: int) -> None:
+    def run(self, wall_ms: int) -> None:
         """Do what is to be done now."""
         if self._deletion.policy is Policy.CLASSIC:
             topic = self._image.topics.by_id(self._deletion.topic_id)
-            may_go_on = self._vanished() if topic is None else self._may_go_on(topic)
+            may_go_on = self._abandon_vanished() if topic is None else self._may_go_on(topic)
             if not may_go_on:
                 return
-            self._follow()
+            self._update_listed()
             missing = {} if topic is None else self._unlisted(topic)
         else:
-            self._follow()
+            self._update_listed()
             missing = {}
         for broker_id, partitions in sorted(missing.items()):
             self._begin(broker_id, partitions)
@@ -202,27 +202,27 @@ class _Look:
     def _may_go_on(self, topic: TopicImage) -> bool:
         if self._deletion.has_begun:
             return True  # Nobody can begin anything on it any more that would halt it.
-        if not (self._wish.enabled and self._is_marked):
+        if not (self._work.enabled and self._is_marked):
             self.records.append(ForgetDeletionRecord(topic_id=topic.id))
             return False
-        halt = self._halt(topic)
-        if halt is not self._deletion.halted:
-            self._set_header(replace(self._deletion, halted=halt))
-        return halt is HaltReason.NONE
+        halt_reason = self._halt_reason(topic)
+        if halt_reason is not self._deletion.halted:
+            self._set_header(replace(self._deletion, halted=halt_reason))
+        return halt_reason is HaltReason.NONE
 
-    def _halt(self, topic: TopicImage) -> HaltReason:
-        if topic.name in self._wish.reassignments or any(
+    def _halt_reason(self, topic: TopicImage) -> HaltReason:
+        if topic.name in self._work.reassignments or any(
             map(is_reassigned, topic.partitions.values())
         ):
             return HaltReason.REASSIGNMENT
-        if topic.name in self._wish.preferred_elections:
+        if topic.name in self._work.preferred_elections:
             return HaltReason.PREFERRED_ELECTION
         return HaltReason.NONE
 
-    def _vanished(self) -> bool:
+    def _abandon_vanished(self) -> bool:
         """Give up what cannot be ordered any more: a topic of that name is not this one."""
         deletion = self._deletion
-        topic = self._wish.vanished.get(deletion.topic_id)
+        topic = self._work.vanished.get(deletion.topic_id)
         if topic is None and not deletion.has_begun:
             # Nobody knows what it had, and a receipt of nothing would say that nothing is left.
             self.records.append(ForgetDeletionRecord(topic_id=deletion.topic_id))
@@ -230,73 +230,73 @@ class _Look:
         vanished = ReplicaStatus(DeletionState.ABANDONED, Reason.TOPIC_VANISHED)
         for broker_id, standing, partitions in list(deletion.rows()):
             if not standing.is_over:
-                self._set(broker_id, vanished, partitions)
+                self._set_status(broker_id, vanished, partitions)
         missing = {} if topic is None else self._unlisted(topic)
-        for broker_id, numbers in sorted(missing.items()):
-            self._set(broker_id, vanished, numbers)
+        for broker_id, partition_ids in sorted(missing.items()):
+            self._set_status(broker_id, vanished, partition_ids)
         return True
 
     # -- replicas that are listed --------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _update_listed(self) -> None:
         for broker_id, standing, partitions in list(self._deletion.rows()):
             if standing.state is DeletionState.STARTED:
-                left = self._take_answers(broker_id, standing, partitions)
-                self._check(broker_id, left)
+                left = self._apply_results(broker_id, standing, partitions)
+                self._check_broker(broker_id, left)
             elif has_failed(standing):
-                left = self._take_answers(broker_id, standing, partitions)
+                left = self._apply_results(broker_id, standing, partitions)
                 self._resume(broker_id, standing, left)
             elif standing.state is DeletionState.INELIGIBLE:
                 self._resume(broker_id, standing, partitions)
 
-    def _take_answers(
+    def _apply_results(
         self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> list[int]:
         """Move what was answered, or lost; return the rest, and what the answer is known of."""
         outcomes: dict[ReplicaStatus, list[int]] = {}
-        for number in partitions:
-            replica = Replica(broker_id, self._deletion.topic_id, number)
-            outcomes.setdefault(self._outcome(replica, standing), []).append(number)
+        for partition_id in partitions:
+            replica = Replica(broker_id, self._deletion.topic_id, partition_id)
+            outcomes.setdefault(self._outcome(replica, standing), []).append(partition_id)
         left = outcomes.pop(standing, [])
         # What had failed is started again only now: the order itself was not worth a record.
-        again = () if standing.state is DeletionState.STARTED else _AGAIN
-        for outcome, numbers in outcomes.items():
-            self._move(broker_id, numbers, (*again, _STATES[outcome.state]), outcome)
+        restart = () if standing.state is DeletionState.STARTED else _RESTART
+        for outcome, partition_ids in outcomes.items():
+            self._transition(broker_id, partition_ids, (*restart, _STATES[outcome.state]), outcome)
         return left
 
     def _outcome(self, replica: Replica, standing: ReplicaStatus) -> ReplicaStatus:
-        error = self._answers.get(replica, NOT_YET)
+        error = self._results.get(replica, NOT_YET)
         if error is Error.NONE:
             return SUCCESSFUL
         if error is not NOT_YET:
-            return _failure(error)
-        is_lost = standing.state is DeletionState.STARTED and replica in self._wish.lost
+            return _failed_status(error)
+        is_lost = standing.state is DeletionState.STARTED and replica in self._work.lost
         return LOG_DIR_FAILED if is_lost else standing
 
-    def _check(self, broker_id: int, partitions: list[int]) -> None:
+    def _check_broker(self, broker_id: int, partitions: list[int]) -> None:
         """Keep what is under way only where there is somebody to do it."""
-        fate = _fate(self._image, self._deletion.policy, broker_id)
-        if fate is not _Fate.LIVE:
+        broker_status = _broker_status(self._image, self._deletion.policy, broker_id)
+        if broker_status is not _BrokerStatus.LIVE:
             ineligible = (ReplicaState.DELETION_INELIGIBLE,)
-            self._move(broker_id, partitions, ineligible, _STOPPED[fate])
+            self._transition(broker_id, partitions, ineligible, _STOPPED[broker_status])
 
     def _resume(self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]) -> None:
         """Start what waited for its broker where that is back; end what waits for one in vain."""
-        fate = _fate(self._image, self._deletion.policy, broker_id)
-        if fate is _Fate.GONE:
-            self._set(broker_id, UNREGISTERED, partitions)
-        elif fate is _Fate.LIVE and not has_failed(standing):
-            self._move(broker_id, partitions, _AGAIN, STARTED)
+        broker_status = _broker_status(self._image, self._deletion.policy, broker_id)
+        if broker_status is _BrokerStatus.UNREGISTERED:
+            self._set_status(broker_id, UNREGISTERED, partitions)
+        elif broker_status is _BrokerStatus.LIVE and not has_failed(standing):
+            self._transition(broker_id, partitions, _RESTART, STARTED)
 
     # -- replicas that are not -----------------------------------------------------------------
 
     def _unlisted(self, topic: TopicImage) -> dict[int, list[int]]:
         """Return what is assigned and has not been spoken of: all of it at the beginning."""
         found: dict[int, list[int]] = {}
-        for number, partition in topic.in_order():
+        for partition_id, partition in topic.in_order():
             for broker_id in partition.replicas:
-                if self._deletion.status(broker_id, number) is None:
-                    found.setdefault(broker_id, []).append(number)
+                if self._deletion.status(broker_id, partition_id) is None:
+                    found.setdefault(broker_id, []).append(partition_id)
         return found
 
     def _begin(self, broker_id: int, partitions: list[int]) -> None:
@@ -308,15 +308,15 @@ class _Look:
         ineligible = (ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE)
         started = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
         source = ReplicaState.OFFLINE if down else ReplicaState.ONLINE
-        self._move(broker_id, lost, ineligible, LOG_DIR_FAILED, source)
+        self._transition(broker_id, lost, ineligible, LOG_DIR_FAILED, source)
         if down:
-            self._move(broker_id, rest, ineligible, BROKER_DOWN, source)
+            self._transition(broker_id, rest, ineligible, BROKER_DOWN, source)
         else:
-            self._move(broker_id, rest, started, STARTED, source)
+            self._transition(broker_id, rest, started, STARTED, source)
 
-    def _is_lost(self, broker_id: int, number: int) -> bool:
+    def _is_lost(self, broker_id: int, partition_id: int) -> bool:
         topic = self._image.topics.by_id(self._deletion.topic_id)
-        return topic is not None and is_lost(topic.partitions.get(number), broker_id)
+        return topic is not None and is_lost(topic.partitions.get(partition_id), broker_id)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class _Look:
 
     # -- moving --------------------------------------------------------------------------------
 
-    def _move(
+    def _transition(
         self,
         broker_id: int,
         partitions: Collection[int],
@@ -348,21 +348,23 @@ class _Look:
     ) -> None:
         """Take replicas along a path of states; where a step of it is illegal they stay."""
         legal: list[int] = []
-        for number in partitions:
-            before = self._deletion.status(broker_id, number)
+        for partition_id in partitions:
+            before = self._deletion.status(broker_id, partition_id)
             at = source if before is None else _STATES[before.state]
             assert at is not None, "a replica that is not listed has no state of its own"
             for target in path:
                 if not is_legal(at, target):
-                    replica = Replica(broker_id, self._deletion.topic_id, number)
+                    replica = Replica(broker_id, self._deletion.topic_id, partition_id)
                     self.illegal.append(IllegalTransition(replica, at, target))
                     break
                 at = target
             else:
-                legal.append(number)
-        self._set(broker_id, standing, legal)
+                legal.append(partition_id)
+        self._set_status(broker_id, standing, legal)
 
-    def _set(self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]) -> None:
+    def _set_status(
+        self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
+    ) -> None:
         if not partitions:
             return
         self._deletion = self._deletion.with_status(broker_id, standing, partitions)
@@ -378,10 +380,10 @@ class _Look:
 LOG_DIR_FAILED: Final = ReplicaStatus(DeletionState.INELIGIBLE, Reason.FOLDER_FAILED)
 UNREGISTERED: Final = ReplicaStatus(DeletionState.ABANDONED, Reason.UNREGISTERED)
 
-_AGAIN: Final = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+_RESTART: Final = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
 """The way back of what is ineligible."""
 
-_STOPPED: Final = {_Fate.DOWN: BROKER_DOWN, _Fate.GONE: UNREGISTERED}
+_STOPPED: Final = {_BrokerStatus.DOWN: BROKER_DOWN, _BrokerStatus.UNREGISTERED: UNREGISTERED}
 
 _STATES: Final = {
     DeletionState.STARTED: ReplicaState.DELETION_STARTED,
@@ -393,7 +395,7 @@ _STATES: Final = {
 assert set(_STATES) == set(DeletionState)
 
 
-def _failure(error: Error) -> ReplicaStatus:
+def _failed_status(error: Error) -> ReplicaStatus:
     is_disk = error is Error.KAFKA_STORAGE_ERROR
     reason = Reason.FOLDER_FAILED if is_disk else Reason.REFUSED
     return ReplicaStatus(DeletionState.INELIGIBLE, reason, error)
@@ -426,12 +428,12 @@ def at_once_records(image: ClusterImage, topic: TopicImage, *, wall_ms: int) -> 
     """Return the entry of a topic that goes at once, to be written with its removal, as a whole."""
     deletion = new_entry(topic, Policy.AT_ONCE, wall_ms=wall_ms)
     held: dict[int, list[int]] = {}
-    for number, partition in topic.in_order():
+    for partition_id, partition in topic.in_order():
         for broker_id in partition.replicas:
-            held.setdefault(broker_id, []).append(number)
+            held.setdefault(broker_id, []).append(partition_id)
     records: list[Record] = [header_record(deletion)]
-    for broker_id, numbers in sorted(held.items()):
-        fate = _fate(image, Policy.AT_ONCE, broker_id)
-        standing = STARTED if fate is _Fate.LIVE else _STOPPED[fate]
-        records.append(replicas_record(topic.id, broker_id, standing, numbers))
+    for broker_id, partition_ids in sorted(held.items()):
+        broker_status = _broker_status(image, Policy.AT_ONCE, broker_id)
+        standing = STARTED if broker_status is _BrokerStatus.LIVE else _STOPPED[broker_status]
+        records.append(replicas_record(topic.id, broker_id, standing, partition_ids))
     return records

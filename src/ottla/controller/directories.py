@@ -50,40 +50,43 @@ def assign_directories(
             Error.STALE_BROKER_EPOCH, f"Broker {broker_id} has not the epoch {broker_epoch}."
         )
     rules = Rules(image, context.config)
-    last = {(place.topic_id, place.partition_id): place.directory for place in wanted}
+    last = {
+        (assignment.topic_id, assignment.partition_id): assignment.directory
+        for assignment in wanted
+    }
     records: list[PartitionChangeRecord] = []
-    answers: list[tuple[DirectoryAssignment, Error]] = []
-    for place in wanted:
-        topic = image.topics.by_id(place.topic_id)
-        partition = None if topic is None else topic.partitions.get(place.partition_id)
+    results: list[tuple[DirectoryAssignment, Error]] = []
+    for assignment in wanted:
+        topic = image.topics.by_id(assignment.topic_id)
+        partition = None if topic is None else topic.partitions.get(assignment.partition_id)
         error = _fault(broker_id, topic, partition)
-        answers.append((place, error))
-        directory = last.pop((place.topic_id, place.partition_id), None)
+        results.append((assignment, error))
+        directory = last.pop((assignment.topic_id, assignment.partition_id), None)
         if error is not Error.NONE or directory is None:
             continue
         assert topic is not None
         assert partition is not None
-        around = rules.change_context(topic.name)
-        wish = PartitionTarget(
+        change_context = rules.change_context(topic.name)
+        target = PartitionTarget(
             directories={broker_id: directory},
             isr=partition.isr,
             election=rules.election(topic.name),
         )
-        known = partition.directory(broker_id)
+        previous = partition.directory(broker_id)
         is_offline = bool(broker.log_dirs) and directory not in broker.log_dirs
-        is_anew = known not in UNKNOWN_DIRECTORIES and known != directory
-        if is_offline or is_anew:
+        is_moved = previous not in UNKNOWN_DIRECTORIES and previous != directory
+        if is_offline or is_moved:
             others = tuple(each for each in partition.isr if each != broker_id)
-            is_last = not others and not around.elr_enabled and not is_offline
-            wish = replace(
-                wish,
+            is_last = not others and not change_context.elr_enabled and not is_offline
+            target = replace(
+                target,
                 isr=partition.isr if is_last else others,
-                unclean_shutdown=frozenset({broker_id} if is_anew else ()),
+                unclean_shutdown=frozenset({broker_id} if is_moved else ()),
             )
-        record = build_change(topic.id, place.partition_id, partition, wish, around)
+        record = build_change(topic.id, assignment.partition_id, partition, target, change_context)
         if record is not None:
             records.append(record)
-    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+    return Decision(Step(tuple(records), atomic=False), tuple(results))
 
 
 def _fault(broker_id: int, topic: TopicImage | None, partition: PartitionImage | None) -> Error:

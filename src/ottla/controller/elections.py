@@ -51,14 +51,14 @@ class Rules:
         self._is_acceptable = leader_predicate(image, without=without, plus=plus)
         self._elr_enabled = elr_enabled(image.features)
         self._orders_come_late = config.zookeeper_connect is not None
-        self._surroundings: dict[str, ChangeContext] = {}
+        self._contexts: dict[str, ChangeContext] = {}
         self._elections: dict[str, Election] = {}
 
     def change_context(self, topic_name: str) -> ChangeContext:
         """Return what a change of the topic's partitions depends on."""
-        found = self._surroundings.get(topic_name)
+        found = self._contexts.get(topic_name)
         if found is None:
-            found = self._surroundings[topic_name] = ChangeContext(
+            found = self._contexts[topic_name] = ChangeContext(
                 is_acceptable=self._is_acceptable,
                 min_isr=effective_topic_value(
                     self._image, self._config, topic_name, "min.insync.replicas"
@@ -111,10 +111,12 @@ def remove_from_isrs(
     `unclean`: it also lost what it had not flushed, so it is not eligible to lead either.
     """
     rules = Rules(image, config, without=broker_id)
-    lost = frozenset({broker_id} if unclean else ())
-    for topic, number, partition in partitions(image):
+    unclean_shutdown = frozenset({broker_id} if unclean else ())
+    for topic, partition_id, partition in partitions(image):
         if broker_id in partition.isr or (unclean and broker_id in partition.elr):
-            yield from _without(broker_id, topic, number, partition, rules, lost)
+            yield from _without_broker(
+                broker_id, topic, partition_id, partition, rules, unclean_shutdown
+            )
 
 
 def remove_offline_replicas(
@@ -122,26 +124,30 @@ def remove_offline_replicas(
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the same for those of a broker's replicas whose folders went offline."""
     rules = RulesByLeader(image, config, without=broker_id)
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if broker_id in partition.isr and partition.directory(broker_id) in directories:
-            its = rules.of(partition.leader)
-            yield from _without(broker_id, topic, number, partition, its, frozenset())
+            leader_rules = rules.of(partition.leader)
+            yield from _without_broker(
+                broker_id, topic, partition_id, partition, leader_rules, frozenset()
+            )
 
 
-def _without(
+def _without_broker(
     broker_id: int,
     topic: TopicImage,
-    number: int,
+    partition_id: int,
     partition: PartitionImage,
     rules: Rules,
     unclean_shutdown: frozenset[int],
 ) -> Iterator[PartitionChangeRecord]:
-    wish = PartitionTarget(
+    target = PartitionTarget(
         isr=tuple(each for each in partition.isr if each != broker_id),
         election=rules.election(topic.name),
         unclean_shutdown=unclean_shutdown,
     )
-    record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
+    record = build_change(
+        topic.id, partition_id, partition, target, rules.change_context(topic.name)
+    )
     if record is not None:
         yield record
 
@@ -151,11 +157,13 @@ def elect_after_unfencing(
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the leaders that leaderless partitions get now that a broker is unfenced."""
     rules = Rules(image, config, plus=broker_id)
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or broker_id not in partition.replicas:
             continue
-        wish = PartitionTarget(election=rules.election(topic.name))
-        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        target = PartitionTarget(election=rules.election(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             yield record
 
@@ -166,13 +174,15 @@ def elect_uncleanly(
     """Elect where nobody leads and the topic allows anybody; the reply tells whether more wait."""
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or rules.election(topic.name) is not Election.UNCLEAN:
             continue
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
-        wish = PartitionTarget(election=Election.UNCLEAN)
-        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        target = PartitionTarget(election=Election.UNCLEAN)
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             records.append(record)
     return Decision(Step(tuple(records), atomic=False), False)
@@ -192,11 +202,11 @@ def clear_elr(
     # Most changes of configurations name one topic of thousands, or none.
     for topic in image.topics if minimums is None else filter(None, named):
         minimum = 0 if minimums is None else minimums[topic.name]
-        for number, partition in topic.in_order():
+        for partition_id, partition in topic.in_order():
             commits = len(partition.isr) >= min(minimum, len(partition.replicas))
             if partition.elr and partition.isr and commits:
                 yield PartitionChangeRecord(
-                    partition_id=number, topic_id=topic.id, eligible_leader_replicas=()
+                    partition_id=partition_id, topic_id=topic.id, eligible_leader_replicas=()
                 )
 
 
@@ -209,14 +219,16 @@ def elect_after_failover(image: ClusterImage, config: NodeConfig) -> Step:
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if all(map(image.is_active, (partition.leader, *partition.isr))):
             continue
-        wish = PartitionTarget(
+        target = PartitionTarget(
             isr=tuple(each for each in partition.isr if image.is_active(each)),
             election=rules.election(topic.name),
         )
-        record = build_change(topic.id, number, partition, wish, rules.change_context(topic.name))
+        record = build_change(
+            topic.id, partition_id, partition, target, rules.change_context(topic.name)
+        )
         if record is not None:
             records.append(record)
     return Step(tuple(records), atomic=False)
@@ -236,5 +248,5 @@ def partitions(image: ClusterImage) -> Iterator[tuple[TopicImage, int, Partition
     for topic in image.topics:
         if image.deletions.is_being_deleted(topic.id):
             continue
-        for number, partition in topic.in_order():
-            yield topic, number, partition
+        for partition_id, partition in topic.in_order():
+            yield topic, partition_id, partition

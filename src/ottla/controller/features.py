@@ -151,9 +151,9 @@ def _refusal(image: ClusterImage, update: FeatureUpdate, node_id: int) -> str | 
     if is_upgrade != (level > current):
         way = "an upgrade" if is_upgrade else "a downgrade"
         return f"{name} is at level {current}: level {level} is not {way}."
-    who = _unable(image, name, level, node_id)
-    if who is not None:
-        return f"Level {level} of {name} is not supported by {who}."
+    unable = _first_unable(image, name, level, node_id)
+    if unable is not None:
+        return f"Level {level} of {name} is not supported by {unable}."
     return _loss(image, update) if level < current else None
 
 
@@ -168,27 +168,27 @@ def _levels(supported: FeatureRange) -> str:
     return f"{low} to {high}"
 
 
-def _unable(image: ClusterImage, name: str, level: int, node_id: int) -> str | None:
+def _first_unable(image: ClusterImage, name: str, level: int, node_id: int) -> str | None:
     """Name the first registered node that cannot work at a level, and what it can."""
     for broker_id in image.broker_ids():
-        told = _told(image.brokers[broker_id].features, name)
-        if not _has(told, level):
+        supported = _supported_range(image.brokers[broker_id].features, name)
+        if not _has(supported, level):
             return (
-                f"broker {broker_id}, which has registered with {told.min_version} to"
-                f" {told.max_version}: start it with newer software, or unregister it"
+                f"broker {broker_id}, which has registered with {supported.min_version} to"
+                f" {supported.max_version}: start it with newer software, or unregister it"
             )
     for controller_id, controller in sorted(image.controllers.items()):
-        told = _told(controller.features, name)
-        if controller_id == node_id or controller_id in image.brokers or _has(told, level):
+        supported = _supported_range(controller.features, name)
+        if controller_id == node_id or controller_id in image.brokers or _has(supported, level):
             continue
         return (
-            f"controller {controller_id}, which has registered with {told.min_version} to"
-            f" {told.max_version}"
+            f"controller {controller_id}, which has registered with {supported.min_version} to"
+            f" {supported.max_version}"
         )
     return None
 
 
-def _told(features: Iterable[FeatureRange], name: str) -> FeatureRange:
+def _supported_range(features: Iterable[FeatureRange], name: str) -> FeatureRange:
     """Return what a registration says of a feature; one that it does not name is off."""
     absent = 1 if name == METADATA_VERSION else 0
     return next(
@@ -204,7 +204,7 @@ def _loss(image: ClusterImage, update: FeatureUpdate) -> str | None:
             " ledger would stay in the metadata, where that level has none."
         )
     if update.name == ELR_VERSION:
-        relying = next(_relying(image), None)
+        relying = next(_partitions_relying_on_elr(image), None)
         if relying is not None:
             return (
                 f"{ELR_VERSION} cannot go to level {update.level} now: {relying} has eligible"
@@ -214,12 +214,12 @@ def _loss(image: ClusterImage, update: FeatureUpdate) -> str | None:
     return None
 
 
-def _relying(image: ClusterImage) -> Iterator[str]:
+def _partitions_relying_on_elr(image: ClusterImage) -> Iterator[str]:
     """Yield the partitions that may need their eligible replicas to find a leader."""
     for topic in image.topics:
-        for number, partition in sorted(topic.partitions.items()):
+        for partition_id, partition in sorted(topic.partitions.items()):
             if partition.elr or not partition.isr:
-                yield f"{topic.name}-{number}"
+                yield f"{topic.name}-{partition_id}"
 
 
 def _records(image: ClusterImage, update: FeatureUpdate, config: NodeConfig) -> Iterator[Record]:

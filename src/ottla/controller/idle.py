@@ -95,7 +95,7 @@ class IdleStatus:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _LastReport:
     """A broker's last report."""
 
     report: IdleReport
@@ -109,27 +109,29 @@ class IdleReports:
 
     _epoch: int = NO_EPOCH
     _count: int = 0
-    _heard: dict[int, _Heard] = field(default_factory=dict)
+    _reports: dict[int, _LastReport] = field(default_factory=dict)
     _candidates: dict[Uuid, tuple[int, int]] = field(default_factory=dict)
     """By topic: token, and when (monotonic)."""
 
-    def note(self, report: IdleReport, *, controller_epoch: int, now_ms: int) -> int:
+    def add(self, report: IdleReport, *, controller_epoch: int, now_ms: int) -> int:
         """Remember a report; return the token of its answer. Another epoch forgets all others."""
         if controller_epoch != self._epoch:
             self._epoch, self._count = controller_epoch, 0
-            self._heard.clear()
+            self._reports.clear()
             self._candidates.clear()
         self._count += 1
         rows = {row.topic_id: row for row in report.rows}
-        self._heard[report.broker_id] = _Heard(report, now_ms, rows)
+        self._reports[report.broker_id] = _LastReport(report, now_ms, rows)
         return (max(self._epoch, 0) << _EPOCH_SHIFT) + self._count
 
-    def heard(self, image: ClusterImage, broker_id: int, *, since_ms: int) -> _Heard | None:
+    def last_report(
+        self, image: ClusterImage, broker_id: int, *, since_ms: int
+    ) -> _LastReport | None:
         """Return what a broker's process of now said at that time or later."""
-        heard, broker = self._heard.get(broker_id), image.brokers.get(broker_id)
-        if heard is None or broker is None or heard.at_ms < since_ms:
+        last_report, broker = self._reports.get(broker_id), image.brokers.get(broker_id)
+        if last_report is None or broker is None or last_report.at_ms < since_ms:
             return None
-        return heard if heard.report.broker_epoch == broker.epoch else None
+        return last_report if last_report.report.broker_epoch == broker.epoch else None
 
     def candidate(self, topic_id: Uuid, token: int, *, now_ms: int, since_ms: int) -> int:
         """Return the token since which a topic is one: `token` where it was not until now."""
@@ -138,49 +140,58 @@ class IdleReports:
             known = self._candidates[topic_id] = (token, now_ms)
         return known[0]
 
-    def acquit(self, topic_id: Uuid) -> None:
+    def remove_candidate(self, topic_id: Uuid) -> None:
         """Let a topic be no candidate any more."""
         self._candidates.pop(topic_id, None)
 
-    def forget_gone(self, image: ClusterImage) -> None:
+    def forget_deleted(self, image: ClusterImage) -> None:
         """Forget the candidates that are gone."""
         for each in [each for each in self._candidates if image.topics.by_id(each) is None]:
-            self.acquit(each)
+            self.remove_candidate(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
+class _Snapshot:
     """What all topics are judged by at one moment.
 
-    Fields: `coordinators`: replicas of the offsets topic; `commits_led`: whether all its
-            partitions are led; `heard`: who has spoken lately, as the process that is registered.
+    Fields: `coordinators`: replicas of the offsets topic; `offsets_led`: whether all its
+            partitions are led; `last_reports`: who has found lately, as the process that is registered.
     """
 
     image: ClusterImage
     config: NodeConfig
     coordinators: tuple[int, ...]
-    commits_led: bool
-    heard: Mapping[int, _Heard]
+    offsets_led: bool
+    last_reports: Mapping[int, _LastReport]
 
     def witnesses(self, topic: TopicImage) -> list[int]:
         """Return the brokers one of which meets every use of a topic, sorted."""
         return sorted({*replicas_of(topic), *self.coordinators})
 
 
-def _scene(image: ClusterImage, board: IdleReports, config: NodeConfig, since_ms: int) -> _Scene:
+def _snapshot(
+    image: ClusterImage, reports: IdleReports, config: NodeConfig, since_ms: int
+) -> _Snapshot:
     offsets = image.topics.by_name(OFFSETS_TOPIC)
-    spoken = {each: board.heard(image, each, since_ms=since_ms) for each in image.brokers}
-    return _Scene(
+    found = {each: reports.last_report(image, each, since_ms=since_ms) for each in image.brokers}
+    return _Snapshot(
         image=image,
         config=config,
         coordinators=replicas_of(offsets),
-        commits_led=not _has_no_leader(offsets),
-        heard={each: heard for each, heard in spoken.items() if heard is not None},
+        offsets_led=not _has_no_leader(offsets),
+        last_reports={
+            each: last_report for each, last_report in found.items() if last_report is not None
+        },
     )
 
 
 def due_topics(
-    image: ClusterImage, board: IdleReports, report: IdleReport, config: NodeConfig, *, now_ms: int
+    image: ClusterImage,
+    reports: IdleReports,
+    report: IdleReport,
+    config: NodeConfig,
+    *,
+    now_ms: int,
 ) -> tuple[list[IdleStatus], int]:
     """Take a report; return the topics that go now, and the token for the answer.
 
@@ -191,101 +202,105 @@ def due_topics(
     broker = image.brokers.get(report.broker_id)
     if broker is None or broker.epoch != report.broker_epoch:
         raise ApiError(Error.STALE_BROKER_EPOCH)
-    token = board.note(report, controller_epoch=image.position[1], now_ms=now_ms)
-    board.forget_gone(image)
+    token = reports.add(report, controller_epoch=image.position[1], now_ms=now_ms)
+    reports.forget_deleted(image)
     since_ms = now_ms - REPORT_INTERVALS_MAX * config[INTERVAL]
-    scene = _scene(image, board, config, since_ms)
-    going: list[IdleStatus] = []
+    snapshot = _snapshot(image, reports, config, since_ms)
+    due: list[IdleStatus] = []
     partitions = 0
     for row in report.rows:
         topic = image.topics.by_id(row.topic_id)
         if topic is None:
             continue
-        verdict = _judge(scene, topic) if _may_be_due(scene, topic, row) else None
-        if verdict is None or verdict.reason is not IdleReason.DUE:
-            board.acquit(topic.id)
+        status = _status_of(snapshot, topic) if _may_be_due(snapshot, topic, row) else None
+        if status is None or status.reason is not IdleReason.DUE:
+            reports.remove_candidate(topic.id)
             continue
-        asked = board.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
-        if all(scene.heard[each].report.token >= asked for each in scene.witnesses(topic)):
+        asked = reports.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
+        if all(
+            snapshot.last_reports[each].report.token >= asked for each in snapshot.witnesses(topic)
+        ):
             partitions += len(topic.partitions)
-            if going and partitions > PARTITIONS_MAX:
+            if due and partitions > PARTITIONS_MAX:
                 break
-            going.append(verdict)
-    return sorted(going, key=lambda each: each.name), token
+            due.append(status)
+    return sorted(due, key=lambda each: each.name), token
 
 
-def _may_be_due(scene: _Scene, topic: TopicImage, row: IdleRow) -> bool:
+def _may_be_due(snapshot: _Snapshot, topic: TopicImage, row: IdleRow) -> bool:
     """Tell whether a topic is worth a judgement: most are in use, and reports have thousands."""
-    ttl_ms = ttl_of(scene.image, topic.name)
+    ttl_ms = ttl_of(snapshot.image, topic.name)
     if ttl_ms < 0:
         return False
-    for each in (*row.replicas, *scene.coordinators):
-        heard = scene.heard.get(each)
-        said = None if heard is None else heard.rows.get(row.topic_id)
-        if said is None or said.idle_ms < ttl_ms:
+    for each in (*row.replicas, *snapshot.coordinators):
+        last_report = snapshot.last_reports.get(each)
+        reported = None if last_report is None else last_report.rows.get(row.topic_id)
+        if reported is None or reported.idle_ms < ttl_ms:
             return False
     return True
 
 
-def _judge(scene: _Scene, topic: TopicImage) -> IdleStatus:
+def _status_of(snapshot: _Snapshot, topic: TopicImage) -> IdleStatus:
     """Say of a topic how long it has been idle, and why it does not go."""
-    ttl_ms, witnesses = ttl_of(scene.image, topic.name), scene.witnesses(topic)
-    said = _said(scene, topic, witnesses)
-    why, brokers = _reason(scene, topic, ttl_ms, witnesses, said)
+    ttl_ms, witnesses = ttl_of(snapshot.image, topic.name), snapshot.witnesses(topic)
+    reported = _reported_idle_ms(snapshot, topic, witnesses)
+    why, brokers = _hold_reason(snapshot, topic, ttl_ms, witnesses, reported)
     return IdleStatus(
         topic_id=topic.id,
         name=topic.name,
         ttl_ms=ttl_ms,
-        idle_ms=min(said.values(), default=-1),
+        idle_ms=min(reported.values(), default=-1),
         reason=why,
         brokers=brokers,
     )
 
 
-def _said(scene: _Scene, topic: TopicImage, witnesses: Sequence[int]) -> dict[int, int]:
+def _reported_idle_ms(
+    snapshot: _Snapshot, topic: TopicImage, witnesses: Sequence[int]
+) -> dict[int, int]:
     """Return what witnesses say of a topic, where they speak of the witnesses of now."""
     replicas = replicas_of(topic)
-    said: dict[int, int] = {}
+    reported: dict[int, int] = {}
     for each in witnesses:
-        heard = scene.heard.get(each)
-        row = None if heard is None else heard.rows.get(topic.id)
-        if heard is None or row is None:
+        last_report = snapshot.last_reports.get(each)
+        row = None if last_report is None else last_report.rows.get(topic.id)
+        if last_report is None or row is None:
             continue
-        if row.replicas == replicas and heard.report.coordinators == scene.coordinators:
-            said[each] = row.idle_ms
-    return said
+        if row.replicas == replicas and last_report.report.coordinators == snapshot.coordinators:
+            reported[each] = row.idle_ms
+    return reported
 
 
-def _reason(
-    scene: _Scene,
+def _hold_reason(
+    snapshot: _Snapshot,
     topic: TopicImage,
     ttl_ms: int,
     witnesses: Sequence[int],
-    said: Mapping[int, int],
+    reported: Mapping[int, int],
 ) -> tuple[IdleReason, tuple[int, ...]]:
     """Return why a topic stays, and the brokers because of which it does."""
     if topic.name in INTERNAL_TOPICS or topic.name == METADATA_TOPIC:
         return IdleReason.INTERNAL, ()
     if ttl_ms < 0:
         return IdleReason.NO_TTL, ()
-    if scene.image.deletions.is_queued(topic.id):
+    if snapshot.image.deletions.is_queued(topic.id):
         return IdleReason.BEING_DELETED, ()
-    if not scene.config["delete.topic.enable"]:
+    if not snapshot.config["delete.topic.enable"]:
         return IdleReason.DISABLED, ()
-    if young := tuple(each for each, idle_ms in said.items() if idle_ms < ttl_ms):
-        return IdleReason.TOO_YOUNG, young
-    if _has_no_leader(topic) or not scene.commits_led:
+    if too_young := tuple(each for each, idle_ms in reported.items() if idle_ms < ttl_ms):
+        return IdleReason.TOO_YOUNG, too_young
+    if _has_no_leader(topic) or not snapshot.offsets_led:
         return IdleReason.NO_LEADER, ()
-    if down := tuple(each for each in witnesses if not is_reachable(scene.image, each)):
+    if down := tuple(each for each in witnesses if not is_reachable(snapshot.image, each)):
         return IdleReason.BROKER_DOWN, down
-    if silent := tuple(each for each in witnesses if each not in said):
+    if silent := tuple(each for each in witnesses if each not in reported):
         return IdleReason.NOT_HEARD, silent
     return IdleReason.DUE, ()
 
 
 def describe_idle(
     image: ClusterImage,
-    board: IdleReports,
+    reports: IdleReports,
     config: NodeConfig,
     names: Collection[str] | None,
     *,
@@ -294,9 +309,9 @@ def describe_idle(
     """Return what is known of topics, by name: of those that have a limit where not named."""
     if names is None:
         names = topics_with_ttl(image)
-    scene = _scene(image, board, config, now_ms - REPORT_INTERVALS_MAX * config[INTERVAL])
+    snapshot = _snapshot(image, reports, config, now_ms - REPORT_INTERVALS_MAX * config[INTERVAL])
     topics = [image.topics.by_name(each) for each in sorted(set(names))]
-    return tuple(_judge(scene, topic) for topic in topics if topic is not None)
+    return tuple(_status_of(snapshot, topic) for topic in topics if topic is not None)
 
 
 def topics_with_ttl(image: ClusterImage) -> list[str]:

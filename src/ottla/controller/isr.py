@@ -69,18 +69,18 @@ def alter_partition(
         )
     rules = RulesByLeader(image, context.config).of(broker_id)
     records: list[PartitionChangeRecord] = []
-    answers: list[ChangedIsr] = []
+    results: list[ChangedIsr] = []
     changed: dict[tuple[Uuid, int], PartitionImage] = {}  # A request may name one twice.
     for each in wanted:
         topic = image.topics.by_id(each.topic_id)
         if topic is None:
-            answers.append(ChangedIsr(each.topic_id, each.partition_id, Error.UNKNOWN_TOPIC_ID))
+            results.append(ChangedIsr(each.topic_id, each.partition_id, Error.UNKNOWN_TOPIC_ID))
             continue
         key = (each.topic_id, each.partition_id)
         partition = changed.get(key) or topic.partitions.get(each.partition_id)
         error = _fault(image, broker_id, partition, each)
         if error is not Error.NONE:
-            answers.append(ChangedIsr(*key, error))
+            results.append(ChangedIsr(*key, error))
             continue
         assert partition is not None
         record = _record(partition, each, topic.name, rules)
@@ -89,10 +89,10 @@ def alter_partition(
             partition = changed[key] = changed_partition(partition, record)
             if record.leader not in (LEADER_UNCHANGED, broker_id):
                 # The change finished a reassignment, after which another replica leads.
-                answers.append(ChangedIsr(*key, Error.NEW_LEADER_ELECTED))
+                results.append(ChangedIsr(*key, Error.NEW_LEADER_ELECTED))
                 continue
-        answers.append(ChangedIsr(*key, partition=partition))
-    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+        results.append(ChangedIsr(*key, partition=partition))
+    return Decision(Step(tuple(records), atomic=False), tuple(results))
 
 
 def _record(
@@ -100,13 +100,13 @@ def _record(
 ) -> PartitionChangeRecord | None:
     if _is_repeated(partition, wanted):
         return None
-    wish = PartitionTarget(
+    target = PartitionTarget(
         isr=tuple(broker_id for broker_id, _ in wanted.isr),
         recovery_state=wanted.recovery_state,
         election=rules.election(topic_name),
     )
     return build_change(
-        wanted.topic_id, wanted.partition_id, partition, wish, rules.change_context(topic_name)
+        wanted.topic_id, wanted.partition_id, partition, target, rules.change_context(topic_name)
     )
 
 

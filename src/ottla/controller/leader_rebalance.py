@@ -59,29 +59,29 @@ def elect_leaders(
         raise ApiError(Error.INVALID_REQUEST, f"Unknown election type {election_type}.")
     rules = Rules(image, context.config)
     records: list[PartitionChangeRecord] = []
-    answers: list[Elected] = []
-    for name, number in _all(image) if wanted is None else dict.fromkeys(wanted):
+    results: list[Elected] = []
+    for name, partition_id in _all(image) if wanted is None else dict.fromkeys(wanted):
         try:
-            records.append(_elect(image, name, number, election, rules))
+            records.append(_elect(image, name, partition_id, election, rules))
         except ApiError as refusal:
             if wanted is None and refusal.error is Error.ELECTION_NOT_NEEDED:
                 continue
-            answers.append(Elected(name, number, refusal.error, refusal.message))
+            results.append(Elected(name, partition_id, refusal.error, refusal.message))
             continue
-        answers.append(Elected(name, number))
-    return Decision(Step(tuple(records), atomic=False), tuple(answers))
+        results.append(Elected(name, partition_id))
+    return Decision(Step(tuple(records), atomic=False), tuple(results))
 
 
 def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:
     return (
-        (topic.name, number)
-        for topic, number, _ in partitions(image)
+        (topic.name, partition_id)
+        for topic, partition_id, _ in partitions(image)
         if not image.deletions.is_queued(topic.id)
     )
 
 
 def _elect(
-    image: ClusterImage, name: str, number: int, election: Election, rules: Rules
+    image: ClusterImage, name: str, partition_id: int, election: Election, rules: Rules
 ) -> PartitionChangeRecord:
     """Return the change that an election makes. Raises: ApiError."""
     topic = image.topics.by_name(name)
@@ -90,15 +90,21 @@ def _elect(
     if image.deletions.is_queued(topic.id):
         # Its own error alone, so that it holds up nobody else's election (KAFKA-1558).
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"The topic {name} is being deleted")
-    partition = topic.partitions.get(number)
+    partition = topic.partitions.get(partition_id)
     if partition is None:
-        raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
+        raise ApiError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{partition_id}"
+        )
     is_preferred = partition.leader == partition.replicas[0]
     is_led = partition.leader != NO_LEADER
     if is_preferred if election is Election.PREFERRED else is_led:
         raise ApiError(Error.ELECTION_NOT_NEEDED)
     record = build_change(
-        topic.id, number, partition, PartitionTarget(election=election), rules.change_context(name)
+        topic.id,
+        partition_id,
+        partition,
+        PartitionTarget(election=election),
+        rules.change_context(name),
     )
     if record is None:
         raise ApiError(NOT_AVAILABLE[election])
@@ -111,14 +117,14 @@ def balance(
     """Give partitions back to their preferred leaders; the reply tells whether more wait."""
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in _imbalanced(
+    for topic, partition_id, partition in _imbalanced(
         image, config["leader.imbalance.per.broker.percentage"]
     ):
         if len(records) == limit:
             return Decision(Step(tuple(records), atomic=False), True)
         record = build_change(
             topic.id,
-            number,
+            partition_id,
             partition,
             PartitionTarget(election=Election.PREFERRED),
             rules.change_context(topic.name),

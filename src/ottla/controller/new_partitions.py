@@ -33,13 +33,17 @@ def bring_online(image: ClusterImage, config: NodeConfig) -> Step:
 
 
 def _online(
-    image: ClusterImage, topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
+    image: ClusterImage,
+    topic: TopicImage,
+    partition_id: int,
+    partition: PartitionImage,
+    rules: Rules,
 ) -> Iterator[PartitionRecord]:
-    around = rules.change_context(topic.name)
+    context = rules.change_context(topic.name)
     live = tuple(
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if around.is_acceptable(replica, directory)
+        if context.is_acceptable(replica, directory)
     )
     if live:
         led = replace(
@@ -49,11 +53,11 @@ def _online(
             leader_epoch=first_leader_epoch(image, topic.name),
             partition_epoch=0,
         )
-        yield partition_record(topic.id, number, led)
+        yield partition_record(topic.id, partition_id, led)
 
 
 def assigned_anew(
-    topic_id: Uuid, number: int, partition: PartitionImage, replicas: tuple[int, ...]
+    topic_id: Uuid, partition_id: int, partition: PartitionImage, replicas: tuple[int, ...]
 ) -> PartitionRecord:
     """Return a new partition's record with other replicas: nobody has to catch up with anything."""
     assert is_new(partition)
@@ -64,4 +68,4 @@ def assigned_anew(
         adding_replicas=(),
         removing_replicas=(),
     )
-    return partition_record(topic_id, number, moved)
+    return partition_record(topic_id, partition_id, moved)

@@ -27,17 +27,23 @@ def take_replicas_offline(
 
     What the broker does not hold (any more), and what is known, changes nothing.
     """
-    notes = [note for key in sorted(set(lost)) for note in _noted(image, broker_id, key)]
-    if not notes:
+    changes = [
+        record
+        for key in sorted(set(lost))
+        for record in _lost_directory_records(image, broker_id, key)
+    ]
+    if not changes:
         return Step()
-    records: list[Record] = [*notes]
+    records: list[Record] = [*changes]
     offset, epoch = image.position
     after = replay(image, records, offset=offset, epoch=epoch).image
     records += remove_offline_replicas(after, config, broker_id, frozenset({DIRECTORY_LOST}))
     return Step(tuple(records), atomic=False)
 
 
-def _noted(image: ClusterImage, broker_id: int, key: PartitionKey) -> list[PartitionRecord]:
+def _lost_directory_records(
+    image: ClusterImage, broker_id: int, key: PartitionKey
+) -> list[PartitionRecord]:
     topic = image.topics.by_name(key.topic)
     partition = None if topic is None else topic.partitions.get(key.partition)
     if topic is None or partition is None or broker_id not in partition.replicas:

@@ -101,10 +101,10 @@ def leader_predicate(
     if plus is not None and plus in image.brokers:
         active.add(plus)
     active.discard(-1 if without is None else without)
-    folders = {broker_id: frozenset(image.brokers[broker_id].log_dirs) for broker_id in active}
+    online_dirs = {broker_id: frozenset(image.brokers[broker_id].log_dirs) for broker_id in active}
 
     def is_acceptable(broker_id: int, directory: Uuid) -> bool:
-        online = folders.get(broker_id)
+        online = online_dirs.get(broker_id)
         if online is None or directory == DIRECTORY_LOST:
             return False
         return not online or directory in online or directory in UNKNOWN_DIRECTORIES
@@ -114,10 +114,10 @@ def leader_predicate(
 
 def build_change(
     topic_id: Uuid,
-    number: int,
+    partition_id: int,
     partition: PartitionImage,
-    wish: PartitionTarget,
-    around: ChangeContext,
+    target: PartitionTarget,
+    context: ChangeContext,
 ) -> PartitionChangeRecord | None:
     """Return the record that brings about what is wished as far as the rules allow, or None.
 
@@ -125,42 +125,48 @@ def build_change(
     """
     if partition.leader_epoch == NO_EPOCH:
         return None
-    goal = _eligible(partition, _reassigned(_wished(partition, wish)), wish, around)
-    goal, elected_uncleanly = _led(goal, wish.election, around)
+    goal = _with_elr(
+        partition, _complete_reassignment(_with_target(partition, target)), target, context
+    )
+    goal, elected_uncleanly = _with_leader(goal, target.election, context)
     # An election makes its leader the ISR, which may be all that a reassignment waited for.
-    goal = _reassigned(goal)
-    if goal.elr and (elected_uncleanly or not around.elr_enabled):
+    goal = _complete_reassignment(goal)
+    if goal.elr and (elected_uncleanly or not context.elr_enabled):
         goal = replace(goal, elr=())
-    if not goal.isr and not around.elr_enabled:
-        goal = replace(goal, isr=_kept_isr(partition, goal))
-    goal = _remembering(partition, goal, around)
-    return _record(topic_id, number, partition, goal, around)
+    if not goal.isr and not context.elr_enabled:
+        goal = replace(goal, isr=_fallback_isr(partition, goal))
+    goal = _with_last_known_elr(partition, goal, context)
+    return _record(topic_id, partition_id, partition, goal, context)
 
 
-def _wished(partition: PartitionImage, wish: PartitionTarget) -> PartitionImage:
-    replicas = partition.replicas if wish.replicas is None else wish.replicas
+def _with_target(partition: PartitionImage, target: PartitionTarget) -> PartitionImage:
+    replicas = partition.replicas if target.replicas is None else target.replicas
     assert replicas, "a partition has replicas"
     directories = partition.directories
-    if replicas != partition.replicas or wish.directories:
+    if replicas != partition.replicas or target.directories:
         known = {
             **dict(zip(partition.replicas, directories, strict=True)),
-            **(wish.directories or {}),
+            **(target.directories or {}),
         }
         directories = tuple(known.get(each, DIRECTORY_UNASSIGNED) for each in replicas)
     return replace(
         partition,
         replicas=replicas,
         directories=directories,
-        isr=partition.isr if wish.isr is None else wish.isr,
-        removing_replicas=partition.removing_replicas if wish.removing is None else wish.removing,
-        adding_replicas=partition.adding_replicas if wish.adding is None else wish.adding,
+        isr=partition.isr if target.isr is None else target.isr,
+        removing_replicas=partition.removing_replicas
+        if target.removing is None
+        else target.removing,
+        adding_replicas=partition.adding_replicas if target.adding is None else target.adding,
         leader_recovery_state=(
-            partition.leader_recovery_state if wish.recovery_state is None else wish.recovery_state
+            partition.leader_recovery_state
+            if target.recovery_state is None
+            else target.recovery_state
         ),
     )
 
 
-def _reassigned(goal: PartitionImage) -> PartitionImage:
+def _complete_reassignment(goal: PartitionImage) -> PartitionImage:
     """Finish a reassignment as soon as every replica that is to stay is in sync."""
     removing = goal.removing_replicas
     if not removing and not goal.adding_replicas:
@@ -180,33 +186,33 @@ def _reassigned(goal: PartitionImage) -> PartitionImage:
     )
 
 
-def _eligible(
-    partition: PartitionImage, goal: PartitionImage, wish: PartitionTarget, around: ChangeContext
+def _with_elr(
+    partition: PartitionImage, goal: PartitionImage, target: PartitionTarget, context: ChangeContext
 ) -> PartitionImage:
     """Compute the eligible leader replicas: none where the ISR is as large as it must be."""
-    if not around.elr_enabled:
+    if not context.elr_enabled:
         return goal
-    if _is_large_enough(goal.isr, goal, around):
+    if _is_large_enough(goal.isr, goal, context):
         elr: tuple[int, ...] = ()
     else:
-        candidates = {*partition.elr, *partition.isr}.difference(goal.isr, wish.unclean_shutdown)
+        candidates = {*partition.elr, *partition.isr}.difference(goal.isr, target.unclean_shutdown)
         elr = tuple(each for each in goal.replicas if each in candidates)
     return goal if elr == goal.elr else replace(goal, elr=elr)
 
 
-def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, around: ChangeContext) -> bool:
+def _is_large_enough(isr: tuple[int, ...], goal: PartitionImage, context: ChangeContext) -> bool:
     """Tell whether such an ISR commits by itself, so that others may miss what it committed."""
-    return len(isr) >= min(around.min_isr, len(goal.replicas))
+    return len(isr) >= min(context.min_isr, len(goal.replicas))
 
 
-def _led(
-    goal: PartitionImage, election: Election, around: ChangeContext
+def _with_leader(
+    goal: PartitionImage, election: Election, context: ChangeContext
 ) -> tuple[PartitionImage, bool]:
     """Return the partition with its leader, and whether that may lack acknowledged records."""
     active = [
         replica
         for replica, directory in zip(goal.replicas, goal.directories, strict=True)
-        if around.is_acceptable(replica, directory)
+        if context.is_acceptable(replica, directory)
     ]
     safe = [each for each in active if each in (goal.isr or goal.elr)]
     if safe:
@@ -217,11 +223,11 @@ def _led(
         if leader in goal.isr:
             return replace(goal, leader=leader), False
         left = tuple(each for each in goal.elr if each != leader)
-        if _is_large_enough((leader,), goal, around):
+        if _is_large_enough((leader,), goal, context):
             left = ()
         return replace(goal, leader=leader, isr=(leader,), elr=left), False
     leader = NO_LEADER
-    if around.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:
+    if context.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:
         # Nobody is known to have everything, so the one that led last comes nearest to it.
         leader = goal.last_known_elr[0] if goal.last_known_elr[0] in active else NO_LEADER
     if leader == NO_LEADER and election is Election.UNCLEAN and active:
@@ -231,17 +237,17 @@ def _led(
     return replace(goal, leader=leader, isr=(leader,), leader_recovery_state=RECOVERING), True
 
 
-def _kept_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...]:
+def _fallback_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...]:
     """Return the ISR that stays where a wish would empty it (KAFKA-708)."""
     left = tuple(each for each in partition.isr if each in goal.replicas)
     return left or partition.isr
 
 
-def _remembering(
-    partition: PartitionImage, goal: PartitionImage, around: ChangeContext
+def _with_last_known_elr(
+    partition: PartitionImage, goal: PartitionImage, context: ChangeContext
 ) -> PartitionImage:
     """Note who led last when the ISR runs empty, and forget it once somebody leads."""
-    if not around.elr_enabled:
+    if not context.elr_enabled:
         known: tuple[int, ...] = ()
     elif goal.leader != NO_LEADER:
         known = ()
@@ -257,24 +263,25 @@ def _remembering(
 
 def _record(
     topic_id: Uuid,
-    number: int,
+    partition_id: int,
     partition: PartitionImage,
     goal: PartitionImage,
-    around: ChangeContext,
+    context: ChangeContext,
 ) -> PartitionChangeRecord | None:
     leader = LEADER_UNCHANGED
     before, after = set(partition.replicas), set(goal.replicas)
     # A replica that was taken out must not go on fetching as one: its epoch has passed.
-    begins = not before <= after or (
-        around.requests_may_be_delayed and (not after <= before or _turns(partition, goal))
+    bumps_epoch = not before <= after or (
+        context.requests_may_be_delayed
+        and (not after <= before or _starts_reassignment(partition, goal))
     )
-    if goal.leader != partition.leader or begins:
+    if goal.leader != partition.leader or bumps_epoch:
         leader = goal.leader
     elif goal == partition:
         return None
     recovery = goal.leader_recovery_state
     return PartitionChangeRecord(
-        partition_id=number,
+        partition_id=partition_id,
         topic_id=topic_id,
         isr=_changed(partition.isr, goal.isr),
         leader=leader,
@@ -290,7 +297,7 @@ def _record(
     )
 
 
-def _turns(partition: PartitionImage, goal: PartitionImage) -> bool:
+def _starts_reassignment(partition: PartitionImage, goal: PartitionImage) -> bool:
     """Tell whether a reassignment begins, or turns to another target."""
     moving = (goal.adding_replicas, goal.removing_replicas)
     return any(moving) and moving != (partition.adding_replicas, partition.removing_replicas)

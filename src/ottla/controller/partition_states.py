@@ -65,7 +65,7 @@ def is_legal(source: PartitionState, target: PartitionState) -> bool:
     return source in PREVIOUS[target]
 
 
-def partition_state_of(image: ClusterImage, topic_id: Uuid, number: int) -> PartitionState:
+def partition_state_of(image: ClusterImage, topic_id: Uuid, partition_id: int) -> PartitionState:
     """Return the state that the metadata says a partition is in.
 
     A leader in the image is alive as far as the controller knows: fencing takes it away in the same
@@ -74,7 +74,7 @@ def partition_state_of(image: ClusterImage, topic_id: Uuid, number: int) -> Part
     but nobody serves it.
     """
     topic = image.topics.by_id(topic_id)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     if partition is None or image.deletions.is_being_deleted(topic_id):
         return PartitionState.NON_EXISTENT
     if partition.leader_epoch == NO_EPOCH:

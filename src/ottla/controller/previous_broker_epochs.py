@@ -32,18 +32,18 @@ def new_or_bounced_brokers(delta: ClusterDelta) -> frozenset[int]:
 
 
 def previous_epochs_at_start(
-    image: ClusterImage, started_since: Mapping[tuple[str, int], frozenset[int]]
+    image: ClusterImage, restarted_replicas: Mapping[tuple[str, int], frozenset[int]]
 ) -> PreviousEpochs:
     """Return what is over where a controller begins: its broker started after the last election.
 
-    `started_since`: the leaders and in-sync replicas that started since, by topic and partition.
+    `restarted_replicas`: the leaders and in-sync replicas that started since, by topic and partition.
     """
     found = {}
-    for (name, number), started in started_since.items():
+    for (name, partition_id), restarted in restarted_replicas.items():
         topic = image.topics.by_name(name)
-        partition = None if topic is None else topic.partitions.get(number)
-        if topic is not None and partition is not None and partition.leader in started:
-            found[topic.id, number] = partition.leader_epoch
+        partition = None if topic is None else topic.partitions.get(partition_id)
+        if topic is not None and partition is not None and partition.leader in restarted:
+            found[topic.id, partition_id] = partition.leader_epoch
     return found
 
 
@@ -52,14 +52,14 @@ def previous_epochs_after(previous_epochs: PreviousEpochs, delta: ClusterDelta) 
 
     A leader that the very change elected is one that was elected for what it is now.
     """
-    came = new_or_bounced_brokers(delta)
-    if not previous_epochs and not came:
+    started = new_or_bounced_brokers(delta)
+    if not previous_epochs and not started:
         return previous_epochs
     image, before = delta.image, delta.before
     kept = {key: epoch for key, epoch in previous_epochs.items() if _epoch(image, *key) == epoch}
-    for topic_id, number, partition in _led_by(image, came):
-        if _epoch(before, topic_id, number) == partition.leader_epoch:
-            kept[topic_id, number] = partition.leader_epoch
+    for topic_id, partition_id, partition in _led_by(image, started):
+        if _epoch(before, topic_id, partition_id) == partition.leader_epoch:
+            kept[topic_id, partition_id] = partition.leader_epoch
     return kept
 
 
@@ -67,12 +67,12 @@ def _led_by(
     image: ClusterImage, broker_ids: frozenset[int]
 ) -> Iterator[tuple[Uuid, int, PartitionImage]]:
     for topic in image.topics if broker_ids else ():
-        for number, partition in topic.in_order():
+        for partition_id, partition in topic.in_order():
             if partition.leader in broker_ids:
-                yield topic.id, number, partition
+                yield topic.id, partition_id, partition
 
 
-def _epoch(image: ClusterImage, topic_id: Uuid, number: int) -> int | None:
+def _epoch(image: ClusterImage, topic_id: Uuid, partition_id: int) -> int | None:
     topic = image.topics.by_id(topic_id)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     return None if partition is None else partition.leader_epoch

@@ -84,34 +84,38 @@ def alter_reassignments(
     rules = Rules(image, context.config)
     check = context.assignments.reassigned if check is None else check
     records: list[PartitionRecord | PartitionChangeRecord] = []
-    answers: list[Reassigned] = []
+    results: list[Reassigned] = []
     for target in wanted:
         try:
             if counts[target.topic, target.partition_id] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate partition.")
             topic, partition = _find(image, target)
             if target.replicas is None:
-                wish = _cancelled(topic, target.partition_id, partition, rules)
+                partition_target = _cancelled(topic, target.partition_id, partition, rules)
             else:
                 if not may_change_factor:
                     _check_factor(partition, target.replicas)
-                wish = _moved(image, partition, target.replicas, check)
+                partition_target = _moved(image, partition, target.replicas, check)
                 if is_new(partition):
                     records.append(
                         assigned_anew(topic.id, target.partition_id, partition, target.replicas)
                     )
         except ApiError as refusal:
-            answers.append(
+            results.append(
                 Reassigned(target.topic, target.partition_id, refusal.error, refusal.message)
             )
             continue
         record = build_change(
-            topic.id, target.partition_id, partition, wish, rules.change_context(topic.name)
+            topic.id,
+            target.partition_id,
+            partition,
+            partition_target,
+            rules.change_context(topic.name),
         )
         if record is not None:
             records.append(record)
-        answers.append(Reassigned(target.topic, target.partition_id))
-    return Decision(Step(tuple(records)), tuple(answers))
+        results.append(Reassigned(target.topic, target.partition_id))
+    return Decision(Step(tuple(records)), tuple(results))
 
 
 def list_reassignments(
@@ -125,19 +129,19 @@ def list_reassignments(
     if wanted is None:
         for topic in image.topics:
             found += [
-                Ongoing(topic.name, number, partition)
-                for number, partition in topic.in_order()
+                Ongoing(topic.name, partition_id, partition)
+                for partition_id, partition in topic.in_order()
                 if is_reassigned(partition)
             ]
         return tuple(found)
-    for name, numbers in wanted:
+    for name, partition_ids in wanted:
         named = image.topics.by_name(name)
         if named is None:
             continue
-        for number in numbers:
-            partition_or_none = named.partitions.get(number)
+        for partition_id in partition_ids:
+            partition_or_none = named.partitions.get(partition_id)
             if partition_or_none is not None and is_reassigned(partition_or_none):
-                found.append(Ongoing(name, number, partition_or_none))
+                found.append(Ongoing(name, partition_id, partition_or_none))
     return tuple(found)
 
 
@@ -159,10 +163,10 @@ def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
-    for topic, number, partition in partitions(image):
+    for topic, partition_id, partition in partitions(image):
         if is_reassigned(partition) and set(target_of(partition)) <= set(partition.isr):
-            around = rules.change_context(topic.name)
-            record = build_change(topic.id, number, partition, PartitionTarget(), around)
+            context = rules.change_context(topic.name)
+            record = build_change(topic.id, partition_id, partition, PartitionTarget(), context)
             if record is not None:
                 records.append(record)
     return Step(tuple(records), atomic=False)
@@ -224,7 +228,7 @@ def _moved(
 
 
 def _cancelled(
-    topic: TopicImage, number: int, partition: PartitionImage, rules: Rules
+    topic: TopicImage, partition_id: int, partition: PartitionImage, rules: Rules
 ) -> PartitionTarget:
     """Return the wish for the replicas and the ISR as they were without the adding ones."""
     if not is_reassigned(partition):
@@ -237,7 +241,7 @@ def _cancelled(
     if not isr and election is not Election.UNCLEAN:
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT,
-            f"Unable to revert the assignment of partition {topic.name}:{number}: no replica that"
+            f"Unable to revert the assignment of partition {topic.name}:{partition_id}: no replica that"
             " it would leave is in sync, and the topic does not allow unclean leader elections.",
         )
     if not isr and not set(partition.elr) & set(replicas):

@@ -81,14 +81,14 @@ def is_legal(source: ReplicaState, target: ReplicaState) -> bool:
 
 
 def replica_state_of(
-    image: ClusterImage, topic_id: Uuid, number: int, broker_id: int
+    image: ClusterImage, topic_id: Uuid, partition_id: int, broker_id: int
 ) -> ReplicaState:
     """Return the state that the topics say a replica is in; those of deletion are in the ledger.
 
     NEW lasts as long as a reassignment waits for the replica to catch up.
     """
     topic = image.topics.by_id(topic_id)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     if partition is None or broker_id not in partition.replicas:
         return ReplicaState.NON_EXISTENT
     if not _is_there(image.brokers.get(broker_id), partition.directory(broker_id)):

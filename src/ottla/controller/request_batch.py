@@ -89,11 +89,11 @@ class RequestBatch:
         A later word on a partition replaces the earlier one, but what was new stays new: that
         broker has not heard of it yet.
         """
-        for broker_id in _real(broker_ids):
-            told = self._leader_and_isr.setdefault(broker_id, {})
-            before = told.get(key)
+        for broker_id in _valid_ids(broker_ids):
+            states = self._leader_and_isr.setdefault(broker_id, {})
+            before = states.get(key)
             is_new_here = is_new or (before is not None and before.is_new)
-            told[key] = PartitionUpdate(
+            states[key] = PartitionUpdate(
                 partition=partition, written_by=written_by, is_new=is_new_here
             )
 
@@ -110,11 +110,11 @@ class RequestBatch:
             leader_epoch = EPOCH_DURING_DELETE
         else:
             leader_epoch = NO_EPOCH if partition is None else partition.leader_epoch
-        for broker_id in _real(broker_ids):
-            told = self._stop_replica.setdefault(broker_id, {})
-            before = told.get(key)
+        for broker_id in _valid_ids(broker_ids):
+            states = self._stop_replica.setdefault(broker_id, {})
+            before = states.get(key)
             deletes = delete_partition or (before is not None and before.delete)
-            told[key] = StopReplicaState(leader_epoch=leader_epoch, delete=deletes)
+            states[key] = StopReplicaState(leader_epoch=leader_epoch, delete=deletes)
 
     def add_update_metadata(
         self,
@@ -127,16 +127,16 @@ class RequestBatch:
 
         And of those that go: a broker may have read of one in ZooKeeper that nobody ever led.
         """
-        self._metadata_brokers.update(_real(broker_ids))
+        self._metadata_brokers.update(_valid_ids(broker_ids))
         for key, partition in partitions:
-            if self._is_told(key, partition):
+            if self._is_included(key, partition):
                 self._metadata_partitions[key] = PartitionUpdate(
                     partition=partition, written_by=written_by
                 )
 
     def add_brokers_first(self, broker_ids: Iterable[int]) -> None:
         """Tell brokers of all brokers, before they hear who leads what (KAFKA-4443)."""
-        self._first_brokers.update(_real(broker_ids))
+        self._first_brokers.update(_valid_ids(broker_ids))
 
     def add_full_metadata(
         self,
@@ -149,14 +149,14 @@ class RequestBatch:
 
         For brokers that know nothing yet, or what was true before they started.
         """
-        self._full_brokers.update(_real(broker_ids))
+        self._full_brokers.update(_valid_ids(broker_ids))
         for key, partition in partitions:
-            if self._is_told(key, partition):
+            if self._is_included(key, partition):
                 self._full_partitions[key] = PartitionUpdate(
                     partition=partition, written_by=written_by
                 )
 
-    def _is_told(self, key: PartitionKey, partition: PartitionImage) -> bool:
+    def _is_included(self, key: PartitionKey, partition: PartitionImage) -> bool:
         is_led = partition.leader_epoch != NO_EPOCH
         return is_led or self._context.is_queued_for_deletion(key.topic)
 
@@ -167,10 +167,12 @@ class RequestBatch:
         """
         leader_and_isrs, self._leader_and_isr = self._leader_and_isr, {}
         stop_replicas, self._stop_replica = self._stop_replica, {}
-        introduced, self._first_brokers = self._first_brokers, set()
+        brokers_first, self._first_brokers = self._first_brokers, set()
         metadata = self._take_metadata(context)
 
-        def to(broker_id: int, made: tuple[Any, int], deleted: Iterable[PartitionKey] = ()) -> None:
+        def add_request(
+            broker_id: int, made: tuple[Any, int], deleted: Iterable[PartitionKey] = ()
+        ) -> None:
             request, version = made
             requests.append(
                 BrokerRequest(
@@ -185,19 +187,21 @@ class RequestBatch:
             )
 
         requests: list[BrokerRequest] = []
-        introduction = update_metadata(context, {}) if introduced else None
+        brokers_request = update_metadata(context, {}) if brokers_first else None
         for broker_id in context.live_or_shutting_down_ids():
-            known = self._context.brokers.get(broker_id)
-            if known is None or known.epoch != context.brokers[broker_id].epoch:
+            registered = self._context.brokers.get(broker_id)
+            if registered is None or registered.epoch != context.brokers[broker_id].epoch:
                 continue
-            if introduction is not None and broker_id in introduced:
-                to(broker_id, introduction(broker_id))
+            if brokers_request is not None and broker_id in brokers_first:
+                add_request(broker_id, brokers_request(broker_id))
             if broker_id in leader_and_isrs:
-                to(broker_id, leader_and_isr(context, broker_id, leader_and_isrs[broker_id]))
+                add_request(
+                    broker_id, leader_and_isr(context, broker_id, leader_and_isrs[broker_id])
+                )
             if broker_id in metadata:
-                to(broker_id, metadata[broker_id](broker_id))
+                add_request(broker_id, metadata[broker_id](broker_id))
             for made, deleted in stop_replica(context, broker_id, stop_replicas.get(broker_id, {})):
-                to(broker_id, made, deleted)
+                add_request(broker_id, made, deleted)
         return tuple(requests)
 
     def _take_metadata(
@@ -221,6 +225,6 @@ class RequestBatch:
         return made
 
 
-def _real(broker_ids: Iterable[int]) -> list[int]:
+def _valid_ids(broker_ids: Iterable[int]) -> list[int]:
     """Return the ids that are brokers': -1 stands for nobody."""
     return [each for each in broker_ids if each >= 0]

@@ -70,7 +70,7 @@ class RetryQueue(Generic[K]):
         self._unpaused.update(key for key in keys if key not in self._pauses)
 
     @property
-    def is_any(self) -> bool:
+    def has_any(self) -> bool:
         """Tell whether there is something to take now."""
         return bool(self._parts or self._unpaused)
 

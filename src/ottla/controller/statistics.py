@@ -40,7 +40,7 @@ class ElectionStatistics:
 def _pairs(change: TopicChange) -> list[tuple[PartitionImage, PartitionImage]]:
     """Return the partitions that were there and are changed, before and after."""
     return [
-        (change.old.partitions[number], change.new.partitions[number])
-        for number in change.partitions
-        if number in change.old.partitions
+        (change.old.partitions[partition_id], change.new.partitions[partition_id])
+        for partition_id in change.partitions
+        if partition_id in change.old.partitions
     ]

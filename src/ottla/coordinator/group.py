@@ -42,7 +42,7 @@ class Group:
         self.group_id = group_id
         self._outbox = outbox
         self._memory = memory
-        self._held_bytes = 0
+        self._counted_bytes = 0
         self.state = State.EMPTY
         self.previous_state = State.DEAD
         self.since_ms: int | None = None
@@ -95,10 +95,10 @@ class Group:
 
     def release_memory(self) -> None:
         """Count the group's members no more: it is dropped."""
-        self._hold(-self._held_bytes)
+        self._count_bytes(-self._counted_bytes)
 
-    def _hold(self, count: int) -> None:
-        self._held_bytes += count
+    def _count_bytes(self, count: int) -> None:
+        self._counted_bytes += count
         self._memory.used_bytes += count
 
     # --- members ----------------------------------------------------------------------------
@@ -121,14 +121,14 @@ class Group:
     def add_pending(self, member_id: str, timer: Timer) -> None:
         """Note an id that was given out to join with, until `timer` forgets it (KIP-394)."""
         self.pending_members[member_id] = timer
-        self._hold(MEMBER_BYTES + len(member_id))
+        self._count_bytes(MEMBER_BYTES + len(member_id))
 
     def forget_pending(self, member_id: str) -> None:
         """Forget an id that was given out, if it is one."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
-            self._hold(-MEMBER_BYTES - len(member_id))
+            self._count_bytes(-MEMBER_BYTES - len(member_id))
 
     def remove(self, member_id: str) -> Member | None:
         """Drop a member, its parked requests answered UNKNOWN_MEMBER_ID, its timers cancelled.
@@ -163,7 +163,7 @@ class Group:
         if member.session_timer is not None:
             member.session_timer.cancel()
         renamed = member.renamed(member_id)
-        self._hold(renamed.size_bytes - member.size_bytes)
+        self._count_bytes(renamed.size_bytes - member.size_bytes)
         self.members = {
             each.member_id: each
             for each in (renamed if old is member else old for old in self.members.values())
@@ -203,36 +203,36 @@ class Group:
 
     # --- parked requests --------------------------------------------------------------------
 
-    def set_awaiting_join(self, member: Member, answer: Pending[JoinResponse]) -> None:
+    def set_awaiting_join(self, member: Member, response: Pending[JoinResponse]) -> None:
         """Keep a join until the generation begins.
 
         An older one of the same member is a request that its client gave up: its connection
         must not stay blocked behind it.
         """
         self.complete_join(member, JoinResponse(error=Error.REBALANCE_IN_PROGRESS))
-        member.awaiting_join = answer
+        member.awaiting_join = response
         self._awaiting_join_count += 1
 
-    def complete_join(self, member: Member, answer: JoinResponse) -> bool:
+    def complete_join(self, member: Member, response: JoinResponse) -> bool:
         """Answer the member's parked join, if it has one."""
-        parked, member.awaiting_join = member.awaiting_join, None
-        if parked is None:
+        pending, member.awaiting_join = member.awaiting_join, None
+        if pending is None:
             return False
         self._awaiting_join_count -= 1
-        self._outbox.post(parked, answer)
+        self._outbox.post(pending, response)
         return True
 
-    def set_awaiting_sync(self, member: Member, answer: Pending[SyncResponse]) -> None:
+    def set_awaiting_sync(self, member: Member, response: Pending[SyncResponse]) -> None:
         """Keep a sync until the leader has assigned; an older one is answered, as with joins."""
         self.complete_sync(member, SyncResponse(error=Error.REBALANCE_IN_PROGRESS))
-        member.awaiting_sync = answer
+        member.awaiting_sync = response
 
-    def complete_sync(self, member: Member, answer: SyncResponse) -> bool:
+    def complete_sync(self, member: Member, response: SyncResponse) -> bool:
         """Answer the member's parked sync, if it has one."""
-        parked, member.awaiting_sync = member.awaiting_sync, None
-        if parked is None:
+        pending, member.awaiting_sync = member.awaiting_sync, None
+        if pending is None:
             return False
-        self._outbox.post(parked, answer)
+        self._outbox.post(pending, response)
         return True
 
     @property
@@ -301,10 +301,10 @@ class Group:
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
-    def _count_support(self, member: Member, step: int) -> None:
-        self._hold(step * member.size_bytes)
+    def _count_support(self, member: Member, change: int) -> None:
+        self._count_bytes(change * member.size_bytes)
         for name, _ in member.protocols:
-            self._support[name] += step
+            self._support[name] += change
             if not self._support[name]:
                 del self._support[name]
 

@@ -60,9 +60,9 @@ def delete_group(shard: Shard, group_id: str) -> Pending[Error]:
 
 def _tombstones(shard: Shard, group_id: str) -> list[Fact]:
     # The group's own comes last: should the write end halfway, the group is there to be deleted.
-    gone: list[Fact] = [OffsetFact(group_id, *key, None) for key in shard.offsets.keys(group_id)]
-    gone.append(GroupFact(group_id, None))
-    return gone
+    facts: list[Fact] = [OffsetFact(group_id, *key, None) for key in shard.offsets.keys(group_id)]
+    facts.append(GroupFact(group_id, None))
+    return facts
 
 
 def topics_deleted(shard: Shard, deleted: Mapping[Uuid, str]) -> Pending[Error]:
@@ -73,16 +73,16 @@ def topics_deleted(shard: Shard, deleted: Mapping[Uuid, str]) -> Pending[Error]:
     """
     names = frozenset(deleted.values())
 
-    def is_gone(topic: str, topic_id: Uuid) -> bool:
+    def is_deleted(topic: str, topic_id: Uuid) -> bool:
         return topic_id in deleted or (topic_id == NO_UUID and topic in names)
 
-    return forget_offsets(shard, is_gone, names)
+    return forget_offsets(shard, is_deleted, names)
 
 
 def forget_offsets(
-    shard: Shard, is_gone: Callable[[str, Uuid], bool], topics: Collection[str] | None = None
+    shard: Shard, is_deleted: Callable[[str, Uuid], bool], topics: Collection[str] | None = None
 ) -> Pending[Error]:
-    """Forget the offsets of which `is_gone` says so, given a topic's name and id as committed.
+    """Forget the offsets of which `is_deleted` says so, given a topic's name and id as committed.
 
     The id is zero where the commit does not say it. What open transactions hold back is looked at
     likewise, and a partition's offsets go together or not at all: one tombstone ends all of them.
@@ -96,7 +96,9 @@ def forget_offsets(
             for group_id in sorted(offsets.groups_of(topics))
             for topic, partition in offsets.keys(group_id)
             if topics is None or topic in topics
-            if all(is_gone(topic, each) for each in offsets.topic_ids(group_id, topic, partition))
+            if all(
+                is_deleted(topic, each) for each in offsets.topic_ids(group_id, topic, partition)
+            )
         ],
     )
 
@@ -130,16 +132,16 @@ def expire(shard: Shard) -> Pending[Error]:
     Retention counts from when a group became empty, or from the commit where the group has no
     members of its own (a simple one) or no longer subscribes to the topic (KIP-211).
     """
-    gone: list[Fact] = []
+    facts: list[Fact] = []
     for group_id, group in sorted(shard.groups.items()):
         expired = list(_expired(shard, group))
         everything = len(expired) == len(shard.offsets.keys(group_id))
         is_idle = group.state is State.EMPTY and not group.pending_members
         if everything and is_idle and not shard.offsets.has_open_transaction(group_id):
-            gone += _tombstones(shard, group_id)
+            facts += _tombstones(shard, group_id)
         else:
-            gone += expired
-    return _write_in_parts(shard, gone)
+            facts += expired
+    return _write_in_parts(shard, facts)
 
 
 def _expired(shard: Shard, group: Group) -> Iterator[OffsetFact]:

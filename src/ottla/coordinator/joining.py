@@ -64,7 +64,7 @@ def _has_room(shard: Shard, group: Group, request: Join) -> bool:
     """
     if group.state is State.EMPTY:
         return True
-    member = _who(group, request)
+    member = _existing_member(group, request)
     if group.state is State.PREPARING:
         if member is not None and member.awaiting_join is not None:
             return True
@@ -72,7 +72,7 @@ def _has_room(shard: Shard, group: Group, request: Join) -> bool:
     return member is not None or len(group.members) < shard.config.members_max
 
 
-def _who(group: Group, request: Join) -> Member | None:
+def _existing_member(group: Group, request: Join) -> Member | None:
     """Return the member that joins again, by its id or as a static one that has lost it."""
     member_id: str | None = request.member_id
     if member_id == NO_MEMBER and request.instance_id is not None:
@@ -85,7 +85,7 @@ def _has_memory(shard: Shard, group: Group, request: Join) -> bool:
 
     Kafka has no such limit. The client is told to come again, as others may have left by then.
     """
-    member = _who(group, request)
+    member = _existing_member(group, request)
     before = 0 if member is None else member.size_bytes
     added = bytes_of(request.member_id, request.client_id, request.protocols) - before
     return added <= 0 or added <= shard.memory_left()
@@ -128,12 +128,12 @@ def _add(shard: Shard, group: Group, request: Join, member_id: str) -> Pending[J
     member.is_new = True
     if group.state is State.PREPARING and group.previous_state is State.EMPTY:
         group.new_member_added = True
-    answer: Pending[JoinResponse] = Pending()
+    pending: Pending[JoinResponse] = Pending()
     group.add(member, request.protocol_type)
-    group.set_awaiting_join(member, answer)
+    group.set_awaiting_join(member, pending)
     touch(shard, group, member, shard.config.new_member_join_ms)
     rebalance_or_complete(shard, group, _reason(member_id, "joins", request))
-    return answer
+    return pending
 
 
 # --- members that have an id ----------------------------------------------------------------
@@ -162,25 +162,25 @@ def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResp
             return _refuse(Error.UNKNOWN_MEMBER_ID, member_id)
 
 
-def _when_loaded(shard: Shard, known: JoinResponse) -> Pending[JoinResponse]:
+def _when_loaded(shard: Shard, response: JoinResponse) -> Pending[JoinResponse]:
     """Tell a generation that may come from the log once that is replicated."""
-    member_id = known.member_id
+    member_id = response.member_id
     return shard.loaded().map(
-        lambda error: JoinResponse(error=error, member_id=member_id) if error else known
+        lambda error: JoinResponse(error=error, member_id=member_id) if error else response
     )
 
 
 def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pending[JoinResponse]:
-    answer: Pending[JoinResponse] = Pending()
+    pending: Pending[JoinResponse] = Pending()
     _take_over(group, member, request)
-    group.set_awaiting_join(member, answer)
+    group.set_awaiting_join(member, pending)
     rebalance_or_complete(shard, group, _reason(member.member_id, "joins again", request))
-    return answer
+    return pending
 
 
-def _reason(member_id: str, does: str, request: Join) -> str:
+def _reason(member_id: str, action: str, request: Join) -> str:
     """Say who joins, and why where the client told it (KIP-800)."""
-    return f"{member_id} {does}: {request.reason or 'no reason given'}"
+    return f"{member_id} {action}: {request.reason or 'no reason given'}"
 
 
 def _take_over(group: Group, member: Member, request: Join) -> None:
@@ -199,23 +199,23 @@ def _replace_static(
     shard: Shard, group: Group, request: Join, old: Member, member_id: str
 ) -> Pending[JoinResponse]:
     """Let a restarted static member take its place; who still uses the old id is fenced."""
-    answer: Pending[JoinResponse] = Pending()
+    pending: Pending[JoinResponse] = Pending()
     leader_before = group.leader_id or NO_MEMBER
     member = group.rename(old, member_id)
     _take_over(group, member, request)
-    group.set_awaiting_join(member, answer)
+    group.set_awaiting_join(member, pending)
     touch(shard, group, member)
-    why = _reason(member_id, f"takes the place of {old.member_id}", request)
+    reason = _reason(member_id, f"takes the place of {old.member_id}", request)
     if group.state is State.PREPARING:
         complete_if_all_joined(shard, group)
     elif group.state is State.COMPLETING:
         # The leader may have been told the old id, and would assign to that.
-        prepare(shard, group, why)
+        prepare(shard, group, reason)
     elif group.select_protocol() != group.protocol_name:
-        prepare(shard, group, why)
+        prepare(shard, group, reason)
     else:
         _persist_replacement(shard, group, request, old, member, leader_before)
-    return answer
+    return pending
 
 
 def _persist_replacement(
@@ -246,20 +246,20 @@ def _persist_replacement(
         if member.awaiting_join is None or group.state is not State.STABLE:
             return
         if error:
-            told = JoinResponse(error=error)
+            response = JoinResponse(error=error)
         elif request.can_skip_assignment:
-            told = group.join_response(
+            response = group.join_response(
                 member.member_id, skip_assignment=group.leader_id == member.member_id
             )
         else:
-            told = JoinResponse(
+            response = JoinResponse(
                 member_id=member.member_id,
                 generation=group.generation,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
                 leader=leader_before,
             )
-        group.complete_join(member, told)
+        group.complete_join(member, response)
         touch(shard, group, member)
 
     stored.then(finish)

@@ -170,8 +170,8 @@ def finish(shard: Shard) -> None:
 
 def replay_group(shard: Shard, fact: GroupFact) -> None:
     """Take in a group's record: stable where it has members, else empty, or gone."""
-    if (former := shard.groups.pop(fact.group_id, None)) is not None:
-        former.release_memory()
+    if (previous := shard.groups.pop(fact.group_id, None)) is not None:
+        previous.release_memory()
     if fact.value is not None:
         shard.groups[fact.group_id] = _loaded(shard, fact.group_id, fact.value)
 
@@ -181,8 +181,8 @@ def _loaded(shard: Shard, group_id: str, value: GroupMetadataValue) -> Group:
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     group.generation = value.generation
-    said = value.current_state_timestamp
-    group.since_ms = None if said == NO_TIMESTAMP else said
+    timestamp_ms = value.current_state_timestamp
+    group.since_ms = None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
     for each in value.members:
         member = Member(
             each.member_id,

@@ -113,10 +113,10 @@ def fetch(
         for key in keys
     ]
 
-    def answer(error: Error) -> tuple[Error, list[FetchedOffset]]:
+    def result(error: Error) -> tuple[Error, list[FetchedOffset]]:
         return (Error.NOT_COORDINATOR, []) if error else (Error.NONE, found)
 
-    return shard.settled().map(answer)
+    return shard.settled().map(result)
 
 
 def _committed(shard: Shard, group_id: str, key: PartitionKey) -> CommittedOffset | None:
@@ -152,10 +152,10 @@ def delete_offsets(
         for topic, _ in keys
     ]
     known = set(shard.offsets.keys(group_id))
-    gone = dict.fromkeys(
+    deleted = dict.fromkeys(
         key for key, refused in zip(keys, errors, strict=True) if not refused and key in known
     )
     stored = shard.write(
-        [OffsetFact(group_id, topic, partition, None) for topic, partition in gone]
+        [OffsetFact(group_id, topic, partition, None) for topic, partition in deleted]
     )
     return stored.map(lambda error: (error, [] if error else errors))

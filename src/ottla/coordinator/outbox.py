@@ -24,23 +24,23 @@ class Outbox:
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
-        self._letters: deque[Callable[[], bool]] = deque()
+        self._completions: deque[Callable[[], bool]] = deque()
         self._is_armed = False
 
     def post(self, pending: Pending[T], answer: T) -> None:
         """Keep the promise soon, in this or the next turn of the loop."""
-        self._letters.append(partial(pending.complete, answer))
+        self._completions.append(partial(pending.complete, answer))
         self._arm()
 
     def _arm(self) -> None:
-        if self._letters and not self._is_armed:
+        if self._completions and not self._is_armed:
             self._is_armed = True
             self._timers.at(self._clock.monotonic_ms(), self._deliver)
 
     def _deliver(self) -> None:
         self._is_armed = False
         try:
-            for _ in range(len(self._letters)):
-                self._letters.popleft()()
+            for _ in range(len(self._completions)):
+                self._completions.popleft()()
         finally:
             self._arm()  # Whoever fails over its answer must not keep the others from theirs.

@@ -190,10 +190,10 @@ def _expire_sync(shard: Shard, group: Group, generation: int) -> None:
         return
     if not group.pending_sync:
         return
-    silent = sorted(group.pending_sync)
-    for member_id in silent:
+    expired = sorted(group.pending_sync)
+    for member_id in expired:
         group.remove(member_id)
-    prepare(shard, group, f"{', '.join(silent)} never asked for an assignment")
+    prepare(shard, group, f"{', '.join(expired)} never asked for an assignment")
 
 
 # --- sessions -------------------------------------------------------------------------------

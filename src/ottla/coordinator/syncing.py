@@ -38,14 +38,14 @@ def sync(shard: Shard, request: Sync) -> Pending[SyncResponse]:
         return _when_loaded(shard, group.sync_response(member))
     if group.leader_id == request.member_id:
         return _store(shard, group, member, request)
-    answer: Pending[SyncResponse] = Pending()
-    group.set_awaiting_sync(member, answer)
-    return answer
+    pending: Pending[SyncResponse] = Pending()
+    group.set_awaiting_sync(member, pending)
+    return pending
 
 
-def _when_loaded(shard: Shard, known: SyncResponse) -> Pending[SyncResponse]:
+def _when_loaded(shard: Shard, response: SyncResponse) -> Pending[SyncResponse]:
     """Tell an assignment that may come from the log once that is replicated."""
-    return shard.loaded().map(lambda error: SyncResponse(error=error) if error else known)
+    return shard.loaded().map(lambda error: SyncResponse(error=error) if error else response)
 
 
 def _check(group: Group, request: Sync) -> Error:
@@ -58,7 +58,7 @@ def _check(group: Group, request: Sync) -> Error:
         (request.protocol_name, group.protocol_name),
     )
     # Versions before 5 name neither.
-    if any(said is not None and said != known for said, known in named):
+    if any(requested is not None and requested != response for requested, response in named):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     return Error.NONE
 
@@ -86,12 +86,12 @@ def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending
                 # Its session may have passed while its request stood for heartbeats.
                 touch(shard, group, member)
 
-    answer: Pending[SyncResponse] = Pending()
-    group.set_awaiting_sync(leader, answer)
+    pending: Pending[SyncResponse] = Pending()
+    group.set_awaiting_sync(leader, pending)
     written = shard.write([group_fact(group, assignments)])
     if not written.done:
         written.then(stored)
-        return answer
+        return pending
     leader.awaiting_sync = None
     touch(shard, group, leader)
     stored(written.value)

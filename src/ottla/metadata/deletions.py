@@ -161,9 +161,9 @@ class DeletionImage:
         """Return the deletion with some replicas of a broker standing so; others as they were."""
         moved = frozenset(partitions)
         rows: dict[ReplicaStatus, frozenset[int]] = {}
-        for each, there in self.replicas.get(broker_id, _NO_ROWS).items():
-            if left := there - moved:
-                rows[each] = left
+        for each, partitions_there in self.replicas.get(broker_id, _NO_ROWS).items():
+            if remaining := partitions_there - moved:
+                rows[each] = remaining
         if moved:
             rows[standing] = rows.get(standing, frozenset()) | moved
         if not rows:
@@ -281,16 +281,20 @@ class DeletionsImage:
         if topic_id in self._pending:
             return replace(rest, _pending=self._pending.delete(topic_id))
         minute = entry.finished_ms // _MINUTE_MS
-        left = self._ages[minute].delete(topic_id)
-        ages = self._ages.set(minute, left) if left else self._ages.delete(minute)
+        remaining = self._ages[minute].delete(topic_id)
+        ages = self._ages.set(minute, remaining) if remaining else self._ages.delete(minute)
         return replace(rest, _finished=self._finished.delete(topic_id), _ages=ages)
 
     def _epochs_without(self, entry: DeletionImage) -> Map[str, Map[Uuid, int]]:
         known = self._epochs.get(entry.name, _NO_EPOCHS)
         if entry.topic_id not in known:
             return self._epochs
-        left = known.delete(entry.topic_id)
-        return self._epochs.set(entry.name, left) if left else self._epochs.delete(entry.name)
+        remaining = known.delete(entry.topic_id)
+        return (
+            self._epochs.set(entry.name, remaining)
+            if remaining
+            else self._epochs.delete(entry.name)
+        )
 
 
 def _place(deletion: DeletionImage) -> tuple[int, str, int]:

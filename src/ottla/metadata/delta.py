@@ -135,10 +135,10 @@ class _Replay:
         named = self.topics.by_name(record.topic_name) if record.topic_name else None
         assert named is not None or not record.topic_name, "a record about an unknown topic"
         for topic in self.topics if named is None else (named,):
-            for number, partition in topic.in_order():
+            for partition_id, partition in topic.in_order():
                 if partition.elr or partition.last_known_elr:
                     forgotten = PartitionChangeRecord(
-                        partition_id=number,
+                        partition_id=partition_id,
                         topic_id=topic.id,
                         eligible_leader_replicas=(),
                         last_known_elr=(),
@@ -286,9 +286,9 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ClusterDelta:
         before = old.topics.by_id(topic.id)
         known: Map[int, PartitionImage] = Map() if before is None else before.partitions
         touched[topic.id] = {
-            number
-            for number, partition in topic.partitions.items()
-            if partition != known.get(number)
+            partition_id
+            for partition_id, partition in topic.partitions.items()
+            if partition != known.get(partition_id)
         }
     created, changed, deleted = _topic_changes(old, new, touched)
     resources = {*old.configs.resources(), *new.configs.resources()}

@@ -80,13 +80,13 @@ def parse_listeners(
         raise fail("controller.listener.names", None, "must name a listener in KRaft mode")
     protocols = _protocol_map(values, given, controller_names)
     own = _endpoints("listeners", values["listeners"], protocols, distinct_ports=True)
-    told = own
+    advertised = own
     if values["advertised.listeners"] is not None:
-        told = _endpoints(
+        advertised = _endpoints(
             "advertised.listeners", values["advertised.listeners"], protocols, distinct_ports=False
         )
-    advertised = tuple(each for each in told if each.name not in controller_names)
-    found = {each.name: each for each in (*own, *told) if each.name in controller_names}
+    advertised = tuple(each for each in advertised if each.name not in controller_names)
+    found = {each.name: each for each in (*own, *advertised) if each.name in controller_names}
     if values["advertised.listeners"] is None:
         # Only clients' listeners must say an address; a controller's may be left to the machine.
         found = {
@@ -245,27 +245,27 @@ def _check_roles(
 
 
 def _check_broker(listeners: Listeners, values: Mapping[str, Any], names: set[str]) -> None:
-    told = [each.name for each in listeners.advertised]
+    advertised = [each.name for each in listeners.advertised]
     shown = values["advertised.listeners"] or values["listeners"]
-    if not told:
+    if not advertised:
         raise fail(
             "advertised.listeners",
             shown,
             "a broker must advertise at least one listener; perhaps all of them are in"
             " controller.listener.names",
         )
-    unknown = [each for each in told if each not in names]
+    unknown = [each for each in advertised if each not in names]
     if unknown:
         raise fail(
             "advertised.listeners",
             shown,
             f"{unknown[0]} is not a listener of this node (listeners={values['listeners']})",
         )
-    if listeners.inter_broker_name not in told:
+    if listeners.inter_broker_name not in advertised:
         raise fail(
             "inter.broker.listener.name",
             listeners.inter_broker_name,
-            f"must be an advertised listener: {', '.join(told)}",
+            f"must be an advertised listener: {', '.join(advertised)}",
         )
 
 
@@ -293,14 +293,14 @@ def parse_voters(entries: tuple[str, ...]) -> tuple[Voter, ...]:
     name = "controller.quorum.voters"
     voters: dict[int, Voter] = {}
     for entry in entries:
-        number, _, address = entry.partition("@")
+        voter_id, _, address = entry.partition("@")
         match = _HOST_PORT.match(address)
-        if not number.isdecimal() or match is None or int(match["port"]) > PORT_MAX:
+        if not voter_id.isdecimal() or match is None or int(match["port"]) > PORT_MAX:
             raise fail(name, entry, "expected {id}@{host}:{port}")
-        if int(number) in voters:
-            raise fail(name, entry, f"the voter {number} comes twice")
-        voters[int(number)] = Voter(int(number), match["host"], int(match["port"]))
-    return tuple(voters[number] for number in sorted(voters))
+        if int(voter_id) in voters:
+            raise fail(name, entry, f"the voter {voter_id} comes twice")
+        voters[int(voter_id)] = Voter(int(voter_id), match["host"], int(match["port"]))
+    return tuple(voters[voter_id] for voter_id in sorted(voters))
 
 
 def parse_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

@@ -67,10 +67,10 @@ class TopicImage:
         """Return the partitions by number; the map itself keeps no order."""
         return sorted(self.partitions.items(), key=_first)
 
-    def with_partition(self, number: int, partition: PartitionImage) -> "TopicImage":
+    def with_partition(self, partition_id: int, partition: PartitionImage) -> "TopicImage":
         """Return the topic with one partition set."""
         return TopicImage(
-            name=self.name, id=self.id, partitions=self.partitions.set(number, partition)
+            name=self.name, id=self.id, partitions=self.partitions.set(partition_id, partition)
         )
 
 
@@ -204,14 +204,16 @@ def _directories(
 def topic_records(topic: TopicImage) -> Iterator[TopicRecord | PartitionRecord]:
     """Yield the records that lead to `topic`: the topic's first, then its partitions by number."""
     yield TopicRecord(name=topic.name, topic_id=topic.id)
-    for number, partition in topic.in_order():
-        yield partition_record(topic.id, number, partition)
+    for partition_id, partition in topic.in_order():
+        yield partition_record(topic.id, partition_id, partition)
 
 
-def partition_record(topic_id: Uuid, number: int, partition: PartitionImage) -> PartitionRecord:
+def partition_record(
+    topic_id: Uuid, partition_id: int, partition: PartitionImage
+) -> PartitionRecord:
     """Return the record that describes a partition in full."""
     return PartitionRecord(
-        partition_id=number,
+        partition_id=partition_id,
         topic_id=topic_id,
         replicas=partition.replicas,
         isr=partition.isr,

@@ -133,7 +133,7 @@ class Machine:
         return self.town.now_ms + self.offset_ms
 
     def call(self, request: ReportIdleTopicsRequest, *, timeout_ms: int) -> Pending[object]:
-        return self.town.heard(request)
+        return self.town.last_report(request)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class Town:
 
     # -- the controller ------------------------------------------------------------------------
 
-    def heard(self, request: ReportIdleTopicsRequest) -> Pending[object]:
+    def last_report(self, request: ReportIdleTopicsRequest) -> Pending[object]:
         answer: Pending[object] = Pending()
         if self.network == "works":
             self.decide(request, answer)

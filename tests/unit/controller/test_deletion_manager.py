@@ -1,6 +1,6 @@
 """Classic deletions, as TopicDeletionManager does them, without its bugs.
 
-Method: a small cluster in one value, `deletion_world`; events by hand, then what the ledger, the
+Method: a small cluster in one value, `deletion_harness`; events by hand, then what the ledger, the
 brokers' queues and their disks say. Tests that are named after a bug fail where it is put back.
 """
 

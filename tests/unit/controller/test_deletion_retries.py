@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion_manager import LOOK_AGAIN_MS, PUT_AWAY_MS_MIN, DeletionManager
+from ottla.controller.deletion_manager import FULL_CHECK_MS, RECEIPT_PURGE_MS_MIN, DeletionManager
 from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import decide
 from ottla.controller.retry_queue import RETRY_MS_MAX
@@ -145,7 +145,7 @@ def test_what_was_answered_is_not_ordered_again_while_another_replica_s_fate_is_
     assert wish is not None
     records = decide(world.image, wish, wall_ms=world.now_ms).step.records
     world.write([replicas_record(topic_id, 1, SUCCESSFUL, [0])])
-    world.now_ms += LOOK_AGAIN_MS
+    world.now_ms += FULL_CHECK_MS
     world.pass_time()
     assert not world.machines[2].queue
     world.write(records)
@@ -182,7 +182,7 @@ def test_the_look_at_everything_orders_nothing_whose_answer_is_being_decided() -
     world.carry_out(2)
     wish = world.manager.take_work()
     assert wish is not None
-    world.now_ms += LOOK_AGAIN_MS
+    world.now_ms += FULL_CHECK_MS
     world.pass_time()
     assert not world.machines[1].queue
     world.write(decide(world.image, wish, wall_ms=world.now_ms).step.records)
@@ -203,7 +203,7 @@ def test_an_answer_that_was_decided_before_the_rest_was_refused_is_not_one_to_th
     world.pass_time()
     wish = world.manager.take_work()
     assert wish is not None
-    assert not wish.answers
+    assert not wish.results
     world.manager.decided()
     world.machines[1].is_failed = False
     assert list(world.carry_out(1).values()) == [Error.NONE]
@@ -254,7 +254,7 @@ def test_receipts_are_put_away_by_themselves() -> None:
     assert is_gone(world, first)
     world.create("other", {0: (1,)})
     world.carry_out(1)
-    world.now_ms += RETENTION_MS + LOOK_AGAIN_MS
+    world.now_ms += RETENTION_MS + FULL_CHECK_MS
     world.pass_time()
     world.mark("other")
     wish = world.manager.take_work()
@@ -269,10 +269,10 @@ def test_receipts_are_put_away_by_themselves() -> None:
 @pytest.mark.parametrize(
     ("retention_ms", "every_ms"),
     [
-        (7 * 24 * 3_600_000, LOOK_AGAIN_MS),
-        (LOOK_AGAIN_MS, LOOK_AGAIN_MS),
+        (7 * 24 * 3_600_000, FULL_CHECK_MS),
+        (FULL_CHECK_MS, FULL_CHECK_MS),
         (60_000, 60_000),
-        (0, PUT_AWAY_MS_MIN),
+        (0, RECEIPT_PURGE_MS_MIN),
     ],
 )
 def test_receipts_are_put_away_as_often_as_their_retention_asks(
@@ -302,12 +302,12 @@ def test_what_is_open_is_looked_at_no_oftener_where_receipts_are_kept_for_less()
     world.manager.elected(world.image, now_ms=0)
     while world.manager.has_work:
         world.decide()
-    world.manager.tick(now_ms=LOOK_AGAIN_MS - 1, wall_ms=0)
+    world.manager.tick(now_ms=FULL_CHECK_MS - 1, wall_ms=0)
     wish = world.manager.take_work()
     assert wish is not None
     assert (wish.topics, wish.receipts_until_ms) == (frozenset(), 0)
     world.manager.decided()
-    world.manager.tick(now_ms=LOOK_AGAIN_MS, wall_ms=0)
+    world.manager.tick(now_ms=FULL_CHECK_MS, wall_ms=0)
     wish = world.manager.take_work()
     assert wish is not None
     assert wish.topics == {topic_id}

@@ -41,6 +41,6 @@ def test_who_is_elected_again_begins_on_what_is_stored_then() -> None:
     wish = world.manager.take_work()
     assert wish is not None
     assert wish.topics == {other_id}
-    heard = (wish.answers, wish.lost, wish.vanished, wish.preferred_elections, wish.reassignments)
+    heard = (wish.results, wish.lost, wish.vanished, wish.preferred_elections, wish.reassignments)
     assert not any(heard), heard
     assert not world.manager.has_work

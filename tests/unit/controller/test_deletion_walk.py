@@ -114,7 +114,7 @@ def key_of(world: DeletionWorld) -> object:
         [world.image.deletions.of(each.topic_id).halted for each in world.image.deletions],  # type: ignore[union-attr]
         machines,
         orders,
-        sorted(manager["_notes"].__dict__["_notes"].items()),
+        sorted(manager["_events"].__dict__["_events"].items()),
         world.preferred_elections,
     ))  # fmt: skip
 

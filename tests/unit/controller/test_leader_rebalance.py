@@ -55,7 +55,7 @@ def leaders(image: ClusterImage) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("number", "election_type", "error", "leader"),
+    ("partition_id", "election_type", "error", "leader"),
     [
         (0, PREFERRED, Error.ELECTION_NOT_NEEDED, 1),
         (1, PREFERRED, Error.NONE, 1),

@@ -1,6 +1,6 @@
 """A topic that was put back under its old id is deleted like any other, whatever its receipt says.
 
-Method: a small cluster of ZooKeeper's kind; see `deletion_world`.
+Method: a small cluster of ZooKeeper's kind; see `deletion_harness`.
 """
 
 from ottla.base.ids import Uuid

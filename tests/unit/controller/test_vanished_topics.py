@@ -1,6 +1,6 @@
 """A topic whose metadata somebody else removed ends its deletion, and nothing is said to be gone.
 
-Method: a small cluster of ZooKeeper's kind; see `deletion_world`.
+Method: a small cluster of ZooKeeper's kind; see `deletion_harness`.
 """
 
 from ottla.base.ids import Uuid

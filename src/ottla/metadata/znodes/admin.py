@@ -30,8 +30,8 @@ def decode_reassignment(data: bytes) -> dict[Partition, tuple[int, ...]]:
 def encode_reassignment(wanted: Mapping[Partition, tuple[int, ...]]) -> bytes:
     """Return the znode's data."""
     listed = [
-        {"topic": topic, "partition": number, "replicas": replicas}
-        for (topic, number), replicas in wanted.items()
+        {"topic": topic, "partition": partition_id, "replicas": replicas}
+        for (topic, partition_id), replicas in wanted.items()
     ]
     return written({"version": 1, "partitions": listed})
 
@@ -53,7 +53,7 @@ def decode_partitions(path: str, data: bytes) -> tuple[Partition, ...]:
 
 def encode_partitions(listed: Iterable[Partition]) -> bytes:
     """Return the data of a znode that lists partitions."""
-    entries = [{"topic": topic, "partition": number} for topic, number in listed]
+    entries = [{"topic": topic, "partition": partition_id} for topic, partition_id in listed]
     return written({"version": 1, "partitions": entries})
 
 

@@ -149,9 +149,9 @@ class _Reading:
         self._deletions = known.deletions
         self._feature = known.feature
         self._producer_ids = known.producer_ids
-        self._there: set[str] = set()
+        self._created: set[str] = set()
         """Topics whose records are among the new ones, from the first to the last fact."""
-        self._gone: set[str] = set()
+        self._removed_topics: set[str] = set()
 
     def known_after(self) -> KnownZnodes:
         """Return what is known after all has been gone through."""
@@ -257,13 +257,13 @@ class _Reading:
         for resource, got in self.snapshot.configs.items():
             self._config(resource, got)
         states: dict[str, set[int]] = {}
-        for name, number in self.snapshot.states:
-            states.setdefault(name, set()).add(number)
+        for name, partition_id in self.snapshot.states:
+            states.setdefault(name, set()).add(partition_id)
         names = {*self.snapshot.topics, *states, *self.snapshot.partition_nodes}
         for name in sorted(names):
             yield from self._topic(name, states.get(name, set()))
         resources = set(self.snapshot.configs)
-        resources.update((int(ResourceType.TOPIC), name) for name in self._there)
+        resources.update((int(ResourceType.TOPIC), name) for name in self._created)
         for resource in sorted(resources):
             yield from self._changed_values(resource)
 
@@ -286,9 +286,9 @@ class _Reading:
         resource_type, name = resource
         before: Mapping[str, str] = self.image.configs.of(*resource)
         if resource_type == ResourceType.TOPIC:
-            if name in self._there:
+            if name in self._created:
                 before = {}
-            elif name in self._gone or name not in self.image.topics:
+            elif name in self._removed_topics or name not in self.image.topics:
                 return  # Of no topic, or of none yet: remembered, no fact.
         known: KnownConfig = self._configs.get(resource, KnownConfig())
         yield from config_records(resource, before, known.values)
@@ -335,16 +335,16 @@ class _Reading:
         changes write the state in the same multi.
         """
         edited = {}
-        for number, assignment in znode.partitions.items():
-            known = before.partitions.get(number)
+        for partition_id, assignment in znode.partitions.items():
+            known = before.partitions.get(partition_id)
             if known is None or known.leader_epoch == NO_EPOCH:
                 continue
-            if (before.name, number) in self.snapshot.states:
-                got = self.snapshot.states[before.name, number]
+            if (before.name, partition_id) in self.snapshot.states:
+                got = self.snapshot.states[before.name, partition_id]
                 if got is None or got.stat.version != known.partition_epoch:
                     continue
             if assignment != assignment_of(known):
-                edited[number] = assignment_of(known)
+                edited[partition_id] = assignment_of(known)
         if edited:
             reason = (
                 f"partitions {sorted(edited)[:20]} have other replicas than before: expected"
@@ -356,7 +356,7 @@ class _Reading:
     def _removed(self, name: str, before: TopicImage | None) -> Iterator[Record]:
         self._topics.pop(name, None)
         self._unreadable = _without(self._unreadable, name)
-        self._gone.add(name)
+        self._removed_topics.add(name)
         if before is not None:
             yield RemoveTopicRecord(topic_id=before.id)
 
@@ -380,14 +380,14 @@ class _Reading:
         if name in self.snapshot.partition_nodes:
             listed = self.snapshot.partition_nodes[name]
             is_there = listed is not None
-            nodes = {number: nodes.get(number) for number in listed or ()}
-        for number in states_read:
-            got = self.snapshot.states[name, number]
+            nodes = {partition_id: nodes.get(partition_id) for partition_id in listed or ()}
+        for partition_id in states_read:
+            got = self.snapshot.states[name, partition_id]
             if got is not None:
                 is_there = True
-                nodes[number] = KnownNode(got.stat.version)
-            elif number in nodes:
-                nodes[number] = None
+                nodes[partition_id] = KnownNode(got.stat.version)
+            elif partition_id in nodes:
+                nodes[partition_id] = None
         partitions: PartitionNodes | None = Map(nodes) if is_there else None
         return replace(known, partitions=partitions)
 
@@ -405,14 +405,16 @@ class _Reading:
             known_before = before.partitions
         if znode is None:
             assignments = {
-                number: assignment_of(known_before[number])
-                for number in sorted(states_read.intersection(known_before))
+                partition_id: assignment_of(known_before[partition_id])
+                for partition_id in sorted(states_read.intersection(known_before))
             }
         else:
             assignments = dict(znode.partitions)
         after = {
-            number: self._partition(name, number, assignment, known_before.get(number))
-            for number, assignment in assignments.items()
+            partition_id: self._partition(
+                name, partition_id, assignment, known_before.get(partition_id)
+            )
+            for partition_id, assignment in assignments.items()
         }
         if is_same and (znode is None or set(known_before) <= set(after)):
             changed = {each: now for each, now in after.items() if now != known_before.get(each)}
@@ -422,18 +424,18 @@ class _Reading:
             if before is not None:
                 yield RemoveTopicRecord(topic_id=before.id)
             yield TopicRecord(name=name, topic_id=topic_id)
-            self._there.add(name)
-        for number, partition in changed.items():
-            yield partition_record(topic_id, number, partition)
+            self._created.add(name)
+        for partition_id, partition in changed.items():
+            yield partition_record(topic_id, partition_id, partition)
 
     def _partition(
-        self, name: str, number: int, assignment: Assignment, before: PartitionImage | None
+        self, name: str, partition_id: int, assignment: Assignment, before: PartitionImage | None
     ) -> PartitionImage:
         replicas = assignment.replicas
         lost: set[int] = set()
         if before is not None:
-            folders = zip(before.replicas, before.directories, strict=True)
-            lost = {each for each, folder in folders if folder == DIRECTORY_LOST}
+            directories = zip(before.replicas, before.directories, strict=True)
+            lost = {each for each, directory in directories if directory == DIRECTORY_LOST}
         partition = PartitionImage(
             replicas=replicas,
             directories=tuple(
@@ -446,21 +448,21 @@ class _Reading:
             leader_epoch=NO_EPOCH,
             partition_epoch=NO_EPOCH,
         )
-        if (name, number) not in self.snapshot.states:
+        if (name, partition_id) not in self.snapshot.states:
             return partition if before is None else _led_as(partition, before)
-        got = self.snapshot.states[name, number]
+        got = self.snapshot.states[name, partition_id]
         if got is None:
             return partition
         version = got.stat.version
         try:
-            state = decode_state_of(name, number, got.data, replicas)
+            state = decode_state_of(name, partition_id, got.data, replicas)
         except ZnodeError as problem:
             self.problems.append(problem)
             if before is None or before.leader_epoch == NO_EPOCH:
                 return replace(partition, leader_epoch=0, partition_epoch=version)
             return replace(_led_as(partition, before), partition_epoch=version)
         if state.extra:
-            self._keep_extra(name, number, KnownNode(version, state.extra))
+            self._keep_extra(name, partition_id, KnownNode(version, state.extra))
         return replace(
             partition,
             isr=state.isr,
@@ -470,10 +472,10 @@ class _Reading:
             partition_epoch=version,
         )
 
-    def _keep_extra(self, name: str, number: int, node: KnownNode) -> None:
+    def _keep_extra(self, name: str, partition_id: int, node: KnownNode) -> None:
         topic: KnownTopic = self._topics[name]
         assert topic.partitions is not None, "the state was read"
-        self._topics[name] = replace(topic, partitions=topic.partitions.set(number, node))
+        self._topics[name] = replace(topic, partitions=topic.partitions.set(partition_id, node))
 
 
 def _led_as(partition: PartitionImage, before: PartitionImage) -> PartitionImage:

@@ -78,14 +78,14 @@ def partitions(name: str) -> str:
     return f"{TOPICS}/{name}/partitions"
 
 
-def partition(name: str, number: int) -> str:
+def partition(name: str, partition_id: int) -> str:
     """Return the parent of a partition's state."""
-    return f"{TOPICS}/{name}/partitions/{number}"
+    return f"{TOPICS}/{name}/partitions/{partition_id}"
 
 
-def state(name: str, number: int) -> str:
+def state(name: str, partition_id: int) -> str:
     """Return where a partition's leader and in-sync replicas lie."""
-    return f"{TOPICS}/{name}/partitions/{number}/state"
+    return f"{TOPICS}/{name}/partitions/{partition_id}/state"
 
 
 def config(resource: Resource) -> str:

@@ -21,11 +21,11 @@ RestartedReplicas = Mapping[tuple[str, int], frozenset[int]]
 def restarted_replicas(snapshot: Snapshot) -> RestartedReplicas:
     """Return the leaders and in-sync replicas whose registration is later than the state."""
     found = {}
-    for (topic, number), got in snapshot.states.items():
+    for (topic, partition_id), got in snapshot.states.items():
         if got is None:
             continue
         try:
-            state = decode_state(topic, number, got.data)
+            state = decode_state(topic, partition_id, got.data)
         except ZnodeError:
             continue  # Told where the snapshot is taken into the image.
         started = frozenset(
@@ -35,5 +35,5 @@ def restarted_replicas(snapshot: Snapshot) -> RestartedReplicas:
             and broker.stat.czxid > got.stat.mzxid
         )
         if started:
-            found[topic, number] = started
+            found[topic, partition_id] = started
     return found

@@ -57,15 +57,17 @@ def decode_topic(name: str, data: bytes) -> TopicZnode:
         raise fields.fail(
             f"partitions are {sorted(replicas)[:20]}: expected numbers from 0 without a hole"
         )
-    for number, listed in replicas.items():
+    for partition_id, listed in replicas.items():
         if not listed or min(listed) < 0 or len(set(listed)) < len(listed):
             raise fields.fail(
-                f"partition {number} has the replicas {list(listed)}: expected different broker ids"
+                f"partition {partition_id} has the replicas {list(listed)}: expected different broker ids"
             )
     return TopicZnode(
         partitions={
-            number: Assignment(replicas[number], adding.get(number, ()), removing.get(number, ()))
-            for number in range(len(replicas))
+            partition_id: Assignment(
+                replicas[partition_id], adding.get(partition_id, ()), removing.get(partition_id, ())
+            )
+            for partition_id in range(len(replicas))
         },
         topic_id=_topic_id(fields),
         version=version,
@@ -76,10 +78,10 @@ def decode_topic(name: str, data: bytes) -> TopicZnode:
 def _lists(fields: Fields, name: str) -> dict[int, tuple[int, ...]]:
     path = fields.path
     return {
-        decimal(path, number, f"a partition in {name}"): integers(
-            path, listed, f"partition {number} in {name}"
+        decimal(path, partition_id, f"a partition in {name}"): integers(
+            path, listed, f"partition {partition_id} in {name}"
         )
-        for number, listed in fields.object(name).values.items()
+        for partition_id, listed in fields.object(name).values.items()
     }
 
 
@@ -104,8 +106,8 @@ def encode_topic(
     partitions: dict[str, tuple[int, ...]] = {}
     adding: dict[str, tuple[int, ...]] = {}
     removing: dict[str, tuple[int, ...]] = {}
-    for number, assignment in assignments:
-        text = str(number)
+    for partition_id, assignment in assignments:
+        text = str(partition_id)
         partitions[text] = assignment.replicas
         if assignment.adding:
             adding[text] = assignment.adding

@@ -22,9 +22,9 @@ class ConfigWriter:
         self._multis = multis
         self._before = before
         self._values: dict[Resource, dict[str, str]] = {}
-        self._noted: dict[Resource, bool] = {}
+        self._pending: dict[Resource, bool] = {}
         """What this multi is to write, and whether brokers must be told."""
-        multis.on_flush.append(self._write_noted)
+        multis.on_flush.append(self._write_pending)
 
     def take(self, record: ConfigRecord) -> None:
         """Plan the change of one value."""
@@ -34,13 +34,13 @@ class ConfigWriter:
         size = _value_bytes(record.name, record.value or "")
 
         def need() -> Need:
-            if resource not in self._noted:
+            if resource not in self._pending:
                 return Need(2, size + _bytes_of(resource, values))
-            return Need(0 if self._noted[resource] else 1, size)
+            return Need(0 if self._pending[resource] else 1, size)
 
         self._multis.make_room(paths.config(resource), need)
         self._multis.reserve(need())
-        self._noted[resource] = True
+        self._pending[resource] = True
         if record.value is None:
             values.pop(record.name, None)
         else:
@@ -55,7 +55,7 @@ class ConfigWriter:
         """
         self._values[resource] = {}
         self._multis.reserve(self.need_of(resource))
-        self._noted[resource] = False
+        self._pending[resource] = False
 
     def need_of(self, resource: Resource) -> Need:
         """Return what a configuration without values takes."""
@@ -67,8 +67,8 @@ class ConfigWriter:
         if resource in self._multis.known.configs:
             self._multis.add(Delete(paths.config(resource)))
 
-    def _write_noted(self) -> None:
-        for resource, must_tell in self._noted.items():
+    def _write_pending(self) -> None:
+        for resource, notifies in self._pending.items():
             path, known = paths.config(resource), self._multis.known.configs.get(resource)
             values = self._values[resource]
             if known is None:
@@ -76,11 +76,11 @@ class ConfigWriter:
             else:
                 data = encode_config(values, known.extra)
                 self._multis.add_reserved(SetData(path, data, known.version))
-            if must_tell:
+            if notifies:
                 change = encode_config_change(resource)
-                told = Create(paths.CONFIG_CHANGE, change, sequential=True)
-                self._multis.add_reserved(told, is_fact=False)
-        self._noted = {}
+                notification = Create(paths.CONFIG_CHANGE, change, sequential=True)
+                self._multis.add_reserved(notification, is_fact=False)
+        self._pending = {}
 
 
 def _bytes_of(resource: Resource, values: dict[str, str]) -> int:

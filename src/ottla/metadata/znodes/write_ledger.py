@@ -37,9 +37,9 @@ class LedgerWriter:
         self._multis = multis
         self._before = before
         self._entries: dict[Uuid, DeletionImage | None] = {}
-        self._noted: dict[Uuid, int] = {}
+        self._pending: dict[Uuid, int] = {}
         """What this multi is to write, and the bytes that are reserved for it."""
-        multis.on_flush.append(self._write_noted)
+        multis.on_flush.append(self._write_pending)
 
     def take(self, records: tuple[LedgerRecord, ...]) -> None:
         """Plan what a step says of one topic's entry, which is never written half."""
@@ -51,7 +51,7 @@ class LedgerWriter:
         size = _bytes_of(after)
 
         def need() -> Need:
-            reserved = self._noted.get(topic_id)
+            reserved = self._pending.get(topic_id)
             return Need(int(reserved is None), max(size - (reserved or 0), 0))
 
         def need_with_marker() -> Need:
@@ -59,7 +59,7 @@ class LedgerWriter:
 
         self._multis.make_room(paths.deletion(topic_id), need_with_marker)
         self._multis.reserve(need())
-        self._noted[topic_id] = max(size, self._noted.get(topic_id, 0))
+        self._pending[topic_id] = max(size, self._pending.get(topic_id, 0))
         self._entries[topic_id] = after
         self._mark(before, after)
         for record in records:
@@ -98,8 +98,8 @@ class LedgerWriter:
             # One beside another topic of the name may be for that one: who looks at markers tells.
             self._multis.add(Delete(paths.marker(entry.name)))
 
-    def _write_noted(self) -> None:
-        for topic_id in self._noted:
+    def _write_pending(self) -> None:
+        for topic_id in self._pending:
             path, known = paths.deletion(topic_id), self._multis.known.deletions.get(topic_id)
             entry = self._entries[topic_id]
             if entry is not None:
@@ -109,7 +109,7 @@ class LedgerWriter:
                 )
             elif known is not None:
                 self._multis.add_reserved(Delete(path, known.version))
-        self._noted = {}
+        self._pending = {}
 
 
 def _changed(before: DeletionImage | None, record: LedgerRecord) -> DeletionImage | None:

@@ -52,7 +52,7 @@ class Machine:
     """A log in here is one to host, as LeaderAndIsr says."""
 
 
-class DeletionWorld:
+class DeletionHarness:
     """See the module. Time is one clock for all."""
 
     def __init__(self, policy: Policy, broker_ids: Iterable[int], *, enabled: bool = True) -> None:
@@ -73,7 +73,7 @@ class DeletionWorld:
             self.start(broker_id)
         self.elect()
 
-    def clone(self) -> "DeletionWorld":
+    def clone(self) -> "DeletionHarness":
         """Return an equal world that goes its own way; images are shared."""
         return deepcopy(self, {id(self.image): self.image})
 
@@ -307,10 +307,10 @@ class DeletionWorld:
     def decide(self, *, only: int | None = None) -> int:
         """Decide once; return how many records that gave. `only`: as many are written, and then
         the controller dies."""
-        wish = self.manager.take_work()
-        if wish is None:
+        work = self.manager.take_work()
+        if work is None:
             return 0
-        decided = decide(self.image, wish, wall_ms=self.now_ms)
+        decided = decide(self.image, work, wall_ms=self.now_ms)
         self.illegal += decided.reply
         records = decided.step.records
         if only is not None:
@@ -362,7 +362,7 @@ class DeletionWorld:
     def states(self, topic_id: Uuid) -> dict[tuple[int, int], str]:
         """Return the state of each listed replica, by broker and partition, in words."""
         return {
-            (broker_id, number): _words(standing.state, standing.reason.name)
+            (broker_id, number): _enum_texts(standing.state, standing.reason.name)
             for broker_id, standing, numbers in self.entry(topic_id).rows()
             for number in numbers
         }
@@ -377,5 +377,5 @@ class DeletionWorld:
         }
 
 
-def _words(state: DeletionState, reason: str) -> str:
+def _enum_texts(state: DeletionState, reason: str) -> str:
     return state.name if reason == "NONE" else f"{state.name} {reason}"

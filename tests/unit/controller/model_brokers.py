@@ -109,7 +109,7 @@ def change(image: ClusterImage, records: Iterable[Record]) -> ClusterDelta:
     return replay(image, records, offset=image.position[0] + 1, epoch=5)
 
 
-def world(brokers: Iterable[int | BrokerImage], *topics: TopicImage) -> ClusterImage:
+def cluster_image(brokers: Iterable[int | BrokerImage], *topics: TopicImage) -> ClusterImage:
     listed = [a_broker(each) if isinstance(each, int) else each for each in brokers]
     image = change(EMPTY, map(record_of, listed)).image
     for each in topics:
@@ -157,7 +157,7 @@ def sent(batch: RequestBatch, of_view: ControllerView) -> list[BrokerRequest]:
     return requests
 
 
-def told_of(delta: ClusterDelta) -> list[BrokerRequest]:
+def requests_of(delta: ClusterDelta) -> list[BrokerRequest]:
     """Return what brokers are told of a delta."""
     seen = view(delta.image)
     return sent(delta_batch(seen, delta), seen)
@@ -236,7 +236,7 @@ class ModelBroker:
         """Return a process that has just started."""
         return cls(broker_id, epoch)
 
-    def hear(self, sent_one: BrokerRequest) -> None:
+    def receive(self, sent_one: BrokerRequest) -> None:
         """Take a request, or refuse it."""
         request = sent_one.request
         if request.broker_epoch < self.epoch or request.controller_epoch < self.controller_epoch:

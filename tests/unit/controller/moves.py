@@ -22,7 +22,7 @@ CONTEXT = context()
 Ids = tuple[int, ...]
 
 
-def world(
+def cluster_image(
     replicas: Ids, isr: Ids | None = None, leader: int | None = None, count: int = 1
 ) -> ClusterImage:
     """Six brokers and the topic t."""
@@ -45,7 +45,7 @@ def of(image: ClusterImage, partition_id: int = 0) -> PartitionImage:
     return topic.partitions[partition_id]
 
 
-def told(image: ClusterImage, target: Ids | None, partition_id: int = 0) -> ClusterImage:
+def reassign(image: ClusterImage, target: Ids | None, partition_id: int = 0) -> ClusterImage:
     """Return the image after a reassignment, or a cancellation, that is accepted."""
     decided = alter_reassignments(
         image, [Target("t", partition_id, target)], may_change_factor=True, context=CONTEXT
@@ -122,13 +122,13 @@ def state(partition: PartitionImage) -> tuple[Ids, Ids, Ids, Ids, int]:
     )
 
 
-def world_topic(replicas: Ids) -> TopicImage:
-    topic = world(replicas).topics.by_name("t")
+def moved_topic(replicas: Ids) -> TopicImage:
+    topic = cluster_image(replicas).topics.by_name("t")
     assert topic is not None
     return topic
 
 
-def world_in(image: ClusterImage, replicas: Ids) -> ClusterImage:
+def cluster_with(image: ClusterImage, replicas: Ids) -> ClusterImage:
     if image.topics.by_id(ID) is not None:
         image = advance(image, [RemoveTopicRecord(topic_id=ID)])
-    return advance(image, topic_records(world_topic(replicas)))
+    return advance(image, topic_records(moved_topic(replicas)))

@@ -30,6 +30,7 @@ from .model_brokers import (
     Ids,
     a_broker,
     change,
+    cluster_image,
     compare,
     led,
     never_led,
@@ -37,7 +38,6 @@ from .model_brokers import (
     registered,
     topic,
     topic_id,
-    world,
 )
 
 UNCLEAN = context({"unclean.leader.election.enable": "true"}).config
@@ -73,27 +73,27 @@ def test_who_is_new_bounced_or_dead() -> None:
 
 
 def test_kafka_7235_a_fast_bounce_is_noticed_by_the_epoch() -> None:
-    image = world([1, 2], topic("t", led([1, 2])))
+    image = cluster_image([1, 2], topic("t", led([1, 2])))
     bounced = now_there(image, a_broker(1, epoch=500), 2)
     assert bounced.brokers[1].epoch == 500
     assert state(of(bounced)) == (2, (2,), 4)
 
 
 def test_a_broker_that_wrote_its_registration_anew_is_the_same_one() -> None:
-    image = world([a_broker(1, in_controlled_shutdown=True), 2], topic("t", led([2, 1])))
+    image = cluster_image([a_broker(1, in_controlled_shutdown=True), 2], topic("t", led([2, 1])))
     amended = now_there(image, a_broker(1, rack="another"), 2)
     assert amended.brokers[1] == a_broker(1, rack="another", in_controlled_shutdown=True)
     assert of(amended) == of(image)
 
 
 def test_a_bounced_broker_is_not_on_its_way_out_any_more() -> None:
-    image = world([a_broker(1, in_controlled_shutdown=True), 2])
+    image = cluster_image([a_broker(1, in_controlled_shutdown=True), 2])
     assert now_there(image, a_broker(1, epoch=500), 2).brokers[1].active
 
 
 def test_the_folders_of_a_broker_that_starts_are_taken_for_working() -> None:
     lost = replace(led([1, 2], [2], 2), directories=(DIRECTORY_LOST, DIRECTORY_LOST))
-    image = now_there(world([1, 2], topic("t", lost)), a_broker(1, epoch=500), 2)
+    image = now_there(cluster_image([1, 2], topic("t", lost)), a_broker(1, epoch=500), 2)
     assert of(image).directories == (DIRECTORY_MIGRATING, DIRECTORY_LOST)
     assert of(image).partition_epoch == 7
 
@@ -114,7 +114,7 @@ ELECTIONS: list[tuple[Ids, Ids, NodeConfig, tuple[int, Ids]]] = [
 def test_offline_partition_leader_election(
     isr: Ids, live: Ids, config: NodeConfig, expected: tuple[int, Ids]
 ) -> None:
-    image = world([1, 2, 4], topic("t", led([2, 4], isr)))
+    image = cluster_image([1, 2, 4], topic("t", led([2, 4], isr)))
     image = now_there(image, 1, *live, config=config)
     assert state(of(image)) == (*expected, 4)
     unclean = config is UNCLEAN and 2 in isr and 4 not in isr
@@ -123,32 +123,32 @@ def test_offline_partition_leader_election(
 
 def test_online_replica_to_offline_replica_transition() -> None:
     """A follower that dies leaves the ISR; whoever leads goes on in the same epoch."""
-    image = now_there(world([1, 2, 3], topic("t", led([1, 2, 3]))), 1, 3)
+    image = now_there(cluster_image([1, 2, 3], topic("t", led([1, 2, 3]))), 1, 3)
     assert state(of(image)) == (1, (1, 3), 3)
     assert of(image).partition_epoch == 8
 
 
 def test_kafka_708_last_isr_member_stays() -> None:
-    image = now_there(world([1, 2], topic("t", led([1, 2], [1]))), 2)
+    image = now_there(cluster_image([1, 2], topic("t", led([1, 2], [1]))), 2)
     assert state(of(image)) == (NO_LEADER, (1,), 4)
     back = now_there(image, 2, a_broker(1, epoch=500))
     assert state(of(back)) == (1, (1,), 5)
 
 
 def test_all_that_die_together_stay_in_sync_and_whoever_comes_first_leads() -> None:
-    image = now_there(world([1, 2, 3], topic("t", led([1, 2, 3]))))
+    image = now_there(cluster_image([1, 2, 3], topic("t", led([1, 2, 3]))))
     assert state(of(image)) == (NO_LEADER, (1, 2, 3), 4)
     image = now_there(image, a_broker(3, epoch=500))
     assert of(image).leader == 3
 
 
 def test_the_dead_do_not_succeed_one_another() -> None:
-    image = now_there(world([1, 2, 3], topic("t", led([1, 2, 3]))), 3)
+    image = now_there(cluster_image([1, 2, 3], topic("t", led([1, 2, 3]))), 3)
     assert state(of(image)) == (3, (3,), 4)
 
 
 def test_two_that_bounce_together_do_not_succeed_one_another() -> None:
-    image = world([1, 2, 3], topic("t", led([1, 2, 3]), led([1, 2])))
+    image = cluster_image([1, 2, 3], topic("t", led([1, 2, 3]), led([1, 2])))
     image = now_there(image, a_broker(1, epoch=500), a_broker(2, epoch=501), 3)
     assert state(of(image)) == (3, (3,), 4)
     # Where nobody else is in sync the first of them leads again, in an epoch of its own.
@@ -156,18 +156,18 @@ def test_two_that_bounce_together_do_not_succeed_one_another() -> None:
 
 
 def test_a_broker_that_comes_takes_over_from_one_that_dies_at_the_same_time() -> None:
-    image = world([1], topic("t", led([1, 2])))
+    image = cluster_image([1], topic("t", led([1, 2])))
     assert state(of(now_there(image, a_broker(2)))) == (2, (2,), 4)
 
 
 def test_a_death_elsewhere_is_no_reason_to_end_a_leader_that_is_on_its_way_out() -> None:
-    image = world([a_broker(1, in_controlled_shutdown=True), 2], topic("t", led([1, 2])))
+    image = cluster_image([a_broker(1, in_controlled_shutdown=True), 2], topic("t", led([1, 2])))
     assert state(of(now_there(image, 1))) == (1, (1,), 3)
 
 
 def test_topics_that_are_being_deleted_are_left_alone() -> None:
     asked = DeletionImage(topic_id=topic_id("t"), name="t", policy=Policy.CLASSIC, asked_ms=1)
-    image = world([1, 2], topic("t", led([1, 2])), topic("u", led([1, 2])))
+    image = cluster_image([1, 2], topic("t", led([1, 2])), topic("u", led([1, 2])))
     queued = change(image, [header_record(asked)]).image
     begun = change(queued, [replicas_record(topic_id("t"), 2, STARTED, [0])]).image
     assert state(of(now_there(queued, 2))) == (2, (2,), 4)
@@ -179,14 +179,14 @@ def test_topics_that_are_being_deleted_are_left_alone() -> None:
 
 
 def test_offline_partition_to_online_partition_transition() -> None:
-    image = world([2], topic("t", led([1, 2], [1], NO_LEADER), led([2, 1], [2])))
+    image = cluster_image([2], topic("t", led([1, 2], [1], NO_LEADER), led([2, 1], [2])))
     image = now_there(image, 2, a_broker(1))
     assert state(of(image)) == (1, (1,), 4)
     assert of(image, "t", 1) == led([2, 1], [2])
 
 
 def test_a_broker_that_is_not_in_sync_leads_only_where_that_is_allowed() -> None:
-    image = world([3], topic("t", led([1, 2], [1], NO_LEADER)))
+    image = cluster_image([3], topic("t", led([1, 2], [1], NO_LEADER)))
     assert state(of(now_there(image, 3, a_broker(2)))) == (NO_LEADER, (1,), 3)
     unclean = now_there(image, 3, a_broker(2), config=UNCLEAN)
     assert state(of(unclean)) == (2, (2,), 4)
@@ -195,7 +195,7 @@ def test_a_broker_that_is_not_in_sync_leads_only_where_that_is_allowed() -> None
 
 def test_what_happened_since_the_change_is_heeded() -> None:
     """The image of now may lack who came, and have who died."""
-    image = world([1, 2], topic("t", led([1, 2]), led([3, 1], [3], NO_LEADER)))
+    image = cluster_image([1, 2], topic("t", led([1, 2]), led([3, 1], [3], NO_LEADER)))
     delta = change(image, compare(image, registered(a_broker(2), a_broker(3))))
     later = change(delta.image, compare(delta.image, registered(a_broker(1, 500), a_broker(2))))
     followed = after(later.image, process_broker_change(later.image, CONFIG, delta))
@@ -204,12 +204,12 @@ def test_what_happened_since_the_change_is_heeded() -> None:
 
 
 def test_a_change_of_no_broker_asks_for_nothing() -> None:
-    image = world([1], topic("t", led([1, 2], [2], NO_LEADER)))
+    image = cluster_image([1], topic("t", led([1, 2], [2], NO_LEADER)))
     assert process_broker_change(image, CONFIG, change(image, [])).records == ()
 
 
 def test_many_elections_may_be_written_in_parts() -> None:
-    image = world([1, 2], topic("t", *[led([1, 2])] * 50))
+    image = cluster_image([1, 2], topic("t", *[led([1, 2])] * 50))
     delta = change(image, compare(image, registered(a_broker(2))))
     step = process_broker_change(delta.image, CONFIG, delta)
     assert not step.atomic
@@ -231,7 +231,7 @@ def test_a_new_controller_settles_what_happened_while_there_was_none() -> None:
         led([3, 2], [3], NO_LEADER),
         never_led(2, 1),
     )
-    image = world([2, 3], gone)
+    image = cluster_image([2, 3], gone)
     image = after(image, elect_after_failover(image, CONFIG))
     image = after(image, bring_online(image, CONFIG))
     assert [state(of(image, "t", number)) for number in range(6)] == [
@@ -249,7 +249,7 @@ def test_a_new_controller_settles_what_happened_while_there_was_none() -> None:
 def test_brokers_that_started_while_there_was_no_controller_have_failed_first() -> None:
     """Else one would lead on in its former life's epoch, behind what it had told its clients."""
     made = topic("t", led([1, 2]), led([1, 2]), led([2, 1]), led([1]), led([1, 3]), led([1, 2]))
-    image = world([1, 2], made)
+    image = cluster_image([1, 2], made)
     since = {
         ("t", 1): frozenset({1}),
         ("t", 2): frozenset({1}),

@@ -80,7 +80,7 @@ class Process(Protocol):
 
     epoch: int
 
-    def hear(self, sent_one: BrokerRequest) -> None:
+    def receive(self, sent_one: BrokerRequest) -> None:
         """Take a request."""
         ...
 
@@ -106,7 +106,7 @@ class Telling(RuleBasedStateMachine):
         self.written = 0
         self.controller_epoch = 5
         self.registered: dict[int, BrokerImage] = {}
-        self.told: dict[int, Process] = {}
+        self.processes: dict[int, Process] = {}
         for broker_id in (1, 2, 3):
             self._start(broker_id)
         self.look_at_brokers(apart=False)
@@ -137,16 +137,16 @@ class Telling(RuleBasedStateMachine):
 
     def _deliver(self, requests: list[Any]) -> None:
         for each in requests:
-            process = self.told.get(each.broker_id)
+            process = self.processes.get(each.broker_id)
             if process is not None:
-                process.hear(each)
+                process.receive(each)
 
     # -- brokers -------------------------------------------------------------------------------
 
     def _start(self, broker_id: int) -> None:
         self.zxid += 1
         self.registered[broker_id] = a_broker(broker_id, self.zxid)
-        self.told[broker_id] = type(self).process(broker_id, self.zxid, self.image)
+        self.processes[broker_id] = type(self).process(broker_id, self.zxid, self.image)
 
     @rule(broker_id=BROKERS)
     def start(self, broker_id: int) -> None:
@@ -156,7 +156,7 @@ class Telling(RuleBasedStateMachine):
     def stop(self, broker_id: int) -> None:
         if len(self.registered) > 1:
             self.registered.pop(broker_id, None)
-            self.told.pop(broker_id, None)
+            self.processes.pop(broker_id, None)
 
     @rule(broker_id=BROKERS, port=st.integers(9092, 9094))
     def move_to_another_port(self, broker_id: int, port: int) -> None:
@@ -262,8 +262,8 @@ class Telling(RuleBasedStateMachine):
         holders = {each for partition in found.partitions.values() for each in partition.replicas}
         return all(
             broker_id in self.image.brokers
-            and self.image.brokers[broker_id].epoch == self.told[broker_id].epoch
-            for broker_id in holders & self.told.keys()
+            and self.image.brokers[broker_id].epoch == self.processes[broker_id].epoch
+            for broker_id in holders & self.processes.keys()
         )
 
     # -- partitions ----------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class Telling(RuleBasedStateMachine):
 
     @invariant()
     def all_that_are_known_know_all(self) -> None:
-        for broker_id, process in self.told.items():
+        for broker_id, process in self.processes.items():
             known = self.image.brokers.get(broker_id)
             if known is not None and known.epoch == process.epoch:
                 process.check(self.image)

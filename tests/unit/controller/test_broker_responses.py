@@ -27,14 +27,14 @@ from ottla.wire.messages.leader_and_isr import (
 )
 from ottla.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 
-from .model_brokers import change, led, sent, topic, topic_id, view, world
+from .model_brokers import change, cluster_image, led, sent, topic, topic_id, view
 
 FOO0, FOO1, BAR0 = PartitionKey("foo", 0), PartitionKey("foo", 1), PartitionKey("bar", 0)
 LED = led([1, 2])
 
 
 def a_cluster(*, queued: Iterable[str] = (), started: Iterable[str] = ()) -> ClusterImage:
-    image = world([1, 2], topic("foo", LED, LED), topic("bar", LED))
+    image = cluster_image([1, 2], topic("foo", LED, LED), topic("bar", LED))
     for name in (*queued, *started):
         asked = DeletionImage(topic_id=topic_id(name), name=name, policy=Policy.CLASSIC, asked_ms=1)
         image = change(image, [header_record(asked)]).image

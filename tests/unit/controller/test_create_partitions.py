@@ -58,7 +58,7 @@ def test_validation_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("growth", "error", "said"),
+    ("wanted", "error", "text"),
     [
         (NewPartitions("nobody", 2), Error.UNKNOWN_TOPIC_OR_PARTITION, ""),
         (NewPartitions("t", 3), Error.INVALID_PARTITIONS, "already has 3"),
@@ -72,13 +72,13 @@ def test_validation_alone() -> None:
         (NewPartitions("t", 4, ((4,),)), Error.INVALID_REPLICA_ASSIGNMENT, "fenced"),
     ],
 )
-def test_refusals(growth: NewPartitions, error: Error, said: str) -> None:
-    decided = grow(growth, NewPartitions("u", 2))
+def test_refusals(wanted: NewPartitions, error: Error, text: str) -> None:
+    decided = grow(wanted, NewPartitions("u", 2))
     assert [(each.name, each.error) for each in decided.reply] == [
-        (growth.name, error),
+        (wanted.name, error),
         ("u", Error.NONE),
     ]
-    assert said in (decided.reply[0].message or "")
+    assert text in (decided.reply[0].message or "")
     assert len(decided.step.records) == 1
 
 
@@ -94,8 +94,8 @@ def test_nobody_to_hold_it() -> None:
     wanted = [NewTopic(name="t", assignments=((0, (1,)),))]
     image = after(THREE, create_topics(THREE, wanted, validate_only=False, context=context()))
     alone = ClusterImage(topics=image.topics)
-    [told] = grow(NewPartitions("t", 2), image=alone).reply
-    assert told.error is Error.INVALID_REPLICATION_FACTOR
+    [result] = grow(NewPartitions("t", 2), image=alone).reply
+    assert result.error is Error.INVALID_REPLICATION_FACTOR
 
 
 def test_too_many_at_once() -> None:

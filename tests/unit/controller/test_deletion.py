@@ -136,10 +136,10 @@ def test_kafka_5975_deletion_that_is_switched_off_is_refused() -> None:
 
 def test_a_second_deletion_finds_nothing() -> None:
     image = after(IMAGE, delete(by_name("a")))
-    [told] = delete_topics(image, [by_name("a")], context=context(), wall_ms=0).reply
-    assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-    [told] = delete_topics(image, [by_id("a")], context=context(), wall_ms=0).reply
-    assert told.error is Error.UNKNOWN_TOPIC_ID
+    [result] = delete_topics(image, [by_name("a")], context=context(), wall_ms=0).reply
+    assert result.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    [result] = delete_topics(image, [by_id("a")], context=context(), wall_ms=0).reply
+    assert result.error is Error.UNKNOWN_TOPIC_ID
 
 
 def test_kafka_14337_a_name_that_collided_with_a_deleted_one_is_free() -> None:

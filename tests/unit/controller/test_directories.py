@@ -131,7 +131,7 @@ def test_what_is_not_this_broker_s_is_refused_by_itself(
     place: DirectoryAssignment, error: Error
 ) -> None:
     decided = assign(place, DirectoryAssignment(Y, topic_id(), 1))
-    assert [told for _, told in decided.reply] == [error, Error.NONE]
+    assert [error for _, error in decided.reply] == [error, Error.NONE]
     assert len(decided.step.records) == 1
 
 

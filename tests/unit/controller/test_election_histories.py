@@ -101,7 +101,7 @@ class Elections(RuleBasedStateMachine, History):
             recovery_state=RECOVERED,
         )
         with suppress(ApiError):  # A leader that was unregistered knows it by its next heartbeat.
-            [told] = self.take(
+            [result] = self.take(
                 alter_partition(
                     self.image,
                     [change],
@@ -110,7 +110,7 @@ class Elections(RuleBasedStateMachine, History):
                     context=self.context,
                 )
             )
-            assert told.error in (Error.NONE, Error.INELIGIBLE_REPLICA, Error.NEW_LEADER_ELECTED)
+            assert result.error in (Error.NONE, Error.INELIGIBLE_REPLICA, Error.NEW_LEADER_ELECTED)
 
     # -- the brokers -----------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class Town:
                 return going
         return []
 
-    def told(self, name: str = "t") -> IdleStatus:
+    def status(self, name: str = "t") -> IdleStatus:
         [verdict] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
         return verdict
 
@@ -148,7 +148,7 @@ def due() -> Town:
     """
     town = Town()
     assert town.round() == []
-    assert town.told().reason is IdleReason.DUE
+    assert town.status().reason is IdleReason.DUE
     assert town.round() == []
     assert town.round(brokers=(2, 3)) == []
     return town
@@ -172,7 +172,7 @@ def test_a_use_that_any_witness_saw_since_acquits() -> None:
         town = due()
         assert town.say(witness, 0) == []
         assert town.say(1, 0 if witness == 1 else TTL_MS) == []
-        assert (town.told().reason, town.told().brokers) == (IdleReason.TOO_YOUNG, (witness,))
+        assert (town.status().reason, town.status().brokers) == (IdleReason.TOO_YOUNG, (witness,))
         # It begins from the first look again.
         assert town.say(witness) == []
         assert town.round() == []
@@ -197,18 +197,18 @@ def test_one_witness_that_is_silent_or_down_holds_a_topic() -> None:
     town = Town()
     for _ in range(5):
         assert town.round(brokers=(1, 2)) == []
-    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
     town.image = advance(cluster(broker(1), broker(2), broker(3, fenced=True)), IMAGE_RECORDS)
-    assert (town.told().reason, town.told().brokers) == (IdleReason.BROKER_DOWN, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.BROKER_DOWN, (3,))
     town.image = advance(cluster(broker(1), broker(2)), IMAGE_RECORDS)
-    assert (town.told().reason, town.told().brokers) == (IdleReason.BROKER_DOWN, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.BROKER_DOWN, (3,))
 
 
 def test_what_was_said_long_ago_does_not_count() -> None:
     town = Town()
     town.round()
     town.now_ms += REPORT_INTERVALS_MAX * INTERVAL_MS + 1
-    assert (town.told().reason, town.told().idle_ms) == (IdleReason.NOT_HEARD, -1)
+    assert (town.status().reason, town.status().idle_ms) == (IdleReason.NOT_HEARD, -1)
     # A candidate of long ago begins again.
     assert [town.round() for _ in range(3)] == [[], [], ["t"]]
 
@@ -219,7 +219,7 @@ def test_another_process_of_a_broker_has_said_nothing() -> None:
     records = IMAGE_RECORDS
     town.image = advance(cluster(broker(1), broker(2), broker(3, epoch=200)), records)
     town.image = replace(town.image, position=(2_000, 1))
-    assert town.told().reason is IdleReason.NOT_HEARD
+    assert town.status().reason is IdleReason.NOT_HEARD
     with pytest.raises(ApiError) as refused:
         town.say(3)
     assert refused.value.error is Error.STALE_BROKER_EPOCH
@@ -234,9 +234,9 @@ def test_what_is_said_of_other_witnesses_does_not_count() -> None:
     for _ in range(3):
         town.now_ms += INTERVAL_MS
         assert town.say(1) == town.say(2) == town.say(3, replicas=(1, 3)) == []
-    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
     assert town.say(3, coordinators=(3,)) == []
-    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (3,))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
 
 
 def test_a_new_controller_has_heard_nothing() -> None:
@@ -245,7 +245,7 @@ def test_a_new_controller_has_heard_nothing() -> None:
     town.round()
     town.image = replace(town.image, position=(2_000, 2))
     assert town.say(1) == []
-    assert (town.told().reason, town.told().brokers) == (IdleReason.NOT_HEARD, (2, 3))
+    assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (2, 3))
     # Their tokens are of the other one's.
     assert town.say(2) == town.say(3) == []
     assert town.round() == []
@@ -286,26 +286,26 @@ def test_a_topic_that_nobody_can_use_is_not_idle(topic: str) -> None:
     town = Town(without_leader(topic))
     for _ in range(5):
         assert town.round() == []
-    assert town.told().reason is IdleReason.NO_LEADER
+    assert town.status().reason is IdleReason.NO_LEADER
 
 
 def test_why_others_stay() -> None:
     town = Town()
     assert town.round(TTL_MS - 1) == []
-    assert (town.told().reason, town.told().idle_ms) == (IdleReason.TOO_YOUNG, TTL_MS - 1)
-    assert town.told(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
+    assert (town.status().reason, town.status().idle_ms) == (IdleReason.TOO_YOUNG, TTL_MS - 1)
+    assert town.status(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
     town.image = advance(IMAGE, [limit(OFFSETS_TOPIC, TTL_MS)])
-    assert town.told(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
+    assert town.status(OFFSETS_TOPIC).reason is IdleReason.INTERNAL
     town.image = advance(IMAGE, [limit("t", -1)])
     assert not any(town.round() for _ in range(5))
-    assert town.told().reason is IdleReason.NO_TTL
+    assert town.status().reason is IdleReason.NO_TTL
     queued = DeletionImage(topic_id=TOPIC, name="t", policy=Policy.CLASSIC, asked_ms=0)
     town.image = advance(IMAGE, [header_record(queued)])
     assert not any(town.round() for _ in range(5))
-    assert town.told().reason is IdleReason.BEING_DELETED
+    assert town.status().reason is IdleReason.BEING_DELETED
     town = Town(config=configured(delete_topic_enable="false"))
     assert not any(town.round() for _ in range(5))
-    assert town.told().reason is IdleReason.DISABLED
+    assert town.status().reason is IdleReason.DISABLED
 
 
 def test_a_report_of_a_topic_that_is_gone_is_passed_over() -> None:
@@ -325,7 +325,7 @@ def test_a_new_topic_of_the_name_is_another_one() -> None:
         ],
     )
     assert town.round() == []
-    assert (town.told().reason, town.told().topic_id) == (IdleReason.NOT_HEARD, other)
+    assert (town.status().reason, town.status().topic_id) == (IdleReason.NOT_HEARD, other)
 
 
 def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
@@ -348,7 +348,7 @@ def test_a_topic_is_as_idle_as_the_witness_says_that_saw_it_last(said: dict[int,
     town = Town()
     for broker_id, idle_ms in said.items():
         town.say(broker_id, idle_ms)
-    verdict = town.told()
+    verdict = town.status()
     assert verdict.idle_ms == min(said.values(), default=-1)
     assert (verdict.reason is IdleReason.DUE) == (len(said) == 3 and min(said.values()) >= TTL_MS)
 

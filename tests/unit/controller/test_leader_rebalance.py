@@ -71,20 +71,20 @@ def leaders(image: ClusterImage) -> list[int]:
 )
 def test_one_partition(partition_id: int, election_type: int, error: Error, leader: int) -> None:
     decided = ask([("t", partition_id)], election_type)
-    [told] = decided.reply
-    assert (told.topic, told.partition_id, told.error) == ("t", partition_id, error)
-    assert bool(told.message) == bool(error)
+    [expected] = decided.reply
+    assert (expected.topic, expected.partition_id, expected.error) == ("t", partition_id, error)
+    assert bool(expected.message) == bool(error)
     assert leaders(after(IMAGE, decided))[partition_id] == leader
     assert len(decided.step.records) == (error is Error.NONE)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [(("nobody", 0), "topic as nobody"), (("t", 9), "partition as t-9")]
+    ("wanted", "text"), [(("nobody", 0), "topic as nobody"), (("t", 9), "partition as t-9")]
 )
-def test_what_does_not_exist(asked: tuple[str, int], said: str) -> None:
-    [told] = ask([asked], PREFERRED).reply
-    assert told.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-    assert said in (told.message or "")
+def test_what_does_not_exist(wanted: tuple[str, int], text: str) -> None:
+    [expected] = ask([wanted], PREFERRED).reply
+    assert expected.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert text in (expected.message or "")
 
 
 def test_kafka_1558_one_topic_that_is_gone_does_not_hold_up_the_others() -> None:
@@ -97,9 +97,13 @@ def test_kafka_1558_one_topic_that_is_gone_does_not_hold_up_the_others() -> None
     assert leaders(after(IMAGE, decided))[1] == 1
 
 
-@pytest.mark.parametrize(("election_type", "told"), [(PREFERRED, [1, 2, 3, 4]), (UNCLEAN, [3, 4])])
-def test_all_partitions_without_those_that_need_none(election_type: int, told: list[int]) -> None:
-    assert [each.partition_id for each in ask(None, election_type).reply] == told
+@pytest.mark.parametrize(
+    ("election_type", "expected"), [(PREFERRED, [1, 2, 3, 4]), (UNCLEAN, [3, 4])]
+)
+def test_all_partitions_without_those_that_need_none(
+    election_type: int, expected: list[int]
+) -> None:
+    assert [each.partition_id for each in ask(None, election_type).reply] == expected
 
 
 def test_a_partition_named_twice_is_elected_once() -> None:

@@ -15,14 +15,14 @@ from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import ClusterImage
 
 from .builders import context
-from .model_brokers import change, led, topic, topic_id, world
+from .model_brokers import change, cluster_image, led, topic, topic_id
 
 CONTEXT = context()
 
 
 @pytest.fixture
 def image() -> ClusterImage:
-    before = world(
+    before = cluster_image(
         [1, 2, 3], topic("t", led((1, 2))), topic("moves", led((1, 2), adding_replicas=(2,)))
     )
     records = [

@@ -19,6 +19,7 @@ from .model_brokers import (
     CONFIG,
     a_broker,
     change,
+    cluster_image,
     compare,
     leads,
     led,
@@ -28,7 +29,6 @@ from .model_brokers import (
     topic,
     topic_id,
     view,
-    world,
 )
 
 ID = topic_id("t")
@@ -40,7 +40,7 @@ def bounced(before: ClusterImage, epoch: int = 500) -> ClusterDelta:
 
 
 def two_partitions() -> ClusterImage:
-    return world([1, 2], topic("t", led([2, 1]), led([1, 2])))
+    return cluster_image([1, 2], topic("t", led([2, 1]), led([1, 2])))
 
 
 def test_what_it_led_is_over_from_its_return_to_the_election() -> None:

@@ -30,6 +30,7 @@ from .model_brokers import (
     CONTROLLER,
     a_broker,
     change,
+    cluster_image,
     kinds,
     leads,
     led,
@@ -40,7 +41,6 @@ from .model_brokers import (
     topic,
     topic_id,
     view,
-    world,
 )
 
 CONTROLLER_EPOCH = 5
@@ -52,7 +52,7 @@ LED = led([1, 2, 3], [1, 2])
 
 def three_partitions(*live: int | BrokerImage, protocol: str = "3.9") -> ControllerView:
     """Return a cluster of brokers 1, 2 and 3, unless others are named."""
-    image = world(live or (1, 2, 3), topic("foo", LED, LED), topic("bar", LED, LED))
+    image = cluster_image(live or (1, 2, 3), topic("foo", LED, LED), topic("bar", LED, LED))
     return view(image, controller_epoch=CONTROLLER_EPOCH, level=parse_level(protocol))
 
 
@@ -247,7 +247,7 @@ def test_update_metadata_request_during_topic_deletion() -> None:
 
 def test_kafka_1355_a_deleted_partition_is_named_and_not_left_out() -> None:
     nobody_leads = led([1], [1], NO_LEADER)
-    context = going(view(world([1], topic("foo", nobody_leads))), "foo")
+    context = going(view(cluster_image([1], topic("foo", nobody_leads))), "foo")
     batch = RequestBatch(context)
     batch.add_update_metadata([1], [(FOO0, nobody_leads)], written_by=1)
     assert led_by_metadata(sent(batch, context)) == {1: [(FOO0, -2)]}
@@ -268,7 +268,7 @@ def test_update_metadata_includes_live_or_shutting_down_brokers() -> None:
 def test_a_replica_on_a_failed_folder_is_told_as_offline() -> None:
     folders = (DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
     partly_lost = replace(LED, directories=folders)
-    context = view(world([1, 2, 3], topic("foo", partly_lost, LED)))
+    context = view(cluster_image([1, 2, 3], topic("foo", partly_lost, LED)))
     batch = RequestBatch(context)
     listed = [(FOO0, LED), (FOO1, LED)]
     batch.add_update_metadata([1], listed, written_by=CONTROLLER_EPOCH)
@@ -442,7 +442,7 @@ def test_latent_l5_a_round_that_failed_does_not_fail_the_next_one() -> None:
     after = replace(context, image=delta.image)
     requests = sent(delta_batch(after, delta), after)
     assert (set(leads(requests)), stops(requests)) == ({(1, FOO0), (2, FOO0), (3, FOO0)}, {})
-    assert sent(failed, view(world([]))) == []
+    assert sent(failed, view(cluster_image([]))) == []
     assert not failed
 
 

@@ -98,7 +98,7 @@ def test_a_broker_with_several_folders_chooses_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "error", "said"),
+    ("topic", "error", "text"),
     [
         (NewTopic(name=""), Error.INVALID_TOPIC_EXCEPTION, "empty"),
         (NewTopic(name=".."), Error.INVALID_TOPIC_EXCEPTION, "cannot be named"),
@@ -179,28 +179,28 @@ def test_a_broker_with_several_folders_chooses_itself() -> None:
         ),
     ],
 )
-def test_refusals(topic: NewTopic, error: Error, said: str) -> None:
+def test_refusals(topic: NewTopic, error: Error, text: str) -> None:
     base = cluster(broker(1), broker(2), broker(3), broker(4, fenced=True))
     image = after(base, create(NewTopic(name="old.topic"), image=base))
     decided = create(topic, NewTopic(name="other"), image=image)
     assert errors(decided) == [(topic.name, error), ("other", Error.NONE)]
-    assert said in (decided.reply[0].message or "")
+    assert text in (decided.reply[0].message or "")
     assert after(image, decided).topics.names() == ["old.topic", "other"]
 
 
 @pytest.mark.parametrize(
-    ("brokers", "said"),
+    ("brokers", "text"),
     [
         ([broker(1, fenced=True)], "fenced"),
         ([broker(1, in_controlled_shutdown=True)], "only 0 broker"),
         ([], "only 0 broker"),
     ],
 )
-def test_no_broker_to_hold_it(brokers: Sequence[object], said: str) -> None:
+def test_no_broker_to_hold_it(brokers: Sequence[object], text: str) -> None:
     image = cluster(*brokers)  # type: ignore[arg-type]
     decided = create(NewTopic(name="t"), image=image)
     assert errors(decided) == [("t", Error.INVALID_REPLICATION_FACTOR)]
-    assert said in (decided.reply[0].message or "")
+    assert text in (decided.reply[0].message or "")
 
 
 def test_replicas_need_brokers_of_which_one_is_active() -> None:

@@ -88,7 +88,7 @@ class FakeJournal:
             each.complete(error)
 
 
-class World:
+class Harness:
     """One shard and what surrounds it."""
 
     def __init__(self, config: GroupConfig = CONFIG, seed: int = 7) -> None:
@@ -182,7 +182,7 @@ class World:
 
     def sync(
         self,
-        told: JoinResponse,
+        response: JoinResponse,
         assignments: Sequence[tuple[str, bytes]] = (),
         *,
         instance_id: str | None = None,
@@ -194,11 +194,11 @@ class World:
             self.shard,
             Sync(
                 group_id=group_id,
-                member_id=told.member_id,
+                member_id=response.member_id,
                 instance_id=instance_id,
-                generation=told.generation,
-                protocol_type=told.protocol_type,
-                protocol_name=told.protocol_name,
+                generation=response.generation,
+                protocol_type=response.protocol_type,
+                protocol_name=response.protocol_name,
                 assignments=tuple(assignments),
             ),
         )
@@ -218,19 +218,19 @@ class World:
             answers.append(send(**options))  # type: ignore[arg-type]
         while not all(answer.done for answer in answers):
             self.advance(self.shard.config.initial_rebalance_delay_ms)
-        told = sorted((answer.value for answer in answers), key=lambda each: not each.members)
-        assignments = [(each.member_id, each.member_id.encode()) for each in told[0].members]
-        for each, instance_id in zip(told, self._instances(told), strict=True):
-            mine = assignments if each is told[0] else ()
+        response = sorted((answer.value for answer in answers), key=lambda each: not each.members)
+        assignments = [(each.member_id, each.member_id.encode()) for each in response[0].members]
+        for each, instance_id in zip(response, self._instances(response), strict=True):
+            mine = assignments if each is response[0] else ()
             assert not self.sync(each, mine, instance_id=instance_id).value.error
-        return told
+        return response
 
-    def _instances(self, told: Sequence[JoinResponse]) -> list[str | None]:
-        return [self.group.members[each.member_id].instance_id for each in told]
+    def _instances(self, response: Sequence[JoinResponse]) -> list[str | None]:
+        return [self.group.members[each.member_id].instance_id for each in response]
 
-    def replayed(self) -> "World":
+    def replayed(self) -> "Harness":
         """Return another world whose shard was loaded from this one's log."""
-        other = World(self.shard.config)
+        other = Harness(self.shard.config)
         other.clock.ms = self.clock.ms
         self._load(other.shard, self.journal.batches)
         return other
@@ -245,7 +245,7 @@ class World:
 
 def durable(shard: Shard) -> object:
     """Return what of a shard must survive a change of the leader."""
-    told = {}
+    response = {}
     for group_id, group in shard.groups.items():
         members = {
             member.member_id: (
@@ -259,7 +259,7 @@ def durable(shard: Shard) -> object:
             )
             for member in group.members.values()
         }
-        told[group_id] = (
+        response[group_id] = (
             group.state,
             group.generation,
             group.protocol_type,
@@ -269,4 +269,4 @@ def durable(shard: Shard) -> object:
             group.static_members,
             members,
         )
-    return told, shard.offsets.state()
+    return response, shard.offsets.state()

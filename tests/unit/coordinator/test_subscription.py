@@ -36,9 +36,11 @@ def test_what_an_independent_client_says(version: int) -> None:
     module = importlib.import_module(f"kio.schema.consumer_protocol_subscription.v{version}.data")
     serial = importlib.import_module("kio.serial")
     fields = {} if version == 0 else {"owned_partitions": ()}
-    said = module.ConsumerProtocolSubscription(topics=("a", "topic-2"), user_data=b"u", **fields)
+    response = module.ConsumerProtocolSubscription(
+        topics=("a", "topic-2"), user_data=b"u", **fields
+    )
     buffer = io.BytesIO()
-    serial.entity_writer(module.ConsumerProtocolSubscription)(buffer, said)
+    serial.entity_writer(module.ConsumerProtocolSubscription)(buffer, response)
     data = struct.pack(">h", version) + buffer.getvalue()
     assert subscribed_topics(data) == {"a", "topic-2"}
 

@@ -1,10 +1,10 @@
-"""Brokers whose registrations come and go by themselves: what follows for partitions.
+"""Leader elections that follow when brokers appear, restart or disappear in ZooKeeper.
 
-A broker that came back as another process, however quickly, has failed and started: its epoch
-tells, since the set of ids does not change (KAFKA-7235).
+A broker that restarted, however quickly, has failed and started. Its epoch shows it, since the
+set of broker ids does not change (KAFKA-7235).
 
-All that failed fail at once, before anybody who is new or back is elected: of two brokers that
-failed together none is in sync with the other's successor, but each keeps what it had.
+All failures are applied before any election for new or restarted brokers: of two brokers that
+failed together neither is in sync with the other's restarted process, but each keeps what it had.
 Source: KafkaController.{processBrokerChange, onBrokerStartup, onBrokerFailure,
 onBrokerUpdate}, Kafka 3.9; KIP-380. In KRaft, `brokers` decides.
 """
@@ -26,7 +26,7 @@ from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChange:
-    """Who came, who is another process now, and who went; in order."""
+    """The brokers that are new, that restarted, and that are gone; each in order."""
 
     new: tuple[int, ...] = ()
     bounced: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class BrokerChange:
 
 
 def difference(before: Mapping[int, BrokerImage], after: Mapping[int, BrokerImage]) -> BrokerChange:
-    """Return how the brokers of a later time differ from those of an earlier one."""
+    """Return how the brokers of a later image differ from those of an earlier one."""
     earlier, later = frozenset(before), frozenset(after)
     both = sorted(earlier & later)
     return BrokerChange(
@@ -45,9 +45,10 @@ def difference(before: Mapping[int, BrokerImage], after: Mapping[int, BrokerImag
 
 
 def reset_lost_directories(image: ClusterImage, broker_ids: frozenset[int]) -> Iterator[Record]:
-    """Take the folders of brokers that have just started for working, until they say otherwise.
+    """Yield partitions without the lost log directories of brokers that have just started.
 
-    Observed with the registrations, so that these brokers are told at once what they host.
+    A started broker's directories count as working until it reports a failure. Observed with the
+    registrations, so that these brokers get LeaderAndIsr for all that they host at once.
     """
     for topic in image.topics if broker_ids else ():
         for partition_id, partition in topic.in_order():
@@ -63,9 +64,10 @@ def reset_lost_directories(image: ClusterImage, broker_ids: frozenset[int]) -> I
 
 
 def process_broker_change(image: ClusterImage, config: NodeConfig, delta: ClusterDelta) -> Step:
-    """Return the elections that a change of the brokers asks for, on the image of now.
+    """Return the elections that a change of the brokers requires, on the current image.
 
-    That may have moved on since the change: who failed then has failed, whoever is there now.
+    The image may be newer than the change: a broker that failed in it has failed, even if it is
+    registered again now.
     """
     change = difference(delta.before.brokers, delta.image.brokers)
     failed = frozenset(change.bounced + change.dead)
@@ -84,7 +86,7 @@ def _fail(
     failed: frozenset[int],
     only: Container[tuple[str, int]] | None = None,
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield what changes when brokers lead nothing and are in no ISR that has others.
+    """Yield the changes by which brokers lead nothing and leave every ISR that has other members.
 
     `only`: the partitions that are looked at; None = all.
     """
@@ -113,10 +115,11 @@ def process_missed_restarts(
     config: NodeConfig,
     restarted_replicas: Mapping[tuple[str, int], frozenset[int]],
 ) -> Step:
-    """Return the elections because of brokers that started when no controller was there to see it.
+    """Return the elections for brokers that restarted while there was no controller.
 
-    `restarted_replicas`: who of a partition's leader and in-sync replicas is another process than the
-    one that they were. Each failed and started, as in `process_broker_change`, together with those that are gone.
+    `restarted_replicas`: by partition, those of its leader and in-sync replicas that run as another
+    process since the state was written. Each failed and started, as in `process_broker_change`;
+    so did in-sync replicas that are not registered now.
     """
     by_failed: dict[frozenset[int], set[tuple[str, int]]] = {}
     for topic, partition_id, partition in partitions(image):
@@ -144,7 +147,7 @@ def _others(
 def _start(
     image: ClusterImage, config: NodeConfig, started: frozenset[int]
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the leaders that leaderless partitions get from brokers that came."""
+    """Yield the leaders that leaderless partitions get from started brokers."""
     rules = Rules(image, config)
     for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or started.isdisjoint(partition.replicas):

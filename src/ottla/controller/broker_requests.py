@@ -1,32 +1,34 @@
-"""What brokers are told of a change, where a controller tells them by requests.
+"""The LeaderAndIsr, UpdateMetadata and StopReplica requests that follow from a change (ZooKeeper).
 
-It follows from the delta of what was written or observed, and from nothing else: whoever decided
-it, brokers hear the same. Tell deltas in their order, each at once.
+They follow from the delta of what was written or observed, and from nothing else: brokers get the
+same requests whoever made the change. Build a batch for each delta, in the deltas' order, at once.
 
-- A partition that got a leader, or changed in any way: UpdateMetadata to all.
-- Leader, leader epoch, recovery state, replicas, or what is added or removed changed: LeaderAndIsr
-  to its replicas too, as new to those that did not hold it before. A change of the ISR alone is no
-  reason: its leader learns of it as all do.
-- A replica that left the assignment: StopReplica, which deletes it, after that.
-- A broker that came, or came as another process: it hears of all partitions, and what it hosts by
-  LeaderAndIsr; first of all everybody hears of it, since they may have to fetch from it or to
-  answer it (KAFKA-4443). That it leads it does not hear before its epoch is a new one, and the
-  others hear until then that nobody does (`previous_epochs`): UpdateMetadata makes leaders, too.
-- A broker that went: all hear who is left.
-- A broker that is about to go: it stops what it follows, so that it leaves no lagging replica.
-- A topic whose deletion begins: UpdateMetadata with the leader -2 (KAFKA-1355), and from then on
-  nothing else of it, or brokers that have deleted a replica would begin it anew. Its replicas are
-  stopped by whoever sees to the deletion.
+- A partition that got a leader, or changed in any way: UpdateMetadata to all brokers.
+- Leader, leader epoch, recovery state, replicas, adding or removing replicas changed: LeaderAndIsr
+  to its replicas too, with `is_new` for those that did not hold it before. Not for a change of the
+  ISR alone: the leader gets that with UpdateMetadata, as all brokers do.
+- A replica that left the assignment: after that, StopReplica that deletes it.
+- A broker that is new or restarted: UpdateMetadata with all partitions, and LeaderAndIsr for those
+  that it hosts. Before that all brokers get UpdateMetadata with the live brokers, since they may
+  have to fetch from it or to answer it (KAFKA-4443). Where it led before, no request names it as
+  the leader until an election has begun a new leader epoch; until then UpdateMetadata says that
+  there is no leader (`previous_epochs`), because brokers act as leaders by UpdateMetadata, too.
+- A broker that is gone: all get the remaining brokers.
+- A broker that begins a controlled shutdown: StopReplica without deletion for the partitions that
+  it follows, so that it leaves no lagging replica.
+- A topic whose deletion begins: UpdateMetadata with the leader -2 (KAFKA-1355), and nothing else
+  from then on: brokers that have deleted a replica would create it again. `deletion_orders` has
+  the StopReplica requests for its replicas.
 
-Nobody is told of partitions that nobody ever led (unless their topic goes: a broker may have read
-of it in ZooKeeper), of a topic whose nodes somebody removed by hand (its replicas go on; only a
-deletion deletes), and of brokers' folders: a replica in a failed one
-is offline for UpdateMetadata, and hears nothing more until its broker comes back.
+No request names partitions that never had a leader (unless their topic is being deleted: a broker
+may have read of it in ZooKeeper), topics whose znodes were removed by hand (their replicas keep
+running; only a deletion deletes), or brokers' log directories: a replica in a failed one is offline
+in UpdateMetadata, and its broker gets no LeaderAndIsr for it until it restarts.
 
-Kafka says which controller wrote a partition's state; the image does not keep that, and brokers
-only note it, so the present controller's epoch stands there.
+Kafka sends the epoch of the controller that wrote a partition's state; the image does not keep
+that, and brokers only store it, so the present controller's epoch is sent.
 Source: KafkaController, ReplicaStateMachine, PartitionStateMachine, Kafka 3.9, whose state machines
-tell while they decide.
+build the requests while they decide.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,9 +46,9 @@ from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage, TopicImage
 
 
 def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
-    """Return what brokers hear of a change.
+    """Return the requests that follow from a change.
 
-    The image of `view` is taken to be the delta's; its former lives are those before it.
+    The image of `view` is replaced by the delta's; its previous epochs are those before the delta.
     """
     previous_epochs = previous_epochs_after(view.previous_epochs, delta)
     view = replace(view, image=delta.image, previous_epochs=previous_epochs)
@@ -67,19 +69,19 @@ def delta_batch(view: ControllerView, delta: ClusterDelta) -> RequestBatch:
 
 
 def initial_batches(view: ControllerView) -> tuple[RequestBatch, RequestBatch]:
-    """Return what a new controller tells: first who is there (KAFKA-4443), then everything."""
+    """Return what a new controller sends: first the live brokers (KAFKA-4443), then everything."""
     return live_brokers_batch(view), full_batch(view)
 
 
 def live_brokers_batch(view: ControllerView) -> RequestBatch:
-    """Return the word to all brokers of all brokers, and of nothing else."""
+    """Return UpdateMetadata to all brokers, with all brokers and no partitions."""
     batch = RequestBatch(view)
     batch.add_brokers_first(view.live_or_shutting_down_ids())
     return batch
 
 
 def full_batch(view: ControllerView) -> RequestBatch:
-    """Return what every broker must know that has heard nothing of this controller yet."""
+    """Return all that brokers must know, for brokers that got nothing from this controller yet."""
     batch = RequestBatch(view)
     broker_ids = frozenset(view.live_or_shutting_down_ids())
     batch.add_full_metadata(
@@ -90,10 +92,10 @@ def full_batch(view: ControllerView) -> RequestBatch:
 
 
 def resend_batch(view: ControllerView, broker_id: int) -> RequestBatch:
-    """Return what one broker hears that asks to be told again.
+    """Return the requests that one broker gets again when it asks for them (log_dir_event).
 
-    LeaderAndIsr for all that it hosts: it answers what is offline. And UpdateMetadata of all
-    partitions: it may have had to refuse some.
+    LeaderAndIsr for all that it hosts: its response names the offline replicas. And UpdateMetadata
+    with all partitions: it may have had to reject some.
     """
     batch = RequestBatch(view)
     batch.add_full_metadata(
@@ -109,7 +111,7 @@ def resend_batch(view: ControllerView, broker_id: int) -> RequestBatch:
 def _add_broker_changes(
     batch: RequestBatch, view: ControllerView, delta: ClusterDelta, started: frozenset[int]
 ) -> None:
-    """Tell all of brokers that came, went or are reached elsewhere now; who came, of everything."""
+    """Add the live brokers to all where they changed, and all partitions to started brokers."""
     before, after = delta.before.brokers, delta.image.brokers
     broker_ids = view.live_or_shutting_down_ids()
     kept = [each for each in delta.changed_brokers if each in before and each in after]
@@ -124,7 +126,7 @@ def _add_broker_changes(
 
 
 def _is_metadata_changed(before: BrokerImage, after: BrokerImage) -> bool:
-    """Tell whether anything changed that brokers hear of one another."""
+    """Tell whether anything changed of a broker that UpdateMetadata contains."""
     return (before.endpoints, before.rack) != (after.endpoints, after.rack)
 
 
@@ -135,7 +137,7 @@ def _all(image: ClusterImage) -> Iterator[tuple[PartitionKey, PartitionImage]]:
 
 
 def _all_metadata_states(view: ControllerView) -> Iterator[tuple[PartitionKey, PartitionImage]]:
-    """Yield all partitions as UpdateMetadata is to tell of them."""
+    """Yield all partitions as UpdateMetadata shows them."""
     for key, partition in _all(view.image):
         yield key, _metadata_state(view, key, partition)
 
@@ -151,7 +153,7 @@ def _metadata_state(
 def _add_hosted_partitions(
     batch: RequestBatch, view: ControllerView, broker_ids: frozenset[int]
 ) -> None:
-    """Tell brokers who leads what they host, though nothing may have changed there."""
+    """Add LeaderAndIsr for all that brokers host, changed or not."""
     if not broker_ids:
         return
     for key, partition in _all(view.image):
@@ -167,9 +169,9 @@ def _add_hosted_partitions(
 def _reachable_replicas(
     view: ControllerView, key: PartitionKey, partition: PartitionImage
 ) -> list[int]:
-    """Return the brokers that can be reached and hold a replica in a folder that works.
+    """Return the live brokers that hold a replica in a working log directory.
 
-    Not a leader whose epoch is over: it hears of the partition once the next one is decided.
+    Without a stale leader: it gets LeaderAndIsr once the next leader is elected.
     """
     stale_leader = partition.leader if view.is_leader_stale(key, partition) else NO_LEADER
     return [
@@ -182,7 +184,7 @@ def _reachable_replicas(
 def _add_controlled_shutdowns(
     batch: RequestBatch, view: ControllerView, delta: ClusterDelta
 ) -> None:
-    """Let brokers that have begun to leave stop what they follow and others have, too."""
+    """Stop the followers of brokers that have begun a controlled shutdown."""
     before, after = delta.before.brokers, delta.image.brokers
     shutting_down = {
         each
@@ -205,7 +207,7 @@ def _add_controlled_shutdowns(
 def _changed_partitions(
     delta: ClusterDelta,
 ) -> Iterator[tuple[TopicImage, Iterable[int], TopicImage | None]]:
-    """Yield each topic with partitions that came or changed, their numbers, and it as it was."""
+    """Yield each topic with new or changed partitions, their ids, and the topic as it was."""
     for topic in delta.created_topics.values():
         yield topic, sorted(topic.partitions), None
     for change in delta.changed_topics.values():
@@ -222,7 +224,7 @@ def _add_partition_change(
     if after.leader_epoch == NO_EPOCH:
         return
     if before is not None and before.leader_epoch == NO_EPOCH:
-        before = None  # Nobody has heard of it yet.
+        before = None  # No request has named it yet.
     epoch = view.controller_epoch
     state = _metadata_state(view, key, after)
     batch.add_update_metadata(view.live_or_shutting_down_ids(), [(key, state)], written_by=epoch)
@@ -238,7 +240,7 @@ def _add_partition_change(
 
 
 def _leader_and_isr_fields(partition: PartitionImage) -> tuple[object, ...]:
-    """Return what the holders of a partition must be told of."""
+    """Return what replicas must get LeaderAndIsr for when it changes."""
     return (
         partition.leader,
         partition.leader_epoch,
@@ -250,7 +252,7 @@ def _leader_and_isr_fields(partition: PartitionImage) -> tuple[object, ...]:
 
 
 def _add_deletions(batch: RequestBatch, view: ControllerView, delta: ClusterDelta) -> None:
-    """Tell all that topics go whose deletion has begun now."""
+    """Add UpdateMetadata for topics whose deletion has begun in this delta."""
     broker_ids = view.live_or_shutting_down_ids()
     for topic_id in delta.changed_deletions:
         topic = delta.image.topics.by_id(topic_id)

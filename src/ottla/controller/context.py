@@ -1,4 +1,4 @@
-"""What deciders know besides the image: this node's configuration, chance, who is alive."""
+"""What deciders get besides the image: properties, randomness, broker liveness."""
 
 from dataclasses import dataclass, field
 
@@ -12,13 +12,13 @@ from ottla.metadata.node_config import NodeConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The active controller's surroundings.
+    """The environment of the active controller.
 
     Fields: `config`: its own properties: defaults of new topics, delete.topic.enable.
             `cluster_id`: what a broker must name on registration.
             `liveness`: soft state; `activate` it when the controller becomes active.
-            `assignments`: which brokers a chosen assignment may name.
-            `idle`: what brokers say of topics that nobody uses; soft state, too, by office.
+            `assignments`: which brokers a manual assignment may name.
+            `idle`: the brokers' reports of idle topics; soft state of one controller epoch.
     """
 
     config: NodeConfig

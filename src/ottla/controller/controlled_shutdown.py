@@ -1,13 +1,14 @@
-"""A broker asks to go, where it does so by a request of its own (ControlledShutdown).
+"""Controlled shutdown by request (ControlledShutdown, ZooKeeper mode).
 
-It gives up what it leads and leaves the in-sync replicas, as far as others take over: nobody is
-elected who may lack records, and nobody's only in-sync replica is taken from it. What it must go
-on leading is its answer; it asks again, and goes in the end. Partitions with one replica have
-nowhere to go and are not counted.
+The broker gives up its leaderships and leaves the in-sync replicas as far as others can take
+over: no replica is elected that may lack records, and the last in-sync replica stays one. The
+response names the partitions that it still leads; it retries, and stops in the end. Partitions
+with one replica cannot move and are not counted.
 
-That it is on its way out is the controller's to know, and no one else's: a new controller hears
-it from the broker's next request. It is noted last, so that whoever decides half of this anew
-finds all of it to do; brokers that are told of the note first heard of all that moved.
+That a broker is shutting down is state of the controller alone: a new controller learns it from
+the broker's next request. It is recorded last, so that a controller that repeats half of this
+decision finds all of it to do, and so that the requests that follow from it come after those for
+the partitions that moved.
 Source: KafkaController.doControlledShutdown, Kafka 3.9; KIP-380. In KRaft, `brokers` decides.
 """
 
@@ -23,17 +24,18 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import BrokerRegistrationChangeRecord, Record
 
 ANY_BROKER_EPOCH = -1
-"""What a broker says that does not know its epoch."""
+"""The epoch in the request of a broker that does not know its own."""
 
 
 def controlled_shutdown(
     image: ClusterImage, config: NodeConfig, broker_id: int, broker_epoch: int
 ) -> Decision[tuple[PartitionKey, ...]]:
-    """Let a broker go; the reply names what it leads still though there are other replicas.
+    """Begin or continue a broker's shutdown; the reply names what it still leads.
 
+    Partitions without other replicas are left out.
     Raises: ApiError: BROKER_NOT_AVAILABLE for an unknown broker; STALE_BROKER_EPOCH for the
-            request of a process that is not the present one. A newer epoch than the known one is
-            taken: its registration will be heard of (KAFKA-9839).
+            request of a previous process. A newer epoch than the known one is
+            accepted: its registration will be observed (KAFKA-9839).
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
@@ -41,7 +43,7 @@ def controlled_shutdown(
     if broker_epoch != ANY_BROKER_EPOCH and broker_epoch < broker.epoch:
         raise ApiError(
             Error.STALE_BROKER_EPOCH,
-            f"Broker {broker_id} has the epoch {broker.epoch}, but it said {broker_epoch}.",
+            f"Broker {broker_id} has the epoch {broker.epoch}, but it sent {broker_epoch}.",
         )
     rules = RulesByLeader(image, config, without=broker_id)
     records: list[Record] = []
@@ -68,7 +70,7 @@ def controlled_shutdown(
 def _remaining_isr(
     partition: PartitionImage, broker_id: int, context: ChangeContext
 ) -> tuple[int, ...]:
-    """Return the ISR without a broker: where it leads, without all that cannot take over."""
+    """Return the ISR without a broker; where it leads, only those that can take over."""
     return tuple(
         each
         for each in partition.isr

@@ -16,7 +16,7 @@ from ottla.metadata.topics import partition_record
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """A topic and how many partitions it shall have in all; the replicas of the new ones."""
+    """A topic and its new partition count; the replicas of the new partitions."""
 
     name: str
     count: int
@@ -25,7 +25,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedPartitions:
-    """What came of it."""
+    """The result for one topic."""
 
     name: str
     error: Error = Error.NONE
@@ -39,7 +39,7 @@ def create_partitions(
     validate_only: bool,
     context: DecisionContext,
 ) -> Decision[tuple[CreatedPartitions, ...]]:
-    """Add partitions; one answer a topic, in the order asked; a name twice is refused once.
+    """Add partitions; one result a topic, in the order asked; a name twice is refused once.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many at once.
     """
@@ -78,7 +78,7 @@ def _topic(image: ClusterImage, request: NewPartitions) -> TopicImage:
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
     if image.deletions.is_queued(topic.id):
-        # New partitions would be replicas that nobody has told to go (KAFKA-6612).
+        # The replicas of new partitions would never be deleted (KAFKA-6612).
         raise ApiError(
             Error.INVALID_TOPIC_EXCEPTION, f"The topic {request.name} is marked for deletion."
         )

@@ -1,8 +1,8 @@
-"""What is to be decided of deletions, topic by topic, until it is: nothing that was heard is lost.
+"""Events of deletions that are not decided yet, by topic; none is lost.
 
-Notes are taken to be decided together, some topics at a time. What was `decided` is over; what was
-`refused`, since something of it could not be written, is kept, and none of the others waits for it
-(`retry_queue`).
+Events are taken to be decided together, some topics at a time. After `decided` they are done;
+after `refused`, because something could not be written, they are kept and retried without
+delaying other topics (`retry_queue`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,19 +16,19 @@ from ottla.controller.retry_queue import RetryQueue
 
 @dataclass(slots=True)
 class TopicEvents:
-    """What was heard of one topic's deletion; see `deletion_policy.Wish`."""
+    """The undecided events of one topic's deletion; see `deletion_policy.DeletionWork`."""
 
     results: dict[Replica, Error] = field(default_factory=dict)
     lost: set[Replica] = field(default_factory=set)
 
     def add(self, later: "TopicEvents") -> None:
-        """Take in what was heard later."""
+        """Add later events."""
         self.results |= later.results
         self.lost |= later.lost
 
 
 class DeletionEvents:
-    """See the module. One taking at a time."""
+    """See the module. One taken set at a time."""
 
     def __init__(self) -> None:
         self._events: dict[Uuid, TopicEvents] = {}
@@ -36,7 +36,7 @@ class DeletionEvents:
         self._taken: dict[Uuid, TopicEvents] = {}
 
     def of(self, topic_id: Uuid) -> TopicEvents:
-        """Return a topic's note, to be written on; it is to be looked at from now on."""
+        """Return a topic's events, to be added to, and schedule the topic."""
         events = self._events.get(topic_id)
         if events is None:
             events = self._events[topic_id] = TopicEvents()
@@ -44,12 +44,12 @@ class DeletionEvents:
         return events
 
     def schedule(self, topic_ids: Iterable[Uuid]) -> None:
-        """Have topics looked at."""
+        """Have the deletions of topics checked."""
         for topic_id in topic_ids:
             self.of(topic_id)
 
     def has_result(self, replica: Replica) -> bool:
-        """Tell whether an answer of a replica was heard that nobody has taken to decide it."""
+        """Tell whether there is a result for a replica that was not taken yet."""
         events = self._events.get(replica.topic_id)
         return events is not None and replica in events.results
 
@@ -59,19 +59,19 @@ class DeletionEvents:
         return self._queue.has_any
 
     def take(self) -> Mapping[Uuid, TopicEvents]:
-        """Return what is to be decided together; empty = nothing is."""
+        """Return what to decide together; empty = nothing."""
         assert not self._taken, "what was taken was neither decided nor refused"
         self._taken = {each: self._events.pop(each) for each in self._queue.take()}
         return self._taken
 
     def decided(self) -> Mapping[Uuid, TopicEvents]:
-        """Hear that what was taken is a fact; return it."""
+        """What was taken is committed; return it."""
         taken, self._taken = self._taken, {}
         self._queue.done(taken)
         return taken
 
     def refused(self, now_ms: int) -> None:
-        """Hear that what was taken could not be written, or not all of it."""
+        """What was taken could not be written, or not all of it."""
         taken, self._taken = self._taken, {}
         for topic_id, events in taken.items():
             events.add(self._events.get(topic_id, TopicEvents()))
@@ -80,9 +80,9 @@ class DeletionEvents:
 
     @property
     def due_ms(self) -> int | None:
-        """Return when the first topic is tried again that was refused alone, None = none was."""
+        """Return when the first topic that failed alone is retried, None = none did."""
         return self._queue.due_ms
 
     def end_pauses(self, now_ms: int) -> None:
-        """Have those taken again whose pause is over."""
+        """Schedule the topics whose backoff is over."""
         self._queue.end_pauses(now_ms)

@@ -1,19 +1,19 @@
-"""The deletion manager: what a controller must remember of deletions beside the ledger.
+"""The deletion manager: the controller's soft state of topic deletions, beside the ledger.
 
-It hears what happens, says when and what to decide, and which orders to send. It holds nothing
-that must survive: which orders are out, which brokers are given a pause after they failed. A
-controller that is elected begins with an empty one and all deletions to look at; one that
-resigns forgets everything.
+It takes events, and says what to decide next and which orders to send. It holds nothing that must
+survive a failover: which orders are in flight, and which brokers are backed off after failures.
+A newly elected controller begins with an empty one and checks all deletions; one that resigns
+clears it.
 
-The way of a deletion: `observe` a change of the image -> `take_work` -> `deletion_policy.decide`
+The steps of a deletion: `observe` a change of the image -> `take_work` -> `deletion_policy.decide`
 in the controller's queue -> its records, committed, come back through `observe`, which returns the
-orders to send -> `decided`, or `refused` -> an answer, `responded` -> `take_work` -> ... Whoever
-drives it looks for a wish after each call, and calls `tick` when `next_due_ms` says.
+orders to send -> `decided`, or `refused` -> a response, `responded` -> `take_work` -> ... The
+caller asks for work after each call, and calls `tick` at `next_due_ms`.
 
-What failed is ordered again by `tick`, by a new controller and when its broker is back, while the
-ledger goes on to say why it failed: a disk that stays broken for weeks costs not one record more.
+A failed order is sent again by `tick`, by a new controller and when its broker is back, while the
+ledger keeps the reason of the failure: a disk that stays broken for weeks costs no further record.
 
-`now_ms` is of a clock that never goes back, `wall_ms` are epoch milliseconds.
+`now_ms` is monotonic, `wall_ms` are epoch milliseconds.
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330.
 """
 
@@ -40,53 +40,52 @@ from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
 FULL_CHECK_MS: Final = 300_000
-"""How often everything is looked at without a reason, and receipts are put away at least."""
+"""How often all deletions are checked without an event. Receipts are purged at least as often."""
 
 RECEIPT_PURGE_MS_MIN: Final = 10_000
-"""How often receipts are put away at most: they go in whole minutes, so no more would be seen."""
+"""The shortest interval of receipt purges: receipts expire in whole minutes."""
 
 
 class _Phase(Enum):
-    """Where an order for a replica is."""
+    """The phase of an order for a replica."""
 
     SENT = "sent"
-    """Unanswered. No second one is sent meanwhile, whatever becomes of the replica in the ledger:
-    the answer of the first would be taken for the second's."""
+    """In flight. No second one is sent meanwhile, whatever the ledger says of the replica: the
+    response to the first would be taken for the second's."""
     RESPONDED = "answered"
-    """The ledger does not know it yet."""
+    """The broker responded, and the ledger does not have the result yet."""
     DELAYED = "later"
-    """It is sent again after a pause, without a word in the ledger."""
+    """It is sent again after a backoff; the ledger does not change."""
 
 
 @dataclass(slots=True)
 class _Orders:
-    """What one registration of a broker was told: phases by topic and partition."""
+    """The orders to one registration of a broker: phases by topic and partition."""
 
     epoch: int = NO_EPOCH
     phases: dict[Uuid, dict[int, _Phase]] = field(default_factory=dict)
     failed: Pause = field(default_factory=Pause)
-    """Before what is ineligible is tried again. What works meanwhile does not shorten it: a broker
-    with one failed folder would be asked for all that lies there with every other deletion."""
+    """Before failed replicas are retried. Successes meanwhile do not shorten it, or a broker with
+    one failed log directory would get its replicas ordered with every other deletion."""
     delayed: Pause = field(default_factory=Pause)
-    """Before what is LATER is sent again."""
+    """Before DELAYED orders are sent again."""
 
     def phase(self, replica: Replica) -> _Phase | None:
-        """Return where the order for a replica is, None = there is none."""
+        """Return the phase of the order for a replica, None = there is none."""
         return self.phases.get(replica.topic_id, {}).get(replica.partition)
 
     def set_phase(self, replica: Replica, phase: _Phase) -> None:
-        """Note where the order for a replica is."""
         self.phases.setdefault(replica.topic_id, {})[replica.partition] = phase
 
     def drop(self, replica: Replica) -> None:
-        """Forget the order for a replica."""
+        """Remove the order for a replica."""
         listed = self.phases[replica.topic_id]
         del listed[replica.partition]
         if not listed:
             del self.phases[replica.topic_id]
 
     def forget(self, *phases: _Phase) -> set[Uuid]:
-        """Forget all orders that are in these phases; return the topics that had some."""
+        """Remove all orders in these phases; return the topics that had some."""
         concerned = {
             topic_id
             for topic_id, listed in self.phases.items()
@@ -102,11 +101,11 @@ class _Orders:
         return concerned
 
     def begin(self, epoch: int) -> None:
-        """Be told of by another process, or none.
+        """Begin with another process of the broker, or none.
 
-        What the last one has not answered, it never will. What it has answered stays noted until
-        the ledger knows: a second order would be out when the topic is gone by the first one's
-        answer, and hit the next topic of its name.
+        The previous process will never respond to what is in flight. A response that it gave stays
+        until the ledger has it: a second order would still be in flight when the topic is removed
+        by the first one's response, and would delete replicas of the next topic of the name.
         """
         self.epoch = epoch
         self.forget(_Phase.SENT, _Phase.DELAYED)
@@ -119,7 +118,7 @@ class DeletionManager:
     def __init__(self, *, enabled: bool, retention_ms: int) -> None:
         self._enabled = enabled
         self._retention_ms = retention_ms
-        # Or one that is kept for a minute would lie there for six.
+        # A receipt that is kept for a minute must not stay for six.
         self._purge_interval_ms = min(FULL_CHECK_MS, max(RECEIPT_PURGE_MS_MIN, retention_ms))
         self._image = EMPTY
         self._is_active = False
@@ -129,19 +128,20 @@ class DeletionManager:
         self._orders: dict[int, _Orders] = {}
         self._events = DeletionEvents()
         self._vanished: dict[Uuid, TopicImage] = {}
-        """Topics that somebody else removed, until their deletions have ended."""
+        """Topics whose metadata others removed, until their deletions have ended."""
         self._preferred_elections: frozenset[str] = frozenset()
         self._reassignments: frozenset[str] = frozenset()
         self._receipts_until_ms: int | None = None
         self._purge_until_ms: int | None = None
         self._next_full_check_ms = self._next_purge_ms = 0
 
-    # -- office --------------------------------------------------------------------------------
+    # -- election and resignation --------------------------------------------------------------
 
     def elected(self, image: ClusterImage, *, now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Begin on what is stored: everything is looked at once, and ordered that can be.
+        """Begin with the stored deletions: all are checked, and orders sent where possible.
 
-        A broker may be ordered what it has done for the last controller; it answers the same.
+        A broker may get an order that it has carried out for the last controller already; its
+        response is the same.
         """
         self._forget()
         self._image = image
@@ -153,15 +153,15 @@ class DeletionManager:
         return self._order(pending, now_ms, retried=image.brokers)
 
     def resigned(self) -> None:
-        """Forget everything: another controller decides now."""
+        """Clear everything: another controller decides now."""
         self._forget()
         self._image = EMPTY
         self._is_active = False
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
     def observe(self, delta: ClusterDelta, *, now_ms: int) -> tuple[DeletionOrder, ...]:
-        """Take note of a change of the image, whoever made it; return the orders to send."""
+        """Take a change of the image, whoever made it; return the orders to send."""
         if not self._is_active:
             return ()
         self._image = image = delta.image
@@ -172,7 +172,7 @@ class DeletionManager:
             if before is None or (before.is_finished and is_open):
                 self._events.schedule([topic_id])
             elif deletion is None and before.is_finished:
-                # One step puts away some of the receipts that are old enough: there may be more.
+                # One step purges some of the expired receipts: there may be more.
                 self._receipts_until_ms = self._purge_until_ms
             if deletion is not None:
                 touched[topic_id] = deletion
@@ -204,7 +204,7 @@ class DeletionManager:
                 self._vanished[topic_id] = topic
 
     def _follow_brokers(self, delta: ClusterDelta) -> list[DeletionImage]:
-        """Take note of brokers that came, went or changed; return the deletions concerned."""
+        """Take brokers that appeared, left or changed; return the deletions concerned."""
         changed = delta.changed_brokers
         if not changed:
             return []
@@ -216,7 +216,7 @@ class DeletionManager:
                 continue
             if orders.epoch != epoch:
                 orders.begin(epoch)
-            orders.forget(_Phase.DELAYED)  # It may do now what it did not before.
+            orders.forget(_Phase.DELAYED)  # It may be able to now.
         concerned = [
             each
             for each in delta.image.deletions.pending()
@@ -228,7 +228,7 @@ class DeletionManager:
     def responded(
         self, broker_id: int, broker_epoch: int, results: Mapping[Replica, Error], *, now_ms: int
     ) -> None:
-        """Take a broker's answer, as far as it is one to an order that is out."""
+        """Take a broker's response, as far as it is one to an order in flight."""
         orders = self._orders.get(broker_id)
         if orders is None or orders.epoch != broker_epoch:
             return
@@ -249,7 +249,7 @@ class DeletionManager:
     def dropped(
         self, broker_id: int, broker_epoch: int, replicas: Iterable[Replica], *, now_ms: int
     ) -> None:
-        """Hear that an order will have no answer: it is sent again where its broker is there."""
+        """Take an order that will get no response: it is sent again if its broker is up."""
         orders = self._orders.get(broker_id)
         if orders is None or orders.epoch != broker_epoch:
             return
@@ -262,8 +262,11 @@ class DeletionManager:
     def set_ineligible_topics(
         self, *, preferred_elections: Iterable[str] = (), reassignments: Iterable[str] = ()
     ) -> None:
-        """Hear of which topics preferred elections are under way now, and of which a
-        reassignment is asked for that is not in the image yet."""
+        """Set the topics whose deletion must not begin now.
+
+        `preferred_elections`: with preferred leader elections under way. `reassignments`: with a
+        reassignment that was requested but is not in the image yet.
+        """
         before = self._preferred_elections | self._reassignments
         self._preferred_elections, self._reassignments = (
             frozenset(preferred_elections),
@@ -275,7 +278,7 @@ class DeletionManager:
                 self._events.schedule([topic_id])
 
     def markers_changed(self, names: Collection[str]) -> None:
-        """Hear which topics bear a marker now: what waits without one is to be called off."""
+        """Take the topics that have a marker now; deletions in wait without one are cancelled."""
         self._events.schedule(
             each.topic_id
             for each in self._image.deletions.pending()
@@ -293,7 +296,7 @@ class DeletionManager:
         return min(*always, *(each for each in due if each is not None))
 
     def tick(self, *, now_ms: int, wall_ms: int) -> tuple[DeletionOrder, ...]:
-        """End the pauses that are over; now and then put receipts away, and look at everything."""
+        """End backoffs that are over; at intervals purge old receipts and check all deletions."""
         if not self._is_active:
             return ()
         self._events.end_pauses(now_ms)
@@ -320,7 +323,7 @@ class DeletionManager:
             self._events.schedule(each.topic_id for each in pending)
         return resent + self._order(pending, now_ms, retried=failed)
 
-    # -- what is to be done --------------------------------------------------------------------
+    # -- decisions and orders ------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
@@ -328,12 +331,12 @@ class DeletionManager:
         return self._events.has_any or self._receipts_until_ms is not None
 
     def take_work(self) -> DeletionWork | None:
-        """Return what is to be decided now; None = nothing. Call `decided` or `refused` next."""
+        """Return what to decide now; None = nothing. Call `decided` or `refused` next."""
         if not self.has_work:
             return None
         taken = self._events.take()
         receipts_until_ms = None
-        if not taken:  # Receipts go by themselves: one that cannot must hold up no deletion.
+        if not taken:  # Receipts are purged apart: a failure must not delay a deletion.
             receipts_until_ms, self._receipts_until_ms = self._receipts_until_ms, None
         return DeletionWork(
             topics=frozenset(taken),
@@ -341,7 +344,7 @@ class DeletionManager:
                 replica: error
                 for events in taken.values()
                 for replica, error in events.results.items()
-                # Where a refused decision had written it already, another order may be out.
+                # A refused decision may have written it already, and another order be in flight.
                 if self._orders[replica.broker_id].phase(replica) is _Phase.RESPONDED
             },
             lost=frozenset().union(*(events.lost for events in taken.values())),
@@ -353,24 +356,24 @@ class DeletionManager:
         )
 
     def decided(self) -> None:
-        """Hear that the wish is decided, and that what was written is a fact."""
+        """The work is decided, and its records are committed."""
         for events in self._events.decided().values():
             for replica in events.results:
                 if self._events.has_result(replica):
-                    # 1. What was taken holds the answer to an older order. 2. The decision starts
-                    # the replica again, and the next order is out with its first write. 3. That
-                    # one is answered before the rest is written: nothing has taken this answer.
+                    # 1. The work holds the response to an older order. 2. The decision starts the
+                    # replica again, and the next order is sent with its first write. 3. The
+                    # response to that one comes before the rest is written: it is not in the work.
                     continue
                 orders = self._orders[replica.broker_id]
                 if orders.phase(replica) is _Phase.RESPONDED:
-                    orders.drop(replica)  # The ledger needed nothing of it, or it is known now.
+                    orders.drop(replica)  # The ledger has it now, or did not need it.
 
     def refused(self, *, now_ms: int) -> None:
-        """Hear that the wish could not be written, or not all of it: it is taken again."""
+        """The work could not be written, or not all of it: it is taken again."""
         self._events.refused(now_ms)
 
     def _prune(self, delta: ClusterDelta) -> None:
-        """Forget answers that the ledger has taken in, and what is not to be sent again."""
+        """Remove responses that the ledger has now, and orders that must not be sent again."""
         for broker_id, orders in self._orders.items():
             for topic_id in delta.changed_deletions & orders.phases.keys():
                 listed = orders.phases.pop(topic_id)
@@ -378,7 +381,7 @@ class DeletionManager:
                     partition_id: phase
                     for partition_id, phase in listed.items()
                     if phase is _Phase.SENT
-                    # What stands otherwise than before is to be ordered anew, if at all.
+                    # A replica whose status changed is ordered again, if at all.
                     or _is_unchanged(delta, Replica(broker_id, topic_id, partition_id))
                 }
                 if remaining:
@@ -392,7 +395,8 @@ class DeletionManager:
         retried: Collection[int] = (),
     ) -> tuple[DeletionOrder, ...]:
         """Return orders for what is STARTED and not ordered, and on the brokers `retried` for
-        what failed; begin the pauses after which that is tried again."""
+        what failed; begin the backoffs after which that is retried.
+        """
         image = self._image
         pending = [each for each in deletions if not each.is_finished]
         new: dict[int, list[Replica]] = {}
@@ -424,13 +428,13 @@ class DeletionManager:
 
 
 def _is_unchanged(delta: ClusterDelta, replica: Replica) -> bool:
-    """Tell whether a replica that is to be deleted stands in the ledger as it did before."""
+    """Tell whether a replica that is to be deleted has the same status in the ledger as before."""
     before, after = (_expected_status(image, replica) for image in (delta.before, delta.image))
     return after is not None and before == after
 
 
 def _expected_status(image: ClusterImage, replica: Replica) -> ReplicaStatus | None:
-    """Return how far a replica is where its broker's answer would count, else None."""
+    """Return the status of a replica whose broker's response would count, else None."""
     deletion = image.deletions.of(replica.topic_id)
     if deletion is None or deletion.is_finished:
         return None
@@ -441,7 +445,7 @@ def _expected_status(image: ClusterImage, replica: Replica) -> ReplicaStatus | N
 
 
 def _failed_on(deletion: DeletionImage) -> Iterable[int]:
-    """Yield the brokers that could not delete some replica, though they were there."""
+    """Yield the brokers that failed to delete some replica although they were up."""
     for broker_id, rows in deletion.replicas.items():
         if any(map(has_failed, rows)):
             yield broker_id

@@ -1,9 +1,9 @@
-"""What brokers are ordered to delete, and what their answers say.
+"""The replicas that brokers are ordered to delete, and the results in their responses.
 
-An order follows from the ledger: it is what stands at STARTED on a broker that is there, and now
-and then what failed there. In ZooKeeper mode it goes out as StopReplica, which names topics and
-waits in a batch; in KRaft mode as DeleteReplicas (1002), which names them by id. An answer counts
-only for what its very request told the broker to delete (KAFKA-9946).
+Orders follow from the ledger: all that is STARTED on a broker that is up, and at intervals what
+failed there. In ZooKeeper mode an order is sent as StopReplica, which names topics and waits in a
+batch; in KRaft mode as DeleteReplicas (1002), which has topic ids. A response counts only for what
+its own request asked the broker to delete (KAFKA-9946).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -34,7 +34,7 @@ class OrderedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionOrder:
-    """What one broker, as it is registered now, is to delete."""
+    """The replicas that one broker, under its present registration, is to delete."""
 
     broker_id: int
     broker_epoch: int
@@ -56,9 +56,9 @@ def replicas_to_delete(
     """Yield (broker, topic, partitions) to be deleted, as far as that can be ordered now.
 
     That is what is STARTED, and on the brokers `retried` what failed, too: the ledger does not
-    say that a failed replica is ordered once more, or each attempt would be written, for weeks
-    perhaps. A classic deletion is ordered by the topic's name, which must still be this very
-    topic's; any other one only where no topic of that id is left.
+    record that a failed replica is ordered again, or each attempt would be written, for weeks
+    perhaps. A classic deletion is ordered by the topic's name, so the topic must still have it;
+    any other one only where no topic of that id is left.
     """
     for deletion in deletions:
         is_there = image.topics.by_id(deletion.topic_id) is not None
@@ -80,7 +80,7 @@ def replicas_to_delete(
 def orders_of(
     image: ClusterImage, broker_id: int, replicas: Collection[Replica]
 ) -> Iterator[DeletionOrder]:
-    """Yield the orders for some replicas of a broker, none too large."""
+    """Yield the orders for replicas of a broker, each within REPLICAS_PER_ORDER_MAX."""
     listed = sorted(replicas)
     for begin in range(0, len(listed), REPLICAS_PER_ORDER_MAX):
         topics: dict[Uuid, list[int]] = {}
@@ -108,7 +108,7 @@ def _name(image: ClusterImage, topic_id: Uuid) -> str:
 
 
 def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
-    """Have a batch tell an order's broker to stop and to delete what it names."""
+    """Add an order to a batch, as StopReplica with deletion."""
     for topic in order.topics:
         for partition_id in topic.partitions:
             key = PartitionKey(topic.name, partition_id)
@@ -118,7 +118,7 @@ def add_to_batch(batch: RequestBatch, order: DeletionOrder) -> None:
 def stop_replica_results(
     image: ClusterImage, outcome: ReplicaDeletionResults
 ) -> dict[Replica, Error]:
-    """Return an answer to StopReplica by the topics' ids; unknown topics are left out."""
+    """Return the results of a StopReplica by topic id; unknown topics are left out."""
     listed = [*((key, Error.NONE) for key in outcome.succeeded), *outcome.failed]
     results: dict[Replica, Error] = {}
     for key, error in listed:
@@ -134,7 +134,7 @@ def stop_replica_results(
 def delete_replicas_request(
     order: DeletionOrder, *, controller_id: int, controller_epoch: int
 ) -> BrokerRequest:
-    """Return an order as a request that names topics by id."""
+    """Return an order as a DeleteReplicas request."""
     return BrokerRequest(
         broker_id=order.broker_id,
         broker_epoch=order.broker_epoch,
@@ -155,9 +155,9 @@ def delete_replicas_request(
 def delete_replicas_results(
     sent: BrokerRequest, response: wire.DeleteReplicasResponse
 ) -> dict[Replica, Error]:
-    """Return what an answer says of each replica that was asked for.
+    """Return the result for each replica of the request.
 
-    One that the broker does not speak of has not been deleted, nor has any where the whole
+    A replica that the response does not list counts as failed, and so do all where the whole
     request failed.
     """
     request_error = error_of(response.error_code)

@@ -1,25 +1,25 @@
 """What becomes of the deletions in the ledger: one pure decision, for both policies.
 
-`decide` looks at some deletions and returns what is to be written of them. It rests on the image
-and on a `DeletionWork`, what the controller has heard since, and keeps nothing: a decision that met
-another writer's is made again with the same wish. It goes by what is, not by what happened, so a
-new controller decides all of them once and goes on from there (KAFKA-1681).
+`decide` checks some deletions and returns the records to write. It depends on the image and on
+`DeletionWork`, the controller's events since, and keeps no state: a decision that conflicted with
+another writer's is made again with the same work. It depends on the present state, not on how it
+came about, so a new controller decides all of them once and continues from there (KAFKA-1681).
 
-Every step of a replica is one that `replica_states` allows; a replica whose is not stays where it
-is, and the others proceed.
+Every transition of a replica is one that `replica_states` allows; a replica whose transition is
+illegal stays in its state, and the others proceed.
 
 CLASSIC. A deletion begins unless a reassignment or a preferred election of the topic runs. Then
 all replicas on live brokers are started, the others are ineligible until their broker is back.
-One that failed is ineligible until its broker says that it is gone: it is ordered again and again
-(`deletion_manager`), but only an answer that says something new is written. When all have
-succeeded, the topic goes, and after it the deletion is finished. Differences from Kafka 3.9: after
-a failover the live replicas are not made to wait for a dead one, as they were not before it; one
-replica is tried again as soon as it can be, not when no other one is under way; partitions that a
-tool adds to a topic that goes, go with it (Kafka takes them out again, KAFKA-6612); switching
-deletions off stops those that have not begun, and no others: what is half gone does not come back.
+A replica that failed is ineligible until its broker responds that it is deleted: the order is
+repeated (`deletion_manager`), but only a new result is written. When all have succeeded, the topic
+is removed, and after it the deletion is finished. Differences from Kafka 3.9: after
+a failover live replicas do not wait for a dead one, as they did not before it; a
+replica is retried as soon as it can be, not when no other one is under way; partitions that a
+tool adds to a topic in deletion are deleted with it (Kafka removes them again, KAFKA-6612);
+disabling deletions stops those that have not begun, and no others: half-deleted topics stay so.
 
-AT_ONCE. The topic is gone already; nothing halts. A replica on a broker that was unregistered is
-abandoned, and the receipt says so.
+AT_ONCE. The topic is removed already; nothing makes it ineligible. A replica on a broker that was
+unregistered is abandoned, and the receipt says so.
 
 Source: TopicDeletionManager.scala, Kafka 3.9; KAFKA-330, KAFKA-6612, KAFKA-9946.
 """
@@ -54,11 +54,11 @@ from ottla.metadata.records import ForgetDeletionRecord, Record, RemoveTopicReco
 from ottla.metadata.topics import DIRECTORY_LOST, PartitionImage
 
 NOT_YET: Final = Error.OPERATION_NOT_ATTEMPTED
-"""A broker's answer that changes nothing: it does not know yet that the topic is gone."""
+"""A result that changes nothing: the broker has not replayed the topic's removal yet."""
 
 
 class Replica(NamedTuple):
-    """One copy of a partition of a topic, which is named by its id."""
+    """One replica of a partition of a topic, which is named by its id."""
 
     broker_id: int
     topic_id: Uuid
@@ -67,17 +67,16 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionWork:
-    """What gives reason to look at deletions, and what was heard of them.
+    """The deletions to check, and what happened to them since the last decision.
 
-    Fields: `topics`: whose deletions to look at; those of `results` and `lost` are among them.
-            `results`: what brokers said of replicas that they were ordered to delete.
-            `lost`: replicas whose folders have failed.
-            `vanished`: topics whose metadata somebody else removed, as they were.
-            `preferred_elections`, `reassignments`: topics with preferred elections under way, and with
-            reassignments that are asked for but not in the image.
+    Fields: `topics`: whose deletions to check; those of `results` and `lost` are among them.
+            `results`: of the orders to delete replicas, from the brokers' responses.
+            `lost`: replicas whose log directories have failed.
+            `vanished`: topics whose metadata others removed, as they were.
+            `preferred_elections`, `reassignments`: topics with preferred elections under way,
+            and with reassignments that were requested but are not in the image.
             `enabled`: whether deletions may begin (delete.topic.enable).
-            `receipts_until_ms`: receipts of that time and before are old enough to go; so many of
-            them do as one step may put away.
+            `receipts_until_ms`: receipts up to that time are purged, as many as one step may.
     """
 
     topics: frozenset[Uuid] = frozenset()
@@ -91,7 +90,7 @@ class DeletionWork:
 
 
 class IllegalTransition(NamedTuple):
-    """A step of a replica that was refused: a bug, to be logged."""
+    """A transition of a replica that was refused: a bug, to be logged."""
 
     replica: Replica
     source: ReplicaState
@@ -101,10 +100,10 @@ class IllegalTransition(NamedTuple):
 def decide(
     image: ClusterImage, work: DeletionWork, *, wall_ms: int, marked: Collection[str] | None = None
 ) -> Decision[tuple[IllegalTransition, ...]]:
-    """Return what to write, to be cut anywhere; the reply is empty unless there is a bug.
+    """Return what to write, splittable anywhere; the reply is empty unless there is a bug.
 
-    `marked`: the topics that bear a marker as `image` was read: a classic deletion that has not
-    begun is called off without one. None = deletions are not marked.
+    `marked`: the topics that have a marker as `image` was read: a classic deletion that has not
+    begun is cancelled without one. None = deletions are not marked.
     """
     records: list[Record] = []
     illegal: list[IllegalTransition] = []
@@ -135,21 +134,21 @@ def _by_topic(results: Iterable[tuple[Replica, Error]]) -> dict[Uuid, dict[Repli
 
 
 class _BrokerStatus(Enum):
-    """Whether a broker can be ordered to delete something."""
+    """Whether a broker can be ordered to delete replicas."""
 
     LIVE = "live"
     DOWN = "down"
-    UNREGISTERED = "gone for good"
+    UNREGISTERED = "unregistered"
 
 
 def is_reachable(image: ClusterImage, broker_id: int) -> bool:
-    """Tell whether a broker is there to be ordered; one that shuts down still is."""
+    """Tell whether a broker can get orders; one in controlled shutdown still can."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced
 
 
 def has_failed(standing: ReplicaStatus) -> bool:
-    """Tell whether a broker could not delete such a replica, though it was there."""
+    """Tell whether a broker failed to delete such a replica although it was up."""
     is_ineligible = standing.state is DeletionState.INELIGIBLE
     return is_ineligible and standing.reason is not Reason.BROKER_DOWN
 
@@ -157,7 +156,7 @@ def has_failed(standing: ReplicaStatus) -> bool:
 def _broker_status(image: ClusterImage, policy: Policy, broker_id: int) -> _BrokerStatus:
     if is_reachable(image, broker_id):
         return _BrokerStatus.LIVE
-    # Under ZooKeeper a broker that is down is not registered either.
+    # In ZooKeeper mode a broker that is down is not registered either.
     is_known = policy is Policy.CLASSIC or broker_id in image.brokers
     return _BrokerStatus.DOWN if is_known else _BrokerStatus.UNREGISTERED
 
@@ -182,7 +181,7 @@ class _Evaluation:
         self._is_marked = is_marked
 
     def run(self, wall_ms: int) -> None:
-        """Do what is to be done now."""
+        """Decide this deletion."""
         if self._deletion.policy is Policy.CLASSIC:
             topic = self._image.topics.by_id(self._deletion.topic_id)
             may_go_on = self._abandon_vanished() if topic is None else self._may_go_on(topic)
@@ -201,7 +200,7 @@ class _Evaluation:
 
     def _may_go_on(self, topic: TopicImage) -> bool:
         if self._deletion.has_begun:
-            return True  # Nobody can begin anything on it any more that would halt it.
+            return True  # Reassignments and elections cannot begin any more.
         if not (self._work.enabled and self._is_marked):
             self.records.append(ForgetDeletionRecord(topic_id=topic.id))
             return False
@@ -220,11 +219,11 @@ class _Evaluation:
         return HaltReason.NONE
 
     def _abandon_vanished(self) -> bool:
-        """Give up what cannot be ordered any more: a topic of that name is not this one."""
+        """Abandon replicas that cannot be ordered any more: another topic may have the name."""
         deletion = self._deletion
         topic = self._work.vanished.get(deletion.topic_id)
         if topic is None and not deletion.has_begun:
-            # Nobody knows what it had, and a receipt of nothing would say that nothing is left.
+            # Its replicas are unknown; a receipt without any would say that nothing is left.
             self.records.append(ForgetDeletionRecord(topic_id=deletion.topic_id))
             return False
         vanished = ReplicaStatus(DeletionState.ABANDONED, Reason.TOPIC_VANISHED)
@@ -252,13 +251,13 @@ class _Evaluation:
     def _apply_results(
         self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]
     ) -> list[int]:
-        """Move what was answered, or lost; return the rest, and what the answer is known of."""
+        """Apply results and lost directories; return the partitions whose status stays."""
         outcomes: dict[ReplicaStatus, list[int]] = {}
         for partition_id in partitions:
             replica = Replica(broker_id, self._deletion.topic_id, partition_id)
             outcomes.setdefault(self._outcome(replica, standing), []).append(partition_id)
         left = outcomes.pop(standing, [])
-        # What had failed is started again only now: the order itself was not worth a record.
+        # A failed replica is started again only now: the repeated order was not recorded.
         restart = () if standing.state is DeletionState.STARTED else _RESTART
         for outcome, partition_ids in outcomes.items():
             self._transition(broker_id, partition_ids, (*restart, _STATES[outcome.state]), outcome)
@@ -274,14 +273,14 @@ class _Evaluation:
         return LOG_DIR_FAILED if is_lost else standing
 
     def _check_broker(self, broker_id: int, partitions: list[int]) -> None:
-        """Keep what is under way only where there is somebody to do it."""
+        """Keep replicas STARTED only while their broker is up."""
         broker_status = _broker_status(self._image, self._deletion.policy, broker_id)
         if broker_status is not _BrokerStatus.LIVE:
             ineligible = (ReplicaState.DELETION_INELIGIBLE,)
             self._transition(broker_id, partitions, ineligible, _STOPPED[broker_status])
 
     def _resume(self, broker_id: int, standing: ReplicaStatus, partitions: Collection[int]) -> None:
-        """Start what waited for its broker where that is back; end what waits for one in vain."""
+        """Start replicas whose broker is back; abandon those whose broker was unregistered."""
         broker_status = _broker_status(self._image, self._deletion.policy, broker_id)
         if broker_status is _BrokerStatus.UNREGISTERED:
             self._set_status(broker_id, UNREGISTERED, partitions)
@@ -291,7 +290,7 @@ class _Evaluation:
     # -- replicas that are not -----------------------------------------------------------------
 
     def _unlisted(self, topic: TopicImage) -> dict[int, list[int]]:
-        """Return what is assigned and has not been spoken of: all of it at the beginning."""
+        """Return assigned replicas that the ledger does not list: all of them at the beginning."""
         found: dict[int, list[int]] = {}
         for partition_id, partition in topic.in_order():
             for broker_id in partition.replicas:
@@ -300,11 +299,11 @@ class _Evaluation:
         return found
 
     def _begin(self, broker_id: int, partitions: list[int]) -> None:
-        """Start the deletion of replicas; a classic one, whose topic is still there."""
+        """Start the deletion of replicas of a classic deletion, whose topic still exists."""
         down = not is_reachable(self._image, broker_id)
         lost = [] if down else [each for each in partitions if self._is_lost(broker_id, each)]
         rest = [each for each in partitions if each not in frozenset(lost)]
-        # A replica is told to stop and to go with one request, but walks through both states.
+        # One request stops and deletes a replica, which passes both states.
         ineligible = (ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE)
         started = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
         source = ReplicaState.OFFLINE if down else ReplicaState.ONLINE
@@ -321,9 +320,9 @@ class _Evaluation:
     # -- the end -------------------------------------------------------------------------------
 
     def _finish(self, wall_ms: int) -> None:
-        """End a deletion of which nothing is left. The topic goes first, then the receipt.
+        """End a deletion without a replica left: remove the topic, then write the receipt.
 
-        Whoever follows a controller that died in between finds the topic gone and goes on.
+        A successor of a controller that died in between finds the topic removed and continues.
         """
         deletion = self._deletion
         rows = deletion.rows()
@@ -332,7 +331,7 @@ class _Evaluation:
         topic = self._image.topics.by_id(deletion.topic_id)
         if topic is not None:
             self.records.append(RemoveTopicRecord(topic_id=topic.id))
-            # It had elections since it was queued.
+            # There were elections since it was queued.
             deletion = replace(deletion, leader_epoch=topic.last_leader_epoch)
         self._set_header(replace(deletion, halted=HaltReason.NONE, finished_ms=max(wall_ms, 0)))
 
@@ -346,7 +345,7 @@ class _Evaluation:
         standing: ReplicaStatus,
         source: ReplicaState | None = None,
     ) -> None:
-        """Take replicas along a path of states; where a step of it is illegal they stay."""
+        """Take replicas along a path of states; where a transition is illegal they stay."""
         legal: list[int] = []
         for partition_id in partitions:
             before = self._deletion.status(broker_id, partition_id)
@@ -381,7 +380,7 @@ LOG_DIR_FAILED: Final = ReplicaStatus(DeletionState.INELIGIBLE, Reason.FOLDER_FA
 UNREGISTERED: Final = ReplicaStatus(DeletionState.ABANDONED, Reason.UNREGISTERED)
 
 _RESTART: Final = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
-"""The way back of what is ineligible."""
+"""The path of an ineligible replica that is started again."""
 
 _STOPPED: Final = {_BrokerStatus.DOWN: BROKER_DOWN, _BrokerStatus.UNREGISTERED: UNREGISTERED}
 
@@ -389,7 +388,7 @@ _STATES: Final = {
     DeletionState.STARTED: ReplicaState.DELETION_STARTED,
     DeletionState.SUCCESSFUL: ReplicaState.DELETION_SUCCESSFUL,
     DeletionState.INELIGIBLE: ReplicaState.DELETION_INELIGIBLE,
-    # The table knows no replica that nobody waits for any more; it is not moved again.
+    # The table has no state for an abandoned replica; it has no further transition.
     DeletionState.ABANDONED: ReplicaState.DELETION_INELIGIBLE,
 }
 assert set(_STATES) == set(DeletionState)
@@ -402,19 +401,19 @@ def _failed_status(error: Error) -> ReplicaStatus:
 
 
 def is_reassigned(partition: PartitionImage) -> bool:
-    """Tell whether a partition is on its way to other replicas."""
+    """Tell whether a reassignment of a partition is under way."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def is_lost(partition: PartitionImage | None, broker_id: int) -> bool:
-    """Tell whether a broker's replica lies on a folder that is known to have failed."""
+    """Tell whether a broker's replica is in a log directory that is known to have failed."""
     if partition is None or broker_id not in partition.replicas:
         return False
     return partition.directory(broker_id) == DIRECTORY_LOST
 
 
 def new_entry(topic: TopicImage, policy: Policy, *, wall_ms: int) -> DeletionImage:
-    """Return the entry of a topic that is to go, without its replicas. `wall_ms`: of now."""
+    """Return the ledger entry of a topic to be deleted, without replicas. `wall_ms`: of now."""
     return DeletionImage(
         topic_id=topic.id,
         name=topic.name,
@@ -425,7 +424,7 @@ def new_entry(topic: TopicImage, policy: Policy, *, wall_ms: int) -> DeletionIma
 
 
 def at_once_records(image: ClusterImage, topic: TopicImage, *, wall_ms: int) -> list[Record]:
-    """Return the entry of a topic that goes at once, to be written with its removal, as a whole."""
+    """Return the entry of a topic that is removed at once; written atomically with the removal."""
     deletion = new_entry(topic, Policy.AT_ONCE, wall_ms=wall_ms)
     held: dict[int, list[int]] = {}
     for partition_id, partition in topic.in_order():

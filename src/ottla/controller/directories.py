@@ -1,12 +1,12 @@
-"""Brokers of several log folders say which of them their replicas are in (AssignReplicasToDirs).
+"""Brokers with several log directories report which one each replica is in (AssignReplicasToDirs).
 
-The controller must know, or a folder that fails would cost nobody the leadership of what was in
-it. A folder that failed before its assignment came counts at once: the replica leaves the ISR.
+The controller must know, or a failed directory would cost no replica in it the leadership.
+A directory that failed before its assignment arrived counts at once: the replica leaves the ISR.
 
-A replica that was in another folder before has begun anew in this one, since brokers do not move
-logs: its old folder was taken out of the broker's configuration, perhaps after a clean stop. So it
-leaves the ISR and is not eligible to lead, which Kafka overlooks. Whoever moved the log by hand
-loses nothing: the replica fetches what it lacks, or leads as the last known leader.
+A replica that was in another directory before is empty in this one, since brokers do not move
+logs: its old directory was removed from the broker's configuration, perhaps after a clean stop.
+So it leaves the ISR and is not eligible to lead, which Kafka overlooks. If the log was moved by
+hand nothing is lost: the replica fetches what it lacks, or leads as the last known leader.
 Source: ReplicationControlManager.handleAssignReplicasToDirs, Kafka 4.0; KIP-858.
 """
 
@@ -25,7 +25,7 @@ from ottla.metadata.records import PartitionChangeRecord
 
 @dataclass(frozen=True, slots=True)
 class DirectoryAssignment:
-    """A replica of the asking broker and the folder that it is in."""
+    """A replica of the requesting broker and its log directory."""
 
     directory: Uuid
     topic_id: Uuid
@@ -40,7 +40,7 @@ def assign_directories(
     broker_epoch: int,
     context: DecisionContext,
 ) -> Decision[tuple[tuple[DirectoryAssignment, Error], ...]]:
-    """Note folders; one answer each, in the order asked. The last one for a replica counts.
+    """Record log directories; one result each, in order. The last one for a replica counts.
 
     Raises: ApiError(STALE_BROKER_EPOCH) where the broker is not registered under that epoch.
     """

@@ -1,7 +1,7 @@
-"""Who leads, and who is in sync, when brokers come and go: records for all partitions concerned.
+"""Leaders and in-sync replicas when brokers appear or go: records for all partitions concerned.
 
-Every change of one partition is `partition_change`'s; this file says which partitions an event
-concerns and what is wished of them. An election is unclean only where the topic, the cluster or
+Every change of one partition is made by `partition_change`; this file selects the partitions that
+an event concerns and their targets. An election is unclean only where the topic, the cluster or
 the node allows it (unclean.leader.election.enable).
 Source: ReplicationControlManager.generateLeaderAndIsrUpdates and its callers,
 maybeTriggerUncleanLeaderElectionForLeaderlessPartitions, Kafka 4.0; KIP-966.
@@ -29,11 +29,11 @@ from ottla.metadata.topic_config import effective_topic_value
 
 @dataclass(frozen=True, slots=True)
 class ElectUncleanly:
-    """An effect: partitions without a leader may have got the permission for an unclean one."""
+    """An effect: unclean elections may be allowed now for partitions without a leader."""
 
 
 class Rules:
-    """What holds for the partitions of each topic, found out once a topic.
+    """The change context and the kind of election of each topic, computed once a topic.
 
     `without`, `plus`: a broker that the step under way takes out, or unfences.
     """
@@ -69,7 +69,7 @@ class Rules:
         return found
 
     def election(self, topic_name: str) -> Election:
-        """Return how the topic's partitions get a leader where nobody asked for a certain way."""
+        """Return how the topic's partitions get a leader unless a request names the election."""
         found = self._elections.get(topic_name)
         if found is None:
             allowed = effective_topic_value(
@@ -80,10 +80,10 @@ class Rules:
 
 
 class RulesByLeader:
-    """Rules by which a leader that is on its way out leads on until it gives up what it leads.
+    """Rules by which a leader in controlled shutdown stays leader until it gives a partition up.
 
-    Where brokers ask to go by a request, nobody is left without a leader because of it; what
-    happens to another replica is no reason to end that. In KRaft no such broker leads.
+    In ZooKeeper mode a controlled shutdown must leave no partition without a leader; changes of
+    other replicas do not end that leadership. In KRaft no such broker leads.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RulesByLeader:
         self._rules: dict[int | None, Rules] = {}
 
     def of(self, leader: int) -> Rules:
-        """Return the rules for partitions that are led so."""
+        """Return the rules for partitions with this leader."""
         broker = self._image.brokers.get(leader)
         stays = leader if broker is not None and broker.in_controlled_shutdown else None
         if stays not in self._rules:
@@ -122,7 +122,7 @@ def remove_from_isrs(
 def remove_offline_replicas(
     image: ClusterImage, config: NodeConfig, broker_id: int, directories: frozenset[Uuid]
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the same for those of a broker's replicas whose folders went offline."""
+    """Yield the same for those of a broker's replicas whose log directories went offline."""
     rules = RulesByLeader(image, config, without=broker_id)
     for topic, partition_id, partition in partitions(image):
         if broker_id in partition.isr and partition.directory(broker_id) in directories:
@@ -155,7 +155,7 @@ def _without_broker(
 def elect_after_unfencing(
     image: ClusterImage, config: NodeConfig, broker_id: int
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the leaders that leaderless partitions get now that a broker is unfenced."""
+    """Yield the leaders that leaderless partitions get when a broker is unfenced."""
     rules = Rules(image, config, plus=broker_id)
     for topic, partition_id, partition in partitions(image):
         if partition.leader != NO_LEADER or broker_id not in partition.replicas:
@@ -171,7 +171,7 @@ def elect_after_unfencing(
 def elect_uncleanly(
     image: ClusterImage, config: NodeConfig, *, limit: int = ELECTIONS_PER_STEP_MAX
 ) -> Decision[bool]:
-    """Elect where nobody leads and the topic allows anybody; the reply tells whether more wait."""
+    """Elect leaders where there is none and unclean elections are allowed; reply if more remain."""
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
     for topic, partition_id, partition in partitions(image):
@@ -191,12 +191,12 @@ def elect_uncleanly(
 def clear_elr(
     image: ClusterImage, minimums: Mapping[str, int] | None
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the end of the eligible replicas of some topics' partitions, of all where None.
+    """Yield records that clear the eligible replicas of some topics' partitions, of all where None.
 
-    For when min.insync.replicas changes; `minimums`: what it becomes, by topic, 0 = unknown.
-    Where nobody is in sync nobody commits, nor where fewer are in sync than the new minimum, and
-    whoever is eligible there stays it. Kafka forgets those too: then one loss of power, of the only
-    replica in sync, takes what was acknowledged although an eligible one has it.
+    For a change of min.insync.replicas; `minimums`: the new value, by topic, 0 = unknown.
+    With nobody in sync nothing is committed, nor with fewer in sync than the new minimum; eligible
+    replicas stay so there. Kafka clears those too: then one loss of power, of the only
+    replica in sync, loses acknowledged records that an eligible one has.
     """
     named = map(image.topics.by_name, sorted(minimums or ()))
     # Most changes of configurations name one topic of thousands, or none.
@@ -211,11 +211,11 @@ def clear_elr(
 
 
 def elect_after_failover(image: ClusterImage, config: NodeConfig) -> Step:
-    """Finish what the controller before this one began: it may have died between two batches.
+    """Complete what the previous controller began: it may have died between two batches.
 
-    What it decided for one broker can be more than one batch takes, so a partition may be led
-    by a broker that is not active, or by nobody although somebody could. Under ZooKeeper brokers
-    also die unseen while there is no controller, and are in sync by the last word on them.
+    Its decision for one broker can be larger than a batch, so a partition may have a leader that is
+    not active, or none although one could be elected. In ZooKeeper mode brokers may also die while
+    there is no controller, and are still in the ISR as last written.
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
@@ -244,7 +244,7 @@ def leads_anything(image: ClusterImage, broker_id: int) -> bool:
 
 
 def partitions(image: ClusterImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """Yield all partitions by topic name and number, but those whose replicas are being deleted."""
+    """Yield all partitions by topic name and id, but those whose replicas are being deleted."""
     for topic in image.topics:
         if image.deletions.is_being_deleted(topic.id):
             continue

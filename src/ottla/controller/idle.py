@@ -1,20 +1,20 @@
-"""Topics that nobody uses go by themselves: `ottla.topic.ttl.ms`.
+"""Topics without any use are deleted automatically: `ottla.topic.ttl.ms`.
 
-A use is a produce, a consumer's fetch or a commit of offsets, and each of them meets a broker that
-is assigned to the topic or, for commits, to the offsets topic: its *witnesses*. Every broker says
-again and again for how long it has seen no use of each topic that has a limit; a topic has been
-idle for the least that a witness says. So nothing is inferred from what nobody saw: a witness that
-is down or silent holds a topic, and one that was killed begins to count anew.
+A use is a produce, a consumer's fetch or an offset commit. Each reaches a broker that is
+assigned to the topic or, for commits, to the offsets topic: the topic's *witnesses*. Every broker
+periodically reports how long it has seen no use of each topic that has a limit; a topic has been
+idle for the least time that a witness reports. So nothing is concluded without reports: a witness
+that is down or silent prevents the deletion, and one that was killed begins to count again.
 
-A broker that loses an assignment takes with it what it saw. Hence a row counts for the witnesses
-that it names only, and brokers begin to count anew when those change.
+A broker that loses an assignment loses its observations with it. So a row counts only for the
+witnesses that it names, and brokers begin to count again when those change.
 
-The decision is made twice: a topic that is due becomes a candidate, and goes once every witness
-has looked again since. A look is known to be later because it names the answer that it follows
-(`token`), not by anybody's clock; a candidate that waits too long begins again. What remains is
-the time from a broker's look to the decision, at most `REPORT_INTERVALS_MAX` intervals.
+The decision is made twice: a topic that is due becomes a candidate, and is deleted once every
+witness has checked again since. A check is known to be later because its report names the response
+that it follows (`token`), not by a clock; a candidate that waits too long begins again. What
+remains is the time from a broker's check to the decision, at most `REPORT_INTERVALS_MAX` intervals.
 
-The board is soft state of one office: a new controller has heard nothing, and deletes nothing.
+The reports are soft state of one controller epoch: a new controller has none, and deletes nothing.
 `now_ms` is monotonic throughout; the wall clock is in the receipt only.
 """
 
@@ -32,21 +32,21 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import NO_TTL, TTL, check_may_go, ttl_of
 
 INTERVAL: Final = "ottla.topic.idle.check.interval.ms"
-"""The broker's property: how often it looks, and says what it saw."""
+"""The broker property: how often it checks its topics and reports."""
 REPORT_INTERVALS_MAX: Final = 4
-"""After so many intervals without a word a broker has not said, and a candidate begins again."""
+"""Reports and candidates are valid for so many intervals."""
 NO_TOKEN: Final = -1
 PARTITIONS_MAX: Final = 1_000
-"""Of topics that go with one report: a decision that brings down all at once may be too large."""
+"""Of topics deleted with one report: deleting all at once may be too large a step."""
 
 _EPOCH_SHIFT: Final = 32
 
 
 class IdleReason(IntEnum):
-    """Why a topic does not go; the first that holds. The numbers travel."""
+    """Why a topic is not deleted; the first that holds. Wire values."""
 
     DUE = 0
-    """It goes once all witnesses have looked again."""
+    """It is deleted once all witnesses have checked again."""
     INTERNAL = 1
     NO_TTL = 2
     BEING_DELETED = 3
@@ -55,14 +55,14 @@ class IdleReason(IntEnum):
     TOO_YOUNG = 5
     """A witness has seen a use, or begun to count, within the limit."""
     NO_LEADER = 6
-    """A partition of it, or of the offsets topic, has none: who would use it cannot."""
+    """A partition of it, or of the offsets topic, has none: clients cannot use it."""
     BROKER_DOWN = 7
     NOT_HEARD = 8
-    """A witness that is up has not said, or not since the witnesses changed."""
+    """A witness that is up has not reported, or not since the witnesses changed."""
 
 
 class IdleRow(NamedTuple):
-    """What a broker says of a topic. `replicas`: sorted, as the broker knows them."""
+    """A broker's report of a topic. `replicas`: sorted, as the broker knows them."""
 
     topic_id: Uuid
     replicas: tuple[int, ...]
@@ -71,8 +71,9 @@ class IdleRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleReport:
-    """What a broker says. `coordinators`: replicas of the offsets topic, sorted; `token`: of the
-    answer that its look followed."""
+    """A broker's report. `coordinators`: replicas of the offsets topic, sorted; `token`: of the
+    response that its check followed.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -83,8 +84,9 @@ class IdleReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleStatus:
-    """What is known of a topic. `idle_ms`: -1 = no witness has said; else the least that was said,
-    which is more than it is where some have not. `brokers`: the witnesses that hold it."""
+    """The idle status of a topic. `idle_ms`: -1 = no witness reported; else the least that was
+    reported, which is too much where some did not. `brokers`: the witnesses that prevent deletion.
+    """
 
     topic_id: Uuid
     name: str
@@ -105,7 +107,7 @@ class _LastReport:
 
 @dataclass(slots=True)
 class IdleReports:
-    """What the active controller has heard; see the module."""
+    """The reports at the active controller, and the candidates; see the module."""
 
     _epoch: int = NO_EPOCH
     _count: int = 0
@@ -114,7 +116,7 @@ class IdleReports:
     """By topic: token, and when (monotonic)."""
 
     def add(self, report: IdleReport, *, controller_epoch: int, now_ms: int) -> int:
-        """Remember a report; return the token of its answer. Another epoch forgets all others."""
+        """Store a report; return the token of its response. Another epoch clears all others."""
         if controller_epoch != self._epoch:
             self._epoch, self._count = controller_epoch, 0
             self._reports.clear()
@@ -127,35 +129,34 @@ class IdleReports:
     def last_report(
         self, image: ClusterImage, broker_id: int, *, since_ms: int
     ) -> _LastReport | None:
-        """Return what a broker's process of now said at that time or later."""
+        """Return the report of a broker's present process, if it is not older than that time."""
         last_report, broker = self._reports.get(broker_id), image.brokers.get(broker_id)
         if last_report is None or broker is None or last_report.at_ms < since_ms:
             return None
         return last_report if last_report.report.broker_epoch == broker.epoch else None
 
     def candidate(self, topic_id: Uuid, token: int, *, now_ms: int, since_ms: int) -> int:
-        """Return the token since which a topic is one: `token` where it was not until now."""
+        """Return the token since which a topic is a candidate: `token` where it was none."""
         known = self._candidates.get(topic_id)
         if known is None or known[1] < since_ms:
             known = self._candidates[topic_id] = (token, now_ms)
         return known[0]
 
     def remove_candidate(self, topic_id: Uuid) -> None:
-        """Let a topic be no candidate any more."""
         self._candidates.pop(topic_id, None)
 
     def forget_deleted(self, image: ClusterImage) -> None:
-        """Forget the candidates that are gone."""
+        """Remove the candidates that do not exist any more."""
         for each in [each for each in self._candidates if image.topics.by_id(each) is None]:
             self.remove_candidate(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
-    """What all topics are judged by at one moment.
+    """The input of the decisions about all topics at one moment.
 
     Fields: `coordinators`: replicas of the offsets topic; `offsets_led`: whether all its
-            partitions are led; `last_reports`: who has found lately, as the process that is registered.
+            partitions have leaders; `last_reports`: recent ones of the registered processes.
     """
 
     image: ClusterImage
@@ -165,7 +166,7 @@ class _Snapshot:
     last_reports: Mapping[int, _LastReport]
 
     def witnesses(self, topic: TopicImage) -> list[int]:
-        """Return the brokers one of which meets every use of a topic, sorted."""
+        """Return the brokers one of which sees every use of a topic, sorted."""
         return sorted({*replicas_of(topic), *self.coordinators})
 
 
@@ -193,10 +194,10 @@ def due_topics(
     *,
     now_ms: int,
 ) -> tuple[list[IdleStatus], int]:
-    """Take a report; return the topics that go now, and the token for the answer.
+    """Take a report; return the topics to delete now, and the token for the response.
 
-    A report brings down so many partitions at most; the next one goes on. Asked twice for one
-    report it says the same or less, as where a decision is made again.
+    A report deletes at most `PARTITIONS_MAX` partitions; the next one continues. A second call for
+    one report returns the same or less, as where a decision is made again.
     Raises: ApiError(STALE_BROKER_EPOCH) for a process that is not registered now.
     """
     broker = image.brokers.get(report.broker_id)
@@ -216,9 +217,10 @@ def due_topics(
         if status is None or status.reason is not IdleReason.DUE:
             reports.remove_candidate(topic.id)
             continue
-        asked = reports.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
+        since_token = reports.candidate(topic.id, token, now_ms=now_ms, since_ms=since_ms)
         if all(
-            snapshot.last_reports[each].report.token >= asked for each in snapshot.witnesses(topic)
+            snapshot.last_reports[each].report.token >= since_token
+            for each in snapshot.witnesses(topic)
         ):
             partitions += len(topic.partitions)
             if due and partitions > PARTITIONS_MAX:
@@ -228,7 +230,7 @@ def due_topics(
 
 
 def _may_be_due(snapshot: _Snapshot, topic: TopicImage, row: IdleRow) -> bool:
-    """Tell whether a topic is worth a judgement: most are in use, and reports have thousands."""
+    """Tell whether a topic needs `_status_of`: most are in use, and reports have thousands."""
     ttl_ms = ttl_of(snapshot.image, topic.name)
     if ttl_ms < 0:
         return False
@@ -241,7 +243,7 @@ def _may_be_due(snapshot: _Snapshot, topic: TopicImage, row: IdleRow) -> bool:
 
 
 def _status_of(snapshot: _Snapshot, topic: TopicImage) -> IdleStatus:
-    """Say of a topic how long it has been idle, and why it does not go."""
+    """Return how long a topic has been idle, and why it is not deleted."""
     ttl_ms, witnesses = ttl_of(snapshot.image, topic.name), snapshot.witnesses(topic)
     reported = _reported_idle_ms(snapshot, topic, witnesses)
     why, brokers = _hold_reason(snapshot, topic, ttl_ms, witnesses, reported)
@@ -258,7 +260,7 @@ def _status_of(snapshot: _Snapshot, topic: TopicImage) -> IdleStatus:
 def _reported_idle_ms(
     snapshot: _Snapshot, topic: TopicImage, witnesses: Sequence[int]
 ) -> dict[int, int]:
-    """Return what witnesses say of a topic, where they speak of the witnesses of now."""
+    """Return the idle times that witnesses report for the present witnesses."""
     replicas = replicas_of(topic)
     reported: dict[int, int] = {}
     for each in witnesses:
@@ -278,7 +280,7 @@ def _hold_reason(
     witnesses: Sequence[int],
     reported: Mapping[int, int],
 ) -> tuple[IdleReason, tuple[int, ...]]:
-    """Return why a topic stays, and the brokers because of which it does."""
+    """Return why a topic is not deleted, and the brokers because of which it is not."""
     if topic.name in INTERNAL_TOPICS or topic.name == METADATA_TOPIC:
         return IdleReason.INTERNAL, ()
     if ttl_ms < 0:
@@ -306,7 +308,7 @@ def describe_idle(
     *,
     now_ms: int,
 ) -> tuple[IdleStatus, ...]:
-    """Return what is known of topics, by name: of those that have a limit where not named."""
+    """Return the idle status of topics, by name: of those with a limit where none are named."""
     if names is None:
         names = topics_with_ttl(image)
     snapshot = _snapshot(image, reports, config, now_ms - REPORT_INTERVALS_MAX * config[INTERVAL])
@@ -335,7 +337,7 @@ def _has_no_leader(topic: TopicImage | None) -> bool:
 def check_ttl(
     image: ClusterImage, config: NodeConfig, topic: str, overrides: Mapping[str, str]
 ) -> None:
-    """Refuse a limit that would not be kept. Raises: ApiError(INVALID_CONFIG)."""
+    """Refuse a limit that would have no effect. Raises: ApiError(INVALID_CONFIG)."""
     check_may_go(topic, overrides)
     text = overrides.get(TTL, str(NO_TTL)).strip()
     in_kraft = config.zookeeper_connect is None

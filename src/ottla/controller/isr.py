@@ -1,12 +1,12 @@
 """Leaders change the in-sync replicas of their partitions (AlterPartition).
 
-The checks of each partition come in Kafka's order, since the leader acts on the error: an epoch
-*ahead* of this controller's says that another one is active by now; one behind says that the
-leader must first hear of what it missed. A new member is refused unless its registration is the
-very one that the leader saw fetching (KIP-903), unfenced and not on its way out.
+The checks of each partition are in Kafka's order, since the leader acts on the error: an epoch
+*ahead* of this controller's means that another controller is active by now; one behind means that
+the leader must first replay what it missed. A new member is refused unless it is registered
+under the epoch that the leader saw in its fetches (KIP-903), unfenced and not shutting down.
 
-One thing is as under ZooKeeper: a repeated request for what holds already is answered with the
-present state although its partition epoch is behind, so that a lost answer costs nothing.
+One thing is as in ZooKeeper mode: a repeated request for the present state is answered with that
+state although its partition epoch is behind, so that a lost response costs nothing.
 Source: ReplicationControlManager.alterPartition, Kafka 4.0; KIP-497, KIP-704, KIP-841, KIP-903.
 """
 
@@ -24,12 +24,12 @@ from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
 from ottla.metadata.topics import RECOVERED, RECOVERING, changed_partition
 
 ANY_EPOCH = -1
-"""The epoch of a member of which the leader knows none: it is not checked."""
+"""The epoch of a member whose epoch the leader does not know: it is not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """What the leader of a partition asks for. `isr`: (broker, its epoch), in any order."""
+    """A leader's requested change of one partition. `isr`: (broker, its epoch), in any order."""
 
     topic_id: Uuid
     partition_id: int
@@ -41,7 +41,7 @@ class IsrChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangedIsr:
-    """What came of it: an error, or the partition as it is now."""
+    """The result: an error, or the partition as it is now."""
 
     topic_id: Uuid
     partition_id: int
@@ -57,7 +57,7 @@ def alter_partition(
     broker_epoch: int,
     context: DecisionContext,
 ) -> Decision[tuple[ChangedIsr, ...]]:
-    """Change in-sync replicas; one answer each, in the order asked.
+    """Change in-sync replicas; one result each, in the order asked.
 
     Raises: ApiError(STALE_BROKER_EPOCH) where the leader is not registered under that epoch.
     """
@@ -65,7 +65,7 @@ def alter_partition(
     if broker is None or broker.epoch != broker_epoch:
         expected = "is not registered" if broker is None else f"has the epoch {broker.epoch}"
         raise ApiError(
-            Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it said {broker_epoch}."
+            Error.STALE_BROKER_EPOCH, f"Broker {broker_id} {expected}, but it sent {broker_epoch}."
         )
     rules = RulesByLeader(image, context.config).of(broker_id)
     records: list[PartitionChangeRecord] = []
@@ -147,7 +147,7 @@ def _is_sensible(broker_id: int, partition: PartitionImage, wanted: IsrChange) -
     if broker_id not in members or wanted.recovery_state not in (RECOVERED, RECOVERING):
         return False
     if wanted.recovery_state == RECOVERING:
-        # Who follows a leader that is not sure of its own log is in sync with nothing.
+        # A follower cannot be in sync with a leader that is recovering.
         return len(members) == 1 and partition.leader_recovery_state == RECOVERING
     return True
 
@@ -156,5 +156,5 @@ def _is_eligible(image: ClusterImage, broker_id: int, broker_epoch: int, *, lead
     broker = image.brokers.get(broker_id)
     if broker is None or broker_epoch not in (ANY_EPOCH, broker.epoch):
         return False
-    # A leader that must lead on while it is on its way out needs others in sync to get away.
+    # A shutting-down leader that must lead on needs others in sync to hand over.
     return broker.active or (broker_id == leader and not broker.fenced)

@@ -1,10 +1,10 @@
-"""Partitions and replicas by their topics' names: the requests of old versions know no ids."""
+"""Partitions and replicas by topic name: requests of old versions have no topic ids."""
 
 from typing import NamedTuple
 
 
 class PartitionKey(NamedTuple):
-    """A partition. In order: by topic, then by number."""
+    """A partition (Kafka's TopicPartition). Order: by topic, then by partition."""
 
     topic: str
     partition: int
@@ -14,7 +14,7 @@ class PartitionKey(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """One copy of a partition. In order: by broker, then by partition."""
+    """A replica. Order: by broker, then by partition."""
 
     broker_id: int
     topic: str

@@ -1,9 +1,9 @@
-"""Leaders move back to where they should be: when somebody asks (ElectLeaders), and by themselves.
+"""Preferred leaders are elected again: on request (ElectLeaders), and automatically.
 
-A partition's first replica is its preferred leader. After a broker was away, others lead its
-partitions; the automatic balance gives them back once more than a share of those that a broker
-is preferred for is led elsewhere (leader.imbalance.per.broker.percentage, which Kafka's KRaft
-controllers do not heed: they move every one).
+A partition's first replica is its preferred leader. After a broker was down, others lead its
+partitions; the automatic rebalance gives them back once more than a share of those that the broker
+is preferred for has another leader (leader.imbalance.per.broker.percentage, which Kafka's KRaft
+controllers ignore: they move every one).
 Source: ReplicationControlManager.electLeaders, maybeBalancePartitionLeaders, Kafka 4.0;
 KafkaController.checkAndTriggerAutoLeaderRebalance, Kafka 3.9; KIP-460.
 """
@@ -34,7 +34,7 @@ assert set(NOT_AVAILABLE) == set(ON_REQUEST.values())
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """What came of one partition's election."""
+    """The result of one partition's election."""
 
     topic: str
     partition_id: int
@@ -49,10 +49,10 @@ def elect_leaders(
     election_type: int,
     context: DecisionContext,
 ) -> Decision[tuple[Elected, ...]]:
-    """Elect leaders; one answer for each different partition, in the order asked.
+    """Elect leaders; one result for each different partition, in the order asked.
 
-    `wanted` None = all partitions, of which those that need no election are not told.
-    Raises: ApiError(INVALID_REQUEST) for an election that there is not.
+    `wanted` None = all partitions; those that need no election are left out of the results.
+    Raises: ApiError(INVALID_REQUEST) for an unknown election type.
     """
     election = ON_REQUEST.get(election_type)
     if election is None:
@@ -88,7 +88,7 @@ def _elect(
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if image.deletions.is_queued(topic.id):
-        # Its own error alone, so that it holds up nobody else's election (KAFKA-1558).
+        # An error of this partition alone, which delays no other election (KAFKA-1558).
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"The topic {name} is being deleted")
     partition = topic.partitions.get(partition_id)
     if partition is None:
@@ -114,7 +114,7 @@ def _elect(
 def balance(
     image: ClusterImage, config: NodeConfig, *, limit: int = ELECTIONS_PER_STEP_MAX
 ) -> Decision[bool]:
-    """Give partitions back to their preferred leaders; the reply tells whether more wait."""
+    """Give partitions back to their preferred leaders; the reply tells whether more remain."""
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
     for topic, partition_id, partition in _imbalanced(
@@ -137,7 +137,7 @@ def balance(
 def _imbalanced(
     image: ClusterImage, percentage: int
 ) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
-    """Return what active brokers are preferred for and do not lead, where that is too much."""
+    """Return the partitions of active brokers over the limit that other brokers lead."""
     totals: dict[int, int] = {}
     elsewhere: dict[int, list[tuple[TopicImage, int, PartitionImage]]] = {}
     for each in partitions(image):

@@ -1,6 +1,6 @@
-"""When each broker was last heard of: soft state of the active controller.
+"""When each broker last sent a heartbeat: soft state of the active controller.
 
-None of it is in the log. A new controller takes every unfenced broker as heard of just now, so
+None of it is in the log. A new controller counts every broker as heard from now, so
 a failover costs a dead broker one session more, and never fences a live one.
 Source: BrokerHeartbeatManager, Kafka 4.0; KIP-631.
 """
@@ -16,7 +16,7 @@ NEVER = (1 << 63) - 1
 
 @dataclass(slots=True)
 class HeartbeatState:
-    """What was heard of one broker."""
+    """The heartbeat state of one broker."""
 
     last_ms: int
     """Monotonic."""
@@ -27,7 +27,7 @@ class HeartbeatState:
 
 
 class BrokerLiveness:
-    """The brokers that this controller heard of; times are given, monotonic milliseconds."""
+    """The brokers' heartbeats at this controller; times are monotonic milliseconds."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         assert session_timeout_ms > 0
@@ -35,11 +35,11 @@ class BrokerLiveness:
         self._heartbeats: dict[int, HeartbeatState] = {}
 
     def activate(self, image: ClusterImage, now_ms: int, dead: Collection[int] = ()) -> None:
-        """Begin anew, as the controller that just became active.
+        """Reset, as the controller that just became active.
 
-        `dead`: brokers that certainly do not run, whose sessions are over at once. The broker
-        of a combined node is one until it has registered: it died with the process before this
-        one, and a restart after a crash must not wait for a session that nobody holds.
+        `dead`: brokers that certainly do not run, whose sessions expire at once. The broker
+        of a combined node is one until it has registered: it died with the previous process, and a
+        restart after a crash must not wait for a session that no process holds.
         """
         over_ms = now_ms - self.session_timeout_ms
         self._heartbeats = {
@@ -48,17 +48,17 @@ class BrokerLiveness:
         }
 
     def touch(self, broker_id: int, now_ms: int, metadata_offset: int = NO_OFFSET) -> None:
-        """Note a sign of life; an offset never goes back within a registration."""
+        """Record a heartbeat; an offset never goes back within a registration."""
         heartbeat = self._heartbeats.setdefault(broker_id, HeartbeatState(now_ms))
         heartbeat.last_ms = now_ms
         heartbeat.metadata_offset = max(heartbeat.metadata_offset, metadata_offset)
 
     def register(self, broker_id: int, now_ms: int) -> None:
-        """Forget an earlier process of that broker and begin with this one."""
+        """Reset the state of a broker that registered as a new process."""
         self._heartbeats[broker_id] = HeartbeatState(now_ms)
 
     def extend_sessions(self, late_ms: int, now_ms: int) -> None:
-        """Count a time in which nobody could be heard against no broker."""
+        """Extend all sessions by a time in which this controller could not take heartbeats."""
         for heartbeat in self._heartbeats.values():
             heartbeat.last_ms = min(heartbeat.last_ms + late_ms, now_ms)
 
@@ -67,11 +67,11 @@ class BrokerLiveness:
         self._heartbeats.pop(broker_id, None)
 
     def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
-        """Note the offset with which a broker's controlled shutdown began."""
+        """Record the offset with which a broker's controlled shutdown began."""
         self._heartbeats[broker_id].shutdown_offset = offset
 
     def shutdown_offset(self, broker_id: int) -> int:
-        """Return that offset; after a failover nobody knows it, and it counts as passed."""
+        """Return that offset; after a failover it is unknown and counts as passed."""
         heartbeat = self._heartbeats.get(broker_id)
         if heartbeat is None or heartbeat.shutdown_offset == NEVER:
             return NO_OFFSET
@@ -85,12 +85,12 @@ class BrokerLiveness:
         )
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:
-        """Tell whether a broker was heard of within the session timeout."""
+        """Tell whether a broker sent a heartbeat within the session timeout."""
         heartbeat = self._heartbeats.get(broker_id)
         return heartbeat is not None and now_ms - heartbeat.last_ms < self.session_timeout_ms
 
     def stalest(self, image: ClusterImage) -> tuple[int, int] | None:
-        """Return (when its session ends, broker) of the unfenced broker silent longest."""
+        """Return (session end, broker) of the unfenced broker with the oldest heartbeat."""
         silent = (
             (heartbeat.last_ms + self.session_timeout_ms, broker_id)
             for broker_id, heartbeat in self._heartbeats.items()
@@ -99,6 +99,6 @@ class BrokerLiveness:
         return min(silent, default=None)
 
     def next_check_ms(self, image: ClusterImage) -> int | None:
-        """Return when a session can end first, or None where nobody is unfenced."""
+        """Return when the next session can expire, or None where no broker is unfenced."""
         stalest = self.stalest(image)
         return None if stalest is None else stalest[0]

@@ -1,8 +1,8 @@
-"""Replicas whose folder failed while their broker lives on, where brokers' folders have no ids.
+"""Replicas whose log directory failed on a live broker, in ZooKeeper mode.
 
-A broker says so when it is told to lead or follow (KAFKA_STORAGE_ERROR). It is noted in the image
-of the controller alone, as a lost folder of that replica, and nowhere else: a new controller
-hears it again, and the broker's next start takes it back (`broker_changes`).
+The broker reports the failure in its response to LeaderAndIsr (KAFKA_STORAGE_ERROR). It is
+recorded in the image of the controller alone, as a lost directory of the replica: a new controller
+gets it in the next response, and the broker's next start clears it (`broker_changes`).
 Source: KafkaController.{processLeaderAndIsrResponseReceived, onReplicasBecomeOffline}, Kafka 3.9;
 KIP-112. In KRaft, `brokers` and `directories` decide.
 """
@@ -23,9 +23,9 @@ from ottla.metadata.topics import DIRECTORY_LOST, partition_record
 def take_replicas_offline(
     image: ClusterImage, config: NodeConfig, broker_id: int, lost: Iterable[PartitionKey]
 ) -> Step:
-    """Note that replicas of a broker are offline, and elect others where they led.
+    """Mark replicas of a broker as offline, and elect other leaders where they led.
 
-    What the broker does not hold (any more), and what is known, changes nothing.
+    Replicas that the broker does not hold (any more), or that are offline already, change nothing.
     """
     changes = [
         record

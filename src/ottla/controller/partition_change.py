@@ -1,13 +1,13 @@
-"""From a wish about one partition to at most one record: reassignment, ISR, ELR, leader, epochs.
+"""One partition's target becomes at most one record: reassignment, ISR, ELR, leader, epochs.
 
-Everything that changes a partition passes here, so the rules stand once and in one order:
+Every change of a partition is made here, so the rules exist once and in one order:
 finish a reassignment whose target replicas are in sync; compute the eligible leader replicas;
-elect; bump the leader epoch where a replica was taken out, and over ZooKeeper where one was added
+elect; bump the leader epoch where a replica was removed, and in ZooKeeper mode where one was added
 or a reassignment begins; write only what changed.
 
-Leaders. The present one stays if it can, else the first of the replicas' order that is in the ISR
-and active; only where the ISR is empty, one of the ELR; only where both are, the last known
-leader, whose log is then the only truth left. An unclean election takes any active replica.
+Leaders. The present one stays if it can, else the first in the order of replicas that is in the
+ISR and active; only where the ISR is empty, one of the ELR; only where both are, the last known
+leader, whose log is then the best one left. An unclean election takes any active replica.
 
 ELR (KIP-966): replicas that left the ISR while it was below min.insync.replicas, so that nothing
 can have been committed since without them. They lead safely, unless a broker returned without
@@ -15,9 +15,9 @@ proof that what it had acknowledged is on its disk. While there is an ELR the IS
 empty; without the feature the last member stays listed without leading (KAFKA-708), since only
 it surely has every acknowledged record.
 
-Differences from Kafka 4.0, all on the safe side: a replica that is assigned no more is not
-eligible; nobody stays eligible beside a leader that commits alone; the last known leader must be
-an assigned and acceptable one (KAFKA-19522).
+Differences from Kafka 4.0, all on the safe side: a replica that is no longer assigned is not
+eligible; no replica stays eligible beside a leader that commits alone; the last known leader must
+be an assigned and acceptable one (KAFKA-19522).
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0;
 KafkaController.onPartitionReassignment, 3.9 (the epoch that begins with a reassignment).
 """
@@ -55,10 +55,10 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTarget:
-    """What somebody wants of a partition; None = as it is.
+    """The target of a partition; None = unchanged (Kafka's PartitionChangeBuilder).
 
-    Fields: `directories`: folders by broker, for replicas that are new or moved; a new replica
-            that is not named gets the one that its broker chooses.
+    Fields: `directories`: log directories by broker, for replicas that are new or moved; for a new
+            replica that is not named, its broker chooses one.
             `unclean_shutdown`: brokers whose unflushed data is lost: not eligible any more.
     """
 
@@ -76,12 +76,12 @@ class PartitionTarget:
 class ChangeContext:
     """What a change depends on besides the partition.
 
-    Fields: `is_acceptable`: tells whether a broker is active with that folder of its online.
+    Fields: `is_acceptable`: tells whether a broker is active and its log directory online.
             `min_isr`: min.insync.replicas of the topic; the number of replicas bounds it.
-            `requests_may_be_delayed`: brokers are told by requests (ZooKeeper), of which a copy may be
-            read long after. One to delete a replica must not hit it when it was added again, and
-            tells the leader epoch only; so an addition begins one, too, and, as in Kafka, each
-            reassignment that does not end at once.
+            `requests_may_be_delayed`: brokers get requests (ZooKeeper), of which a copy may be read
+            much later. A StopReplica with deletion must not hit a replica that was added again,
+            and has only the leader epoch; so an addition begins a leader epoch, too, and, as in
+            Kafka, each reassignment that does not end at once.
     """
 
     is_acceptable: Callable[[int, Uuid], bool]
@@ -93,7 +93,7 @@ class ChangeContext:
 def leader_predicate(
     image: ClusterImage, *, without: int | None = None, plus: int | None = None
 ) -> Callable[[int, Uuid], bool]:
-    """Return the test for leaders as the image says it.
+    """Return the predicate that tells acceptable leaders by the image.
 
     `without`, `plus`: a broker that the step under way takes out, or unfences.
     """
@@ -119,9 +119,9 @@ def build_change(
     target: PartitionTarget,
     context: ChangeContext,
 ) -> PartitionChangeRecord | None:
-    """Return the record that brings about what is wished as far as the rules allow, or None.
+    """Return the record that reaches the target as far as the rules allow, or None.
 
-    None also for a partition that nobody ever led: its first leader is `new_partitions`' to find.
+    None also for a partition that never had a leader: `new_partitions` elects its first.
     """
     if partition.leader_epoch == NO_EPOCH:
         return None
@@ -129,7 +129,7 @@ def build_change(
         partition, _complete_reassignment(_with_target(partition, target)), target, context
     )
     goal, elected_uncleanly = _with_leader(goal, target.election, context)
-    # An election makes its leader the ISR, which may be all that a reassignment waited for.
+    # An election may make its leader the ISR, which may complete a reassignment.
     goal = _complete_reassignment(goal)
     if goal.elr and (elected_uncleanly or not context.elr_enabled):
         goal = replace(goal, elr=())
@@ -167,7 +167,7 @@ def _with_target(partition: PartitionImage, target: PartitionTarget) -> Partitio
 
 
 def _complete_reassignment(goal: PartitionImage) -> PartitionImage:
-    """Finish a reassignment as soon as every replica that is to stay is in sync."""
+    """Finish a reassignment as soon as all replicas that are to stay are in sync."""
     removing = goal.removing_replicas
     if not removing and not goal.adding_replicas:
         return goal
@@ -228,7 +228,7 @@ def _with_leader(
         return replace(goal, leader=leader, isr=(leader,), elr=left), False
     leader = NO_LEADER
     if context.elr_enabled and not goal.isr and not goal.elr and len(goal.last_known_elr) == 1:
-        # Nobody is known to have everything, so the one that led last comes nearest to it.
+        # No replica surely has everything; the last leader lacks the least.
         leader = goal.last_known_elr[0] if goal.last_known_elr[0] in active else NO_LEADER
     if leader == NO_LEADER and election is Election.UNCLEAN and active:
         leader = active[0]
@@ -238,7 +238,7 @@ def _with_leader(
 
 
 def _fallback_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int, ...]:
-    """Return the ISR that stays where a wish would empty it (KAFKA-708)."""
+    """Return the ISR that stays where the target would empty it (KAFKA-708)."""
     left = tuple(each for each in partition.isr if each in goal.replicas)
     return left or partition.isr
 
@@ -246,7 +246,7 @@ def _fallback_isr(partition: PartitionImage, goal: PartitionImage) -> tuple[int,
 def _with_last_known_elr(
     partition: PartitionImage, goal: PartitionImage, context: ChangeContext
 ) -> PartitionImage:
-    """Note who led last when the ISR runs empty, and forget it once somebody leads."""
+    """Record the last leader when the ISR becomes empty, and clear it once there is a leader."""
     if not context.elr_enabled:
         known: tuple[int, ...] = ()
     elif goal.leader != NO_LEADER:
@@ -270,7 +270,7 @@ def _record(
 ) -> PartitionChangeRecord | None:
     leader = LEADER_UNCHANGED
     before, after = set(partition.replicas), set(goal.replicas)
-    # A replica that was taken out must not go on fetching as one: its epoch has passed.
+    # A removed replica must not fetch as a replica: a new leader epoch fences it.
     bumps_epoch = not before <= after or (
         context.requests_may_be_delayed
         and (not after <= before or _starts_reassignment(partition, goal))
@@ -298,7 +298,7 @@ def _record(
 
 
 def _starts_reassignment(partition: PartitionImage, goal: PartitionImage) -> bool:
-    """Tell whether a reassignment begins, or turns to another target."""
+    """Tell whether a reassignment begins, or changes its target."""
     moving = (goal.adding_replicas, goal.removing_replicas)
     return any(moving) and moving != (partition.adding_replicas, partition.removing_replicas)
 

@@ -1,19 +1,19 @@
 """Partitions move to other brokers, and get more or fewer replicas, while they are in use.
 
-A reassignment lives in the partition itself. Its start writes the target replicas first, those on
-their way out behind them, and both differences as adding and removing replicas. Followers join
-the ISR as always; the change that makes every target replica a member of it also ends the
+The state of a reassignment is in the partition. Its start writes the target replicas first, those
+to be removed behind them, and both differences as adding and removing replicas. Followers join
+the ISR as always; the change that makes the last target replica a member of it also ends the
 reassignment (`partition_change`): the removed ones leave the replicas and the ISR, and the leader
-epoch is bumped so that they notice. Until then all replicas count, and nothing is less safe than
-before. What only drops or reorders replicas in sync ends with its own start.
+epoch is bumped so that they are fenced. Until then all replicas count, and nothing is less safe
+than before. A reassignment that only drops or reorders replicas in sync ends with its start.
 
-Cancelling takes the adding replicas out again. Where no other one is in the ISR that could lose
+Cancelling removes the adding replicas again. Where no other one is in the ISR that could lose
 records, so it is refused unless the topic allows unclean elections; then an eligible replica
 leads before any other one, where Kafka takes the first.
 
-One difference from Kafka 4.0: a target that replaces another one, still under way, does not
-forget which replicas were there first (Kafka then takes the adding replicas of the given-up
-target for original ones, and cancelling leaves them all). A replica of the given-up target alone
+One difference from Kafka 4.0: a target that replaces another one, still under way, keeps
+the original replicas (Kafka then counts the adding replicas of the replaced
+target as original, and cancelling leaves them all). A replica of the replaced target alone
 is both adding and removing.
 Not done: throttled replicas (quotas).
 Source: ReplicationControlManager, PartitionReassignmentReplicas, PartitionReassignmentRevert,
@@ -39,7 +39,7 @@ from ottla.metadata.records import PartitionChangeRecord, PartitionRecord
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A partition and the replicas that it shall have; None cancels what is under way."""
+    """A partition and its target replicas; None cancels the reassignment under way."""
 
     topic: str
     partition_id: int
@@ -48,7 +48,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """What came of it: the beginning of a move, its end at once, or a refusal."""
+    """The result for one partition: a started reassignment, a finished one, or an error."""
 
     topic: str
     partition_id: int
@@ -73,7 +73,7 @@ def alter_reassignments(
     context: DecisionContext,
     check: RegistrationCheck | None = None,
 ) -> Decision[tuple[Reassigned, ...]]:
-    """Start, change or cancel reassignments; one answer each, in the order asked.
+    """Start, change or cancel reassignments; one result each, in the order asked.
 
     `may_change_factor`: False refuses targets of another size (KIP-860). `check`: which targets
     must be registered brokers; None = those that the context's policy names.
@@ -121,9 +121,9 @@ def alter_reassignments(
 def list_reassignments(
     image: ClusterImage, wanted: Sequence[tuple[str, Sequence[int]]] | None
 ) -> tuple[Ongoing, ...]:
-    """Return what is under way: everywhere, or among these partitions of these topics.
+    """Return reassignments under way: all, or those of these partitions of these topics.
 
-    What does not exist is passed over, as what does not move.
+    Unknown partitions are skipped, and so are those without a reassignment.
     """
     found: list[Ongoing] = []
     if wanted is None:
@@ -158,8 +158,8 @@ def target_of(partition: PartitionImage) -> tuple[int, ...]:
 def finish_reassignments(image: ClusterImage, config: NodeConfig) -> Step:
     """End the reassignments whose target replicas are all in sync.
 
-    The change that brings the last of them in sync does that; but somebody else may have written
-    the in-sync replicas, or the assignment, while there was no controller.
+    The change that brings the last of them in sync ends one; but in ZooKeeper others may have
+    written the in-sync replicas, or the assignment, while there was no controller.
     """
     rules = Rules(image, config)
     records: list[PartitionChangeRecord] = []
@@ -179,7 +179,7 @@ def _find(image: ClusterImage, target: Target) -> tuple[TopicImage, PartitionIma
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {target.topic}."
         )
     if image.deletions.is_queued(topic.id) and target.replicas is not None:
-        # Cancelling is what lets a deletion begin that waits for the reassignment's end.
+        # Cancelling is allowed: a deletion may wait for the reassignment's end.
         raise ApiError(
             Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {topic.name} is marked for deletion."
         )
@@ -193,7 +193,7 @@ def _find(image: ClusterImage, target: Target) -> tuple[TopicImage, PartitionIma
 
 
 def _check_factor(partition: PartitionImage, replicas: tuple[int, ...]) -> None:
-    """Refuse another number of replicas than the one that the present target has."""
+    """Refuse another number of replicas than that of the present target."""
     present = len(set(partition.replicas) - set(partition.removing_replicas))
     if len(replicas) != present:
         raise ApiError(
@@ -208,7 +208,7 @@ def _moved(
     target: tuple[int, ...],
     check: RegistrationCheck,
 ) -> PartitionTarget:
-    """Return the wish that starts a reassignment or turns the present one to another target."""
+    """Return the target that starts a reassignment or changes the present one."""
     present = set(partition.replicas)
     added = sorted(set(target) - present)
     adding = (*partition.adding_replicas, *added)
@@ -230,7 +230,7 @@ def _moved(
 def _cancelled(
     topic: TopicImage, partition_id: int, partition: PartitionImage, rules: Rules
 ) -> PartitionTarget:
-    """Return the wish for the replicas and the ISR as they were without the adding ones."""
+    """Return the target with the replicas and the ISR without the adding ones."""
     if not is_reassigned(partition):
         raise ApiError(Error.NO_REASSIGNMENT_IN_PROGRESS)
     adding = partition.adding_replicas
@@ -241,8 +241,9 @@ def _cancelled(
     if not isr and election is not Election.UNCLEAN:
         raise ApiError(
             Error.INVALID_REPLICA_ASSIGNMENT,
-            f"Unable to revert the assignment of partition {topic.name}:{partition_id}: no replica that"
-            " it would leave is in sync, and the topic does not allow unclean leader elections.",
+            f"Unable to revert the assignment of partition {topic.name}:{partition_id}: no replica"
+            " that it would leave is in sync, and the topic does not allow unclean leader"
+            " elections.",
         )
     if not isr and not set(partition.elr) & set(replicas):
         isr = replicas[:1]

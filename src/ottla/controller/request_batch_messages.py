@@ -1,6 +1,6 @@
-"""The three requests by which a controller tells its brokers, in the version of the cluster.
+"""LeaderAndIsr, UpdateMetadata and StopReplica, in the versions of the cluster's protocol.
 
-Which version that is follows from inter.broker.protocol.version; below StopReplica's third one
+The versions follow from inter.broker.protocol.version; below StopReplica's third one
 a request either deletes all that it names or nothing, so that a mixed one becomes two.
 Source: LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest, Kafka 3.9.
 """
@@ -30,8 +30,8 @@ LEADER_DURING_DELETE: Final = -2
 INITIAL_EPOCH: Final = 0
 
 REPLICAS_PER_ORDER_MAX: Final = 1_000
-"""Replicas that a broker stops or deletes before it answers: each one that is deleted costs it a
-rename and a flush."""
+"""Replicas in one request, all of which a broker stops or deletes before it responds: each
+deletion costs a rename and a flush."""
 
 PLAINTEXT: Final = 0
 
@@ -41,7 +41,7 @@ VersionedRequest = tuple[Any, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionUpdate:
-    """What a broker hears of a partition. `written_by`: the epoch of who decided it."""
+    """A partition's state in a request. `written_by`: the deciding controller's epoch."""
 
     partition: PartitionImage
     written_by: int
@@ -50,7 +50,7 @@ class PartitionUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaState:
-    """What a broker is to do with a replica besides no longer fetching it."""
+    """A replica in StopReplica: whether to delete it, besides stopping its fetcher."""
 
     leader_epoch: int
     delete: bool
@@ -131,9 +131,9 @@ def update_metadata(
     *,
     is_full: bool = False,
 ) -> Callable[[int], VersionedRequest]:
-    """Return what makes the UpdateMetadata request for each broker.
+    """Return the builder of each broker's UpdateMetadata request.
 
-    `is_full`: it names all there is, so that a broker may forget what it does not name.
+    `is_full`: it names all partitions, so that a broker may drop those that it does not name.
     """
     version = protocol.version_at(protocol.UPDATE_METADATA, context.level)
     ordered = sorted(updates.items())
@@ -217,7 +217,7 @@ def stop_replica(
 ) -> Iterator[tuple[VersionedRequest, list[PartitionKey]]]:
     """Yield the StopReplica requests for a broker, each with the partitions that it deletes.
 
-    None is too large, however many orders came together.
+    Each is within REPLICAS_PER_ORDER_MAX, however many orders were added.
     """
     ordered = sorted(stops.items())
     for begin in range(0, len(ordered), REPLICAS_PER_ORDER_MAX):

@@ -1,6 +1,6 @@
-"""Topics are created, grown and deleted.
+"""Topics are created.
 
-Every topic of a request stands or falls by itself; those of one step that stand are created
+Each topic of a request succeeds or fails by itself; those of one step that succeed are created
 together.
 Source: ReplicationControlManager, ControllerApis, Kafka 4.0; KIP-4, KIP-195, KIP-516, KIP-525.
 Over ZooKeeper: ZkAdminManager, DelayedCreatePartitions, Kafka 3.9.
@@ -29,15 +29,15 @@ from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import topic_records
 
 USE_DEFAULT = -1
-"""Stands for the number of partitions, or the replication factor, that the node's file says."""
+"""The default number of partitions, or replication factor, of this node's properties."""
 
 RESERVED_ID_BYTES = bytes(12)
-"""Ids that begin so are kept for special meanings."""
+"""Ids that begin so are reserved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic that somebody wants. `assignments`: replicas by partition, or nothing."""
+    """A requested topic. `assignments`: replicas by partition, or nothing."""
 
     name: str
     partition_count: int = USE_DEFAULT
@@ -48,7 +48,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What came of it."""
+    """The result for one topic."""
 
     name: str
     error: Error = Error.NONE
@@ -66,11 +66,11 @@ def create_topics(
     validate_only: bool,
     context: DecisionContext,
 ) -> Decision[tuple[CreatedTopic, ...]]:
-    """Create topics; one answer each, in the order asked.
+    """Create topics; one result each, in the order asked.
 
     A name that comes twice is refused once (INVALID_REQUEST). With `validate_only` nothing is
-    created, and the answers bear no ids. A topic with a partition whose replicas are all down,
-    where the context's policy takes that, is created and answered REQUEST_TIMED_OUT.
+    created, and the results have no ids. A topic with a partition whose replicas are all down,
+    where the context's policy accepts that, is created with the result REQUEST_TIMED_OUT.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
     """
@@ -78,7 +78,7 @@ def create_topics(
     counts = Counter(topic.name for topic in wanted)
     records: list[Record] = []
     results: dict[str, CreatedTopic] = {}
-    # Topics of one request mostly share their settings, and describing them costs the most.
+    # Topics of one request mostly share their configs, and describing them costs the most.
     described: dict[tuple[tuple[str, str], ...], tuple[Entry, ...]] = {}
     topics = image.topics  # Grows, so that new names collide with each other too.
     for topic in wanted:
@@ -119,7 +119,7 @@ def create_topics(
 
 
 def parts_of(wanted: Sequence[NewTopic], context: DecisionContext) -> list[tuple[NewTopic, ...]]:
-    """Cut a request into what one step each creates, in order; equal names stay together.
+    """Split a request into what one step each creates, in order; equal names stay together.
 
     Raises: ApiError(POLICY_VIOLATION) where the request asks for too many partitions at once.
     """
@@ -268,7 +268,7 @@ def _assigned_partitions(
 
 
 def new_topic_id(image: ClusterImage, context: DecisionContext) -> Uuid:
-    """Draw a random UUID (version 4) that no topic has and that means nothing special."""
+    """Draw a random UUID (version 4) that no topic has and that is not reserved."""
     while True:
         raw = bytearray(context.dice.random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

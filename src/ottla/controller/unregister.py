@@ -1,8 +1,8 @@
-"""A broker is taken out of the cluster for good.
+"""A broker is removed from the cluster for good.
 
-Its replicas stay where the partitions list them: those partitions have no leader until they are
-assigned anew or a broker of that id registers again. Source: KIP-631, UnregisterBroker; Kafka
-4.0 unregisters a broker that is alive too, which then registers no more under its old epoch.
+Its replicas stay in the partitions' assignments: those partitions have no leader until they are
+reassigned or a broker of that id registers again. Source: KIP-631, UnregisterBroker; Kafka
+4.0 unregisters a live broker too, which then cannot register under its old epoch.
 """
 
 from ottla.base.errors import ApiError, Error

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, under which id, and whether that begins a rebalance.
+"""JoinGroup: which members are accepted, under which id, and whether a rebalance begins.
 
 Source: the classic part of Kafka's GroupMetadataManager; KIP-345 (static members), KIP-394
 (member id required), KIP-814 (a static leader that comes back does not assign again).
@@ -24,7 +24,7 @@ from ottla.coordinator.values import NO_MEMBER, Join, JoinResponse
 
 
 def join(shard: Shard, request: Join) -> Pending[JoinResponse]:
-    """Take a JoinGroup; the answer comes at once or when the generation begins."""
+    """Process a JoinGroup; the response comes at once or when the generation begins."""
     config = shard.config
     if request.group_id == "":
         return _refuse(Error.INVALID_GROUP_ID, request.member_id)
@@ -56,11 +56,11 @@ def _refuse(error: Error, member_id: str) -> Pending[JoinResponse]:
 
 
 def _has_room(shard: Shard, group: Group, request: Join) -> bool:
-    """Tell whether the group takes this member under `group.max.size`.
+    """Tell whether the group accepts this member under `group.max.size`.
 
-    A static member that comes back takes its own place; Kafka turns it away from a full group.
-    While members come in for a generation, those who already did count, not all members: a
-    group that is too large after the limit was lowered loses those who come last.
+    A static member that comes back takes its own place; Kafka rejects it from a full group.
+    While members join for a generation, those that have joined count, not all members: a
+    group that is too large after the limit was lowered loses those that come last.
     """
     if group.state is State.EMPTY:
         return True
@@ -81,9 +81,9 @@ def _existing_member(group: Group, request: Join) -> Member | None:
 
 
 def _has_memory(shard: Shard, group: Group, request: Join) -> bool:
-    """Tell whether what a member says of itself may be kept; who says no more than before may stay.
+    """Tell whether there is memory for a member; one that sends no more than before may stay.
 
-    Kafka has no such limit. The client is told to come again, as others may have left by then.
+    Kafka has no such limit. The error is retriable, as others may have left by then.
     """
     member = _existing_member(group, request)
     before = 0 if member is None else member.size_bytes
@@ -104,7 +104,7 @@ def _join_without_id(shard: Shard, group: Group, request: Join) -> Pending[JoinR
     member_id = shard.new_member_id(request.client_id)
     if not request.requires_member_id:
         return _add(shard, group, request, member_id)
-    # A client that dies now and comes back would else leave a dead member in the rebalance.
+    # Otherwise a client that dies now and comes back leaves a dead member in the rebalance.
     group.add_pending(
         member_id,
         shard.timers.at(
@@ -150,11 +150,11 @@ def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResp
     unchanged = member.protocols == request.protocols
     match group.state:
         case State.COMPLETING if unchanged:
-            # The answer to its join was lost: say it again.
+            # Its join response was lost: repeat it.
             return completed(group.join_response(member_id))
         case State.STABLE if unchanged and group.leader_id != member_id:
-            # A follower that lost its answer; the leader may well have a reason to rebalance,
-            # as a change of the topics' partitions, which its metadata does not show.
+            # A follower whose response was lost; the leader may have a reason to rebalance,
+            # such as new partitions, which its metadata does not show.
             return _when_loaded(shard, group.join_response(member_id))
         case State.PREPARING | State.COMPLETING | State.STABLE:
             return _rejoin(shard, group, request, member)
@@ -163,7 +163,7 @@ def _join_with_id(shard: Shard, group: Group, request: Join) -> Pending[JoinResp
 
 
 def _when_loaded(shard: Shard, response: JoinResponse) -> Pending[JoinResponse]:
-    """Tell a generation that may come from the log once that is replicated."""
+    """Return a join response that may come from the log, once the log is replicated."""
     member_id = response.member_id
     return shard.loaded().map(
         lambda error: JoinResponse(error=error, member_id=member_id) if error else response
@@ -179,7 +179,7 @@ def _rejoin(shard: Shard, group: Group, request: Join, member: Member) -> Pendin
 
 
 def _reason(member_id: str, action: str, request: Join) -> str:
-    """Say who joins, and why where the client told it (KIP-800)."""
+    """Return who joins, and why if the client sent a reason (KIP-800)."""
     return f"{member_id} {action}: {request.reason or 'no reason given'}"
 
 
@@ -198,7 +198,7 @@ def _take_over(group: Group, member: Member, request: Join) -> None:
 def _replace_static(
     shard: Shard, group: Group, request: Join, old: Member, member_id: str
 ) -> Pending[JoinResponse]:
-    """Let a restarted static member take its place; who still uses the old id is fenced."""
+    """Let a restarted static member take its place; a user of the old id is fenced."""
     pending: Pending[JoinResponse] = Pending()
     leader_before = group.leader_id or NO_MEMBER
     member = group.rename(old, member_id)
@@ -209,7 +209,7 @@ def _replace_static(
     if group.state is State.PREPARING:
         complete_if_all_joined(shard, group)
     elif group.state is State.COMPLETING:
-        # The leader may have been told the old id, and would assign to that.
+        # The leader may have got the old id, and would assign to that.
         prepare(shard, group, reason)
     elif group.select_protocol() != group.protocol_name:
         prepare(shard, group, reason)
@@ -221,10 +221,10 @@ def _replace_static(
 def _persist_replacement(
     shard: Shard, group: Group, request: Join, old: Member, member: Member, leader_before: str
 ) -> None:
-    """Make the new id last; the generation goes on, and the member gets its assignment by sync.
+    """Write the new id; the generation stays, and the member gets its assignment by SyncGroup.
 
-    A client that cannot be told to skip the assignment is told that the leader is its old id,
-    else it would assign alone and the others would never hear of it.
+    A client that cannot skip the assignment gets its old id as the leader's id,
+    or it would assign alone and the others would never get it.
     """
     generation = group.generation
     stored = shard.write([group_fact(group)])

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: how a member shows that it is there, and that it goes.
+"""Heartbeat and LeaveGroup: the sessions of members, and their removal.
 
 Source: the classic part of Kafka's GroupMetadataManager; KIP-345 (an admin removes static
 members by instance id, several at a time).
@@ -17,7 +17,7 @@ from ottla.coordinator.values import NO_MEMBER, LeavingMember
 def heartbeat(
     shard: Shard, *, group_id: str, member_id: str, instance_id: str | None, generation: int
 ) -> Error:
-    """Prolong a member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+    """Prolong a member's session; REBALANCE_IN_PROGRESS makes it join again."""
     if group_id == "":
         return Error.INVALID_GROUP_ID
     group = shard.groups.get(group_id)
@@ -51,7 +51,7 @@ def leave(
 
 
 def _reason(members: Sequence[LeavingMember]) -> str:
-    """Say who goes, and why where they told it (KIP-800)."""
+    """Return who leaves, and why if they sent a reason (KIP-800)."""
     return "; ".join(
         f"{member.member_id or member.instance_id} leaves: {member.reason or 'no reason given'}"
         for member in members

@@ -1,13 +1,13 @@
-"""Replaying an offsets partition: the log of one leader becomes the state of the next.
+"""Replaying an offsets partition: the log of one coordinator becomes the state of the next.
 
-Batches are taken in order. Of plain records only the last of each key in a chunk is decoded:
+Batches are read in order. Of plain records only the last of each key in a chunk is decoded:
 compaction keeps no more than that either, and a partition not compacted for long is mostly
-commits of the same few keys. While a transaction is open every record is taken, since its
-producer's marker decides later, and a tombstone between drops what the transaction holds.
+commits of the same few keys. While a transaction is open every record is decoded, since its
+producer's marker decides later, and a tombstone between drops the transaction's offsets.
 
-A record that does not decode is passed over, and said so: what a client once wrote there, as an
-administrator may, must not take its groups from all others. Damage, where a checksum is wrong, is
-not passed over.
+A record that does not decode is skipped, with a warning: what a client once wrote there, as an
+administrator may, must not make all groups of the partition unavailable. Corruption, where a
+checksum is wrong, is not skipped.
 
 Source: Kafka's CoordinatorLoaderImpl and the replay methods of its coordinators.
 """
@@ -65,10 +65,10 @@ class SkippedRecord(NamedTuple):
 
 
 class Loader:
-    """Reads a partition from its start. `position` is the offset after the last record taken.
+    """Reads a partition from its start. `position` is the offset after the last record read.
 
     `decode` may run in any thread, one at a time; only `apply` touches a shard.
-    `skipped`: what the last call of `decode` did not take.
+    `skipped`: what the last call of `decode` could not decode.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Loader:
         self._open: set[int] = set()
 
     def decode(self, buffer: Buffer) -> list[Step]:
-        """Return what whole batches say; those before `position` are passed over.
+        """Return the facts of whole batches; those before `position` are skipped.
 
         Raises: RecordsError where the bytes are no batches, or a checksum is wrong.
         """
@@ -113,7 +113,7 @@ class Loader:
         return steps
 
     def _decode_latest(self, records: list[Record], steps: list[Step]) -> None:
-        """Decode the last record of each key; where one is bad, the last one of it that is not."""
+        """Decode the last record of each key; where one is bad, the last good one before it."""
         # Facts of different keys do not depend on each other: their order is free.
         latest = {record.key or b"": record for record in records}
         if self._decode_records(latest.values(), NO_PRODUCER_ID, steps):
@@ -151,7 +151,7 @@ class Loader:
 
 
 def apply(shard: Shard, steps: Iterable[Step]) -> None:
-    """Replay what was decoded, in its order."""
+    """Replay decoded facts, in their order."""
     offsets = shard.offsets
     for step in steps:
         if isinstance(step, TransactionMarker):
@@ -163,13 +163,13 @@ def apply(shard: Shard, steps: Iterable[Step]) -> None:
 
 
 def finish(shard: Shard) -> None:
-    """Make groups of those that only have offsets."""
+    """Create the groups that only have offsets."""
     for group_id in sorted(set(shard.offsets.group_ids())):
         shard.ensure_group(group_id)
 
 
 def replay_group(shard: Shard, fact: GroupFact) -> None:
-    """Take in a group's record: stable where it has members, else empty, or gone."""
+    """Replay a group's record: stable where it has members, else empty, or deleted."""
     if (previous := shard.groups.pop(fact.group_id, None)) is not None:
         previous.release_memory()
     if fact.value is not None:

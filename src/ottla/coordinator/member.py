@@ -1,4 +1,4 @@
-"""One member of a classic group: who it is, what it can, and which answer it waits for.
+"""One member of a classic group: its id, its protocols, and its pending requests.
 
 A member is changed only through its `Group`, which keeps counts over its members.
 
@@ -34,7 +34,7 @@ class Member:
     """A member.
 
     Fields: `is_new`: it was in no generation yet, so it does not send heartbeats.
-            `awaiting_join`, `awaiting_sync`: its parked request, None where it has none.
+            `awaiting_join`, `awaiting_sync`: its pending request, None where it has none.
             `session_ends_ms`: monotonic; `session_timer` may fire earlier and is then re-armed.
     """
 
@@ -81,7 +81,7 @@ class Member:
         self.session_timer: Timer | None = None
 
     def renamed(self, member_id: str) -> "Member":
-        """Return the same member under another id, with no parked request and no timer."""
+        """Return the same member under another id, with no pending request and no timer."""
         return Member(
             member_id,
             instance_id=self.instance_id,
@@ -100,13 +100,13 @@ class Member:
 
     @property
     def outlives_session(self) -> bool:
-        """Whether a parked request stands for heartbeats; a new member's join does not."""
+        """Whether a pending request counts as heartbeats; a new member's join does not."""
         return not self.is_new and (
             self.awaiting_join is not None or self.awaiting_sync is not None
         )
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return what the member said for this protocol; empty where it does not know it."""
+        """Return the member's metadata for this protocol; empty where it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -117,7 +117,7 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
     def joined(self, protocol_name: str) -> JoinedMember:
-        """Return what the leader is told."""
+        """Return the member as the leader's join response has it."""
         return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol_name))
 
     def view(self, protocol_name: str | None) -> MemberView:

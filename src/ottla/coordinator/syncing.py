@@ -20,7 +20,7 @@ from ottla.coordinator.values import Sync, SyncResponse
 
 
 def sync(shard: Shard, request: Sync) -> Pending[SyncResponse]:
-    """Take a SyncGroup; a follower's answer comes when the leader's assignment is stored."""
+    """Process a SyncGroup; a follower's response comes when the leader's assignment is stored."""
     if request.group_id == "":
         return completed(SyncResponse(error=Error.INVALID_GROUP_ID))
     group = shard.groups.get(request.group_id)
@@ -44,7 +44,7 @@ def sync(shard: Shard, request: Sync) -> Pending[SyncResponse]:
 
 
 def _when_loaded(shard: Shard, response: SyncResponse) -> Pending[SyncResponse]:
-    """Tell an assignment that may come from the log once that is replicated."""
+    """Return an assignment that may come from the log, once the log is replicated."""
     return shard.loaded().map(lambda error: SyncResponse(error=error) if error else response)
 
 
@@ -66,18 +66,18 @@ def _check(group: Group, request: Sync) -> Error:
 def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncResponse]:
     """Write the generation with its assignments; members not named get an empty one.
 
-    Where it is stored at once, as with one replica, the leader is answered when all is changed,
-    without the outbox's timer: followers that come later do not wait for one either.
+    Where the write completes at once, as with one replica, the leader's response is returned
+    directly, without the outbox's timer: followers that come later do not wait for one either.
     """
     assignments = dict(request.assignments)
 
     def stored(error: Error) -> None:
-        # Meanwhile the group may have begun to rebalance: then its members know already.
+        # The group may have begun to rebalance meanwhile: its members have the error.
         if group.state is not State.COMPLETING or group.generation != request.generation:
             return
         if error:
             refuse_assignment(shard, group, error)
-            prepare(shard, group, f"its assignment could not be stored: {error.name}")
+            prepare(shard, group, f"storing the assignment failed: {error.name}")
             return
         group.become(Event.LEADER_SYNC, shard.clock.now_ms())
         for member in group.members.values():

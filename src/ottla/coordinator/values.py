@@ -1,6 +1,6 @@
-"""What goes into the coordinator and comes out of it, free of any wire version.
+"""The coordinator's requests and responses, independent of wire versions.
 
-Handlers translate requests into these and answers back. Every duration is in milliseconds.
+Handlers translate requests into these and responses back. Every duration is in milliseconds.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ottla.base.ids import NO_EPOCH, NO_OFFSET
 
 NO_GENERATION = -1
 NO_MEMBER = ""
-"""The member id of whoever has none yet; also the leader where there is none."""
+"""The member id of a client without one; also the leader where there is none."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
@@ -23,9 +23,9 @@ PartitionKey = tuple[str, int]
 class GroupConfig:
     """The broker's settings for groups, under Kafka's defaults.
 
-    `new_member_join_ms` bounds how long a parked join of a member that never was in a
-    generation keeps it alive: it has no heartbeats yet, and its client may be gone. `commit_ms`
-    is how long an answer waits for a write to be replicated.
+    `new_member_join_ms` bounds how long a pending join of a member that never was in a
+    generation keeps it alive: it has no heartbeats yet, and its client may be dead. `commit_ms`
+    is how long a response waits for a write to be replicated.
     """
 
     session_timeout_ms_min: int = 6_000
@@ -62,7 +62,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader is told of each member."""
+    """A member as the leader's join response has it."""
 
     member_id: str
     instance_id: str | None
@@ -71,7 +71,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResponse:
-    """The answer to a join; `members` only where this member leads."""
+    """The response to a join; `members` only where this member leads."""
 
     error: Error = Error.NONE
     member_id: str = NO_MEMBER
@@ -98,7 +98,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResponse:
-    """A member's assignment."""
+    """The response to a sync: the member's assignment."""
 
     error: Error = Error.NONE
     protocol_type: str | None = None
@@ -145,7 +145,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """One partition of an OffsetFetch answer; -1 where nothing is committed."""
+    """One partition of an OffsetFetch response; -1 where nothing is committed."""
 
     topic: str
     partition: int

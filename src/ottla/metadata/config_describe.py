@@ -1,8 +1,8 @@
-"""A resource's properties as DescribeConfigs tells them: value, source and synonyms.
+"""A resource's properties as DescribeConfigs returns them: value, source and synonyms.
 
-Synonyms are all places that say a value, the one that counts first.
-Source: ConfigHelper, KafkaConfigSchema, Kafka 4.0. Unlike there, a topic's synonyms keep those
-that a coarser unit says (log.retention.hours): Kafka drops them and then names no source.
+Synonyms are all places where the value is set, the effective one first.
+Source: ConfigHelper, KafkaConfigSchema, Kafka 4.0. Unlike there, a topic's synonyms include those
+in a coarser unit (log.retention.hours): Kafka drops them and then names no source.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from ottla.metadata.topic_config import DEFINITIONS, SYNONYMS, topic_values
 
 
 class Source(IntEnum):
-    """Where a value was said (DescribeConfigs' numbers)."""
+    """Where a value is set (DescribeConfigs' values)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -30,7 +30,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that says a value."""
+    """One place where a value is set."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ def describe_topic(
             for broker_name, _ in SYNONYMS.get(name, ())
             for synonym in _synonyms_of(image, node_config, broker_name)
         ]
-        # All of one source before any of the next: a dynamic value beats a file's.
+        # All of one source before any of the next: a dynamic value overrides a file's.
         synonyms.sort(key=lambda synonym: synonym.source)
         if name in overrides:
             synonyms.insert(0, Synonym(name, overrides[name], Source.TOPIC))
@@ -86,7 +86,7 @@ def describe_broker(image: ClusterImage, node_config: NodeConfig) -> Iterator[En
         read_only = key.update is Update.READ_ONLY
         value = effective[name]
         if name in _DERIVED and not any(synonym.name == name for synonym in synonyms):
-            value = None  # Another property says it, as its synonyms show; Kafka tells the same.
+            value = None  # Another property sets it, as its synonyms show; as in Kafka.
         yield _entry(key, value, synonyms, read_only=read_only)
 
 
@@ -110,16 +110,16 @@ def describe_all_brokers(image: ClusterImage) -> Iterator[Entry]:
 _DERIVED = frozenset(name for name, _, _ in DERIVED)
 
 _SAME = {"broker.id": "node.id", "node.id": "broker.id"}
-"""Two names of one property: a file that says one has said the other."""
+"""Two names of one property: a file that sets one has set the other."""
 
 
 def _broker_names(name: str) -> tuple[str, ...]:
-    """Return a broker property's names, the finest first: those that can say its value."""
+    """Return the names under which a broker property can be set, the finest unit first."""
     return (name, *(source for derived, source, _ in DERIVED if derived == name))
 
 
 def _synonyms_of(image: ClusterImage, node_config: NodeConfig, name: str) -> Iterator[Synonym]:
-    """Yield what is said under one broker property's name, the one that counts first."""
+    """Yield where one broker property is set, the effective place first."""
     key = NODE_DEFINITIONS.keys[name]
     if key.update is not Update.READ_ONLY:
         for resource, source in (

@@ -1,13 +1,13 @@
 """A deletion as one ZooKeeper node, `/ottla/deletions/<topic id>`. Ottla's own format.
 
-Partitions are written as ranges ("0-99,101"), states and reasons by name, for whoever looks with a
-ZooKeeper client. Where a broker holds so many that lie apart that nobody would read them, it is the
-steps from one to the next that are written: the entry of a topic must fit into a node where the
-topic's own does, which names each partition once, and here each replica has its place. Fields that
-are not known here are of a newer Ottla's and are lost when the entry is written again.
+Partitions are written as ranges ("0-99,101"), states and reasons by name, readable with a
+ZooKeeper client. Where a broker has so many separate ranges that they are unreadable anyway, the
+steps from one to the next are written: the entry of a topic must fit into a node where the
+topic's own does, which names each partition once, while here each replica is listed. Unknown
+fields are of a newer Ottla's and are lost when the entry is written again.
 
-What is read is bounded to what can be told: an entry that no answer to DescribeDeletions could hold
-would spoil each answer that it is in.
+What is read is bounded to what DescribeDeletions can return: an entry that no response could hold
+would make each response with it fail.
 """
 
 import json
@@ -72,7 +72,7 @@ def encode_deletion(deletion: DeletionImage) -> bytes:
 
 
 def decode_deletion(data: bytes) -> DeletionImage:
-    """Return the deletion that a node holds. Raises: ValueError, saying what is wrong with it."""
+    """Return the deletion that a node holds. Raises: ValueError, with the reason."""
     try:
         fields = json.loads(data)
         if fields["version"] < 1:

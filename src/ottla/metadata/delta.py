@@ -1,7 +1,7 @@
 """From one image to the next: by records, or by comparison where a snapshot replaced the log.
 
-`replay` never refuses: a record in the log is a fact, and a decider saw to it that it makes
-sense. What cannot be applied is a broken log, and an assertion says so.
+`replay` never refuses: a record in the log is a fact, and a decider has validated it.
+A record that cannot be applied means a broken log, and is an assertion error.
 Source: MetadataDelta and the deltas of its nouns, Kafka 4.0.
 """
 
@@ -49,7 +49,7 @@ from ottla.metadata.topics import (
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic before and after, and the numbers of its partitions that were added or changed."""
+    """A topic before and after, and the ids of its partitions that were added or changed."""
 
     old: TopicImage
     new: TopicImage
@@ -207,7 +207,7 @@ class _Replay:
 
     def deletion_replicas(self, record: DeletionReplicasRecord) -> None:
         before = self.deletions.of(record.topic_id)
-        assert before is not None, "a record about a deletion that nobody asked for"
+        assert before is not None, "a record about a deletion that is not in the ledger"
         after = before.with_status(record.broker_id, status_of(record), record.partitions)
         self.deletions = self.deletions.with_deletion(after)
         self.touched_deletions.add(record.topic_id)

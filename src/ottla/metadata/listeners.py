@@ -1,4 +1,4 @@
-"""The properties that say where a node listens, what it tells others, and who the voters are.
+"""The properties of a node's listeners, its advertised endpoints, and the voters.
 
 Source: SocketServerConfigs, KafkaConfig's checks of listeners and quorum, QuorumConfig, 4.0.
 """
@@ -35,10 +35,10 @@ class Voter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """Where a node listens and what it tells: each endpoint has its listener's name.
+    """A node's listeners and advertised endpoints: each endpoint has its listener's name.
 
-    An empty host of `own` means every address of the machine; the host that a broker tells its
-    clients then is for whoever binds to find out.
+    An empty host of `own` means every address of the machine; the advertised host is then
+    determined when the socket is bound.
     """
 
     own: tuple[Endpoint, ...]
@@ -88,7 +88,7 @@ def parse_listeners(
     advertised = tuple(each for each in advertised if each.name not in controller_names)
     found = {each.name: each for each in (*own, *advertised) if each.name in controller_names}
     if values["advertised.listeners"] is None:
-        # Only clients' listeners must say an address; a controller's may be left to the machine.
+        # Only clients' listeners must have an address; a controller's may be any.
         found = {
             name: replace(each, host="" if each.host == ANY_ADDRESS else each.host)
             for name, each in found.items()
@@ -106,7 +106,7 @@ def parse_listeners(
             raise fail(
                 "advertised.listeners" if values["advertised.listeners"] else "listeners",
                 values["advertised.listeners"] or values["listeners"],
-                f"nobody can reach a node at {ANY_ADDRESS}: advertise an address that others can"
+                f"clients cannot connect to {ANY_ADDRESS}: advertise an address that others can"
                 " route to",
             )
     return listeners
@@ -171,7 +171,7 @@ def _endpoint(name: str, entry: str, protocols: Mapping[str, str]) -> Endpoint:
             " (listener.security.protocol.map)",
         )
     if protocol != "PLAINTEXT":
-        raise fail(name, entry, f"{protocol} is not supported yet: Ottla speaks PLAINTEXT")
+        raise fail(name, entry, f"{protocol} is not supported yet: Ottla supports PLAINTEXT only")
     return Endpoint(listener, match["host"], port, PROTOCOLS[protocol])
 
 
@@ -208,7 +208,7 @@ def _check_roles(
     roles: tuple[str, ...],
     protocols: Mapping[str, str],
 ) -> None:
-    """Check what each role asks of the listeners' names."""
+    """Check the listener names by role."""
     names = {each.name for each in listeners.own}
     controllers = values["controller.listener.names"]
     if "controller" in roles:
@@ -270,7 +270,7 @@ def _check_broker(listeners: Listeners, values: Mapping[str, Any], names: set[st
 
 
 def parse_ip_limits(text: str) -> dict[str, int]:
-    """Return counts by address: `127.0.0.1:5,::1:6`. Raise ValueError where it is not so."""
+    """Return counts by address: `127.0.0.1:5,::1:6`. Raises: ValueError."""
     found: dict[str, int] = {}
     for entry in parse_list(text):
         address, _, count = entry.rpartition(":")

@@ -1,4 +1,4 @@
-"""Topics, their partitions, and who holds and leads those.
+"""Topics, their partitions, and the replicas and leaders of those.
 
 Source: TopicsImage, TopicImage, PartitionRegistration, Kafka 4.0; KIP-516, KIP-858, KIP-966.
 """
@@ -18,11 +18,11 @@ from ottla.metadata.records import (
 )
 
 DIRECTORY_MIGRATING: Final = Uuid(bytes(16))
-"""The replica's folder is not known: a record from before folders had ids."""
+"""The log directory is not known: a record of before directories had ids."""
 DIRECTORY_UNASSIGNED: Final = Uuid(bytes(15) + b"\x01")
-"""The broker picks the folder and says which."""
+"""The broker chooses the log directory and reports it."""
 DIRECTORY_LOST: Final = Uuid(bytes(15) + b"\x02")
-"""The replica's folder is gone or offline."""
+"""The log directory is missing or offline."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -46,7 +46,7 @@ class PartitionImage:
     partition_epoch: int = 0
 
     def directory(self, broker_id: int) -> Uuid:
-        """Return the folder of a broker's replica; the broker must hold one."""
+        """Return the log directory of a broker's replica; the broker must have one."""
         return self.directories[self.replicas.index(broker_id)]
 
 
@@ -60,11 +60,11 @@ class TopicImage:
 
     @property
     def last_leader_epoch(self) -> int:
-        """The largest leader epoch of the partitions; -1 = nobody ever led one."""
+        """The largest leader epoch of the partitions; -1 = none ever had a leader."""
         return max((each.leader_epoch for each in self.partitions.values()), default=NO_EPOCH)
 
     def in_order(self) -> list[tuple[int, PartitionImage]]:
-        """Return the partitions by number; the map itself keeps no order."""
+        """Return the partitions by id; the map itself keeps no order."""
         return sorted(self.partitions.items(), key=_first)
 
     def with_partition(self, partition_id: int, partition: PartitionImage) -> "TopicImage":

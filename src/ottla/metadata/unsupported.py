@@ -1,13 +1,13 @@
-"""Kafka's properties that Ottla knows and does not take: refused by name, with the reason.
+"""Kafka's properties that Ottla knows and does not support: refused by name, with the reason.
 
-A value that says what Ottla does anyway passes, so that files which spell defaults out work.
+A value that is Ottla's behaviour anyway is accepted, so that files which set defaults work.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-_SECURITY = "is not supported yet: Ottla speaks PLAINTEXT and enforces no access control so far"
-_ZOOKEEPER = "is not supported yet: Ottla speaks to ZooKeeper without TLS and without ACLs"
+_SECURITY = "is not supported yet: Ottla supports PLAINTEXT only, without access control"
+_ZOOKEEPER = "is not supported yet: Ottla connects to ZooKeeper without TLS and without ACLs"
 _MIGRATION = "is not supported: a cluster stays with ZooKeeper, or with KRaft"
 _TIERED = "is not supported yet: Ottla has no remote storage so far"
 _JAVA = "names a Java class, which a node without a JVM cannot load"
@@ -88,7 +88,7 @@ PREFIXES: Final = (
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Return why a property cannot be taken; None where it can, or is not listed here."""
+    """Return why a property is refused; None where it is accepted, or not listed here."""
     if name in NAMES:
         reason, harmless = NAMES[name]
         return None if value.strip() in harmless else reason

@@ -96,7 +96,7 @@ class Harness:
         self.timers = Timers()
         self.journal = FakeJournal()
         self.dice = SeededDice(seed)
-        self.told: list[str] = []
+        self.log_events: list[str] = []
         self.members_bytes_max = 1_000_000_000
         self.shard = self._new_shard(config)
 
@@ -107,7 +107,7 @@ class Harness:
             timers=self.timers,
             dice=self.dice,
             journal=self.journal,
-            log_event=self.told.append,
+            log_event=self.log_events.append,
             memory_left=lambda: self.members_bytes_max - self.shard.memory.used_bytes,
         )
 

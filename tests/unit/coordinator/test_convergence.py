@@ -78,7 +78,7 @@ class Client:
         elif answer.error is Error.FENCED_INSTANCE_ID:
             self.fenced = True
         elif not answer.error:
-            self.member_id, self.generation, self.told = (
+            self.member_id, self.generation, self.log_events = (
                 answer.member_id,
                 answer.generation,
                 answer,

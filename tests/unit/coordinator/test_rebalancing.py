@@ -285,21 +285,21 @@ def test_a_generation_whose_members_all_sync_has_no_timer_but_sessions() -> None
     assert not harness.group.pending_sync
 
 
-# --- what operators are told (KIP-800) ------------------------------------------------------
+# --- log events (KIP-800) ------------------------------------------------------
 
 
 def test_every_rebalance_says_why() -> None:
     harness = Harness()
     leader, follower = harness.stable_group(2)
-    harness.told.clear()
+    harness.log_events.clear()
     harness.join(leader.member_id, reason="topics changed")
     leave(harness.shard, GROUP, [LeavingMember(follower.member_id, None, "shutting down")])
     harness.settle()
-    assert harness.told == [
-        f"group g rebalances, Stable in generation 1 before: {leader.member_id} joins again:"
+    assert harness.log_events == [
+        f"group g begins a rebalance in state Stable, generation 1: {leader.member_id} joins again:"
         " topics changed",
-        "group g has 1 members in generation 2",
+        "group g completed generation 2 with 1 members",
     ]
-    harness.told.clear()
+    harness.log_events.clear()
     harness.advance(100_000)
-    assert "was silent" in harness.told[0] or "never asked" in harness.told[0]
+    assert "expired" in harness.log_events[0] or "sent no SyncGroup" in harness.log_events[0]

@@ -154,13 +154,13 @@ def test_addresses_that_are_fine(listeners: str) -> None:
             COMBINED,
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
             "advertised.listeners",
-            "nobody can reach",
+            "clients cannot connect to",
         ),
         (
             COMBINED,
             {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:9093"},
             "listeners",
-            "nobody can reach",
+            "clients cannot connect to",
         ),
         (
             COMBINED,

@@ -123,7 +123,7 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
         ),
         ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1, or -1"),
         ({"log.roll.ms": "0"}, "log.roll.ms", "at least 1"),
-        ({"log.dirs": ","}, "log.dirs", "at least one folder"),
+        ({"log.dirs": ","}, "log.dirs", "at least one log directory"),
         ({"default.replication.factor": "0"}, "default.replication.factor", "at least 1"),
         ({"log.cleaner.dedupe.buffer.size": "5"}, "log.cleaner.dedupe.buffer.size", "1 MiB"),
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.fetch.wait.max.ms", "socket.timeout"),

@@ -11,7 +11,7 @@ from ottla.metadata.unsupported import is_listed, refusal
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("authorizer.class.name", "org.apache.kafka.X", "enforces no access control"),
+        ("authorizer.class.name", "org.apache.kafka.X", "without access control"),
         ("ssl.keystore.location", "/a.jks", "PLAINTEXT"),
         ("sasl.enabled.mechanisms", "PLAIN", "PLAINTEXT"),
         ("listener.name.internal.ssl.keystore.location", "/a", "one listener"),

@@ -1,7 +1,7 @@
-"""`/admin/...`: what tools ask of the controller by writing a znode.
+"""`/admin/...`: requests that tools make of the controller by writing a znode.
 
 A marker under `/admin/delete_topics` has no data. The other two hold their requests; the
-controller deletes the znode when it has taken them.
+controller deletes the znode when it has processed them.
 Source: ReassignPartitionsZNode, PreferredReplicaElectionZNode, DeleteTopicsTopicZNode, Kafka 3.9.
 """
 
@@ -15,11 +15,11 @@ MARKER: Final = b""
 """The data of a deletion's marker."""
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""Topic and partition."""
 
 
 def decode_reassignment(data: bytes) -> dict[Partition, tuple[int, ...]]:
-    """Return the replicas that partitions shall have, the last where one comes twice.
+    """Return the target replicas by partition, the last where a partition comes twice.
 
     Raises: ZnodeError.
     """
@@ -37,7 +37,7 @@ def encode_reassignment(wanted: Mapping[Partition, tuple[int, ...]]) -> bytes:
 
 
 def decode_preferred_election(data: bytes) -> tuple[Partition, ...]:
-    """Return the partitions whose preferred replicas shall lead, each once. Raises: ZnodeError."""
+    """Return the partitions for a preferred election, each once. Raises: ZnodeError."""
     return decode_partitions(paths.PREFERRED_ELECTION, data)
 
 

@@ -1,18 +1,18 @@
 """From znodes to records: what was read, and the records that lead there from an image.
 
 The same code loads everything at an election (`records_of`, from the empty image) and follows
-what others changed since (`observed`). Reads that could not be understood are collected; each
-leaves its fact as it was, and everything else goes on; so does an assignment that somebody
-changed past the controller, which is written again:
-a broker is not there; a topic that was not known is not there either, and its name is taken; a
-topic's, a partition's or a configuration's known facts stay, and the next write mends the znode; a
-partition of which nothing is known has no leader and nobody in sync, so that only an unclean
-election brings it back.
+what others changed since (`observed`). Invalid znodes are collected as problems; each
+leaves its fact as it was, and all others are loaded. So is an assignment that others
+changed without the controller, which is written again.
+An invalid broker is not registered; an invalid topic that was not known does not exist, and its
+name is taken; known facts of a topic, a partition or a configuration stay, and the next write
+repairs the znode; a partition without known facts has no leader and no in-sync replicas, so that
+only an unclean election brings it back.
 
 A topic without an id (before Kafka 2.8) gets one that follows from its name and its znode's
-czxid: whoever reads the znode finds the same, until it is written (`write.topic_rewrites`).
+czxid: every reader computes the same, until it is written (`write.topic_rewrites`).
 
-Not done: a `/feature` or producer-id znode that disappears; nobody deletes those.
+Not done: a `/feature` or producer-id znode that disappears; nothing deletes those.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ from ottla.metadata.znodes.partition_state import decode_state_of
 from ottla.metadata.znodes.topic import Assignment, TopicZnode, assignment_of, decode_topic
 
 Read = Got | None
-"""A node as it was read; None = it is not there."""
+"""A node as it was read; None = it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +66,11 @@ class Snapshot:
     """What was read: everything, or what may have changed. A key that is missing was not read.
 
     Fields: `states`: of all partitions of a topic that was not known, None where there is none.
-            `partition_nodes`: the numbers below `/brokers/topics/T/partitions`, for topics where
-            a state is missing (or all); None = that node is not there. Without it only the
+            `partition_nodes`: the ids below `/brokers/topics/T/partitions`, for topics where
+            a state is missing (or all); None = that node does not exist. Without it only the
             parents of states are known, and a partition without a state cannot be written.
-            `configs`: by type and name as the image has them; of a new topic, too, since tools
-            write it before the topic and tell nobody.
+            `configs`: by type and name as in the image; of a new topic, too, since tools
+            write it before the topic, without a notification.
             `deletions`: the ledger's entries.
             `marked_for_deletion`: all names under `/admin/delete_topics`; None = not read.
     """
@@ -88,8 +88,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What follows from it. `to_rewrite`: topics whose znodes lack their id, or say what is not
-    so; `marked`: topics with a deletion's marker."""
+    """The result of a snapshot. `to_rewrite`: topics whose znodes lack their id, or have an
+    assignment not in force; `marked`: topics with a deletion marker.
+    """
 
     records: tuple[Record, ...]
     known: KnownZnodes
@@ -124,19 +125,19 @@ def observed(image: ClusterImage, known: KnownZnodes, snapshot: Snapshot) -> Loa
 
 
 def id_of(topic: str, czxid: int) -> Uuid:
-    """Return the id of a topic whose znode bears none, of the form that random ids have."""
+    """Return the id of a topic whose znode has none, in the form of random ids."""
     attempt = 0
     while True:
         raw = bytearray(sha256(f"{czxid}/{topic}/{attempt}".encode()).digest()[:16])
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
-        if raw[0] >> 2 != 62:  # A text that begins with a dash looks like an option.
+        if raw[0] >> 2 != 62:  # A text that begins with a dash looks like a command-line option.
             return Uuid(bytes(raw))
         attempt += 1
 
 
 class _Reading:
-    """One snapshot against one image."""
+    """One snapshot compared with one image."""
 
     def __init__(self, image: ClusterImage, known: KnownZnodes, snapshot: Snapshot) -> None:
         self.image = image
@@ -150,11 +151,11 @@ class _Reading:
         self._feature = known.feature
         self._producer_ids = known.producer_ids
         self._created: set[str] = set()
-        """Topics whose records are among the new ones, from the first to the last fact."""
+        """Topics whose records are all among the new ones."""
         self._removed_topics: set[str] = set()
 
     def known_after(self) -> KnownZnodes:
-        """Return what is known after all has been gone through."""
+        """Return what is known after the whole snapshot."""
         marked = self.snapshot.marked_for_deletion
         return KnownZnodes(
             topics=self._topics.finish(),
@@ -227,7 +228,7 @@ class _Reading:
     # -- brokers ---------------------------------------------------------------------------
 
     def brokers(self) -> Iterator[Record]:
-        """Yield brokers that came, went, came anew, or listen elsewhere."""
+        """Yield brokers that appeared, disappeared, restarted, or have other endpoints."""
         for broker_id, got in sorted(self.snapshot.brokers.items()):
             before = self.image.brokers.get(broker_id)
             if before is not None and (got is None or got.stat.czxid != before.epoch):
@@ -268,7 +269,7 @@ class _Reading:
             yield from self._changed_values(resource)
 
     def _config(self, resource: Resource, got: Read) -> None:
-        """Note what a configuration's znode says."""
+        """Store what a configuration's znode holds."""
         if got is None:
             self._configs.pop(resource, None)
             return
@@ -289,7 +290,7 @@ class _Reading:
             if name in self._created:
                 before = {}
             elif name in self._removed_topics or name not in self.image.topics:
-                return  # Of no topic, or of none yet: remembered, no fact.
+                return  # The topic does not exist (yet): known, but no fact.
         known: KnownConfig = self._configs.get(resource, KnownConfig())
         yield from config_records(resource, before, known.values)
 
@@ -328,10 +329,10 @@ class _Reading:
         yield from self._changed_topic(name, topic_id, before, znode, states_read)
 
     def _edited(self, before: TopicImage, znode: TopicZnode) -> Mapping[int, Assignment]:
-        """Return the assignments that somebody has changed past the controller, as they were.
+        """Return the present assignments of partitions that others changed without the controller.
 
-        A replica that is dropped from an assignment is deleted by its broker, and nobody has made
-        sure of another copy: whoever wants a move asks for a reassignment. The controller's own
+        A replica that is dropped from an assignment is deleted by its broker, without a check that
+        there is another copy: a move needs a reassignment. The controller's own
         changes write the state in the same multi.
         """
         edited = {}
@@ -348,7 +349,7 @@ class _Reading:
         if edited:
             reason = (
                 f"partitions {sorted(edited)[:20]} have other replicas than before: expected"
-                f" reassignments to be asked for in {paths.REASSIGN_PARTITIONS}"
+                f" reassignments to be requested in {paths.REASSIGN_PARTITIONS}"
             )
             self.problems.append(ZnodeError(paths.topic(before.name), reason))
         return edited
@@ -419,7 +420,7 @@ class _Reading:
         if is_same and (znode is None or set(known_before) <= set(after)):
             changed = {each: now for each, now in after.items() if now != known_before.get(each)}
         else:
-            # Another topic, or one that has lost partitions, for which there is no record.
+            # Another topic, or one with fewer partitions, for which there is no record.
             changed = after
             if before is not None:
                 yield RemoveTopicRecord(topic_id=before.id)

@@ -1,8 +1,8 @@
 """Records without what ZooKeeper cannot hold.
 
-Left out: where a replica's folder is, but for a lost one, which the controller has been told of
-and remembers by itself; eligible leader replicas (KIP-966); fencing, since a broker is there or
-is not; what tells of controllers. A change of nothing else is no change: it would bump the
+Left out: a replica's log directory, but for a lost one, which only the controller's image
+has; eligible leader replicas (KIP-966); fencing, since a broker is registered or
+not; records about controllers. A change of nothing else is no change: it would bump the
 partition's epoch.
 """
 

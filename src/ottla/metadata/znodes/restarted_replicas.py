@@ -1,11 +1,11 @@
-"""Which replicas have started again since anybody last wrote of their partition.
+"""Replicas that have restarted since their partition's state was last written.
 
-A controller that was not there when a broker came back as another process cannot compare epochs
-with an image of before. The znodes tell: a state that was written before the broker's registration
-speaks of the process that was there then, which had what this one may lack: a high watermark that
-it told clients, or records that a loss of power took.
+A controller that was not running when a broker restarted cannot compare epochs
+with an earlier image. The znodes show it: a state that was written before the broker's registration
+is about the previous process, which had what this one may lack: a high watermark that
+it returned to clients, or records lost with the power.
 
-Kafka's controllers do not look; theirs lets such a broker lead on in the epoch that it led before.
+Kafka's controllers do not check this: such a broker leads on in its former leader epoch.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ottla.metadata.znodes.load import Snapshot
 from ottla.metadata.znodes.partition_state import decode_state
 
 RestartedReplicas = Mapping[tuple[str, int], frozenset[int]]
-"""Replicas by topic and partition; partitions of which there is nothing to say are left out."""
+"""Replicas by topic and partition; partitions without any are left out."""
 
 
 def restarted_replicas(snapshot: Snapshot) -> RestartedReplicas:
@@ -27,7 +27,7 @@ def restarted_replicas(snapshot: Snapshot) -> RestartedReplicas:
         try:
             state = decode_state(topic, partition_id, got.data)
         except ZnodeError:
-            continue  # Told where the snapshot is taken into the image.
+            continue  # A problem of `load`.
         started = frozenset(
             each
             for each in (state.leader, *state.isr)

@@ -1,7 +1,7 @@
-"""Configurations become znodes, and brokers are told of each change.
+"""Configurations become znodes, with a notification of each change.
 
 Kafka writes no notification for a new topic, since a broker reads its configuration when the
-first partition arrives. One is written here where there are values, and harms nobody.
+first partition arrives. One is written here where there are values, which is harmless.
 Source: AdminZkClient, KafkaZkClient.setOrCreateEntityConfigs, Kafka 3.9.
 """
 
@@ -23,7 +23,7 @@ class ConfigWriter:
         self._before = before
         self._values: dict[Resource, dict[str, str]] = {}
         self._pending: dict[Resource, bool] = {}
-        """What this multi is to write, and whether brokers must be told."""
+        """What this multi is to write, and whether with a notification."""
         multis.on_flush.append(self._write_pending)
 
     def take(self, record: ConfigRecord) -> None:
@@ -48,10 +48,10 @@ class ConfigWriter:
         self._multis.record(record)
 
     def begin(self, resource: Resource) -> None:
-        """Plan the configuration of a topic that comes, without values so far.
+        """Plan the configuration of a new topic, without values so far.
 
         There must be room for it (`need_of`). What an earlier topic of the name may have left
-        is written over.
+        is overwritten.
         """
         self._values[resource] = {}
         self._multis.reserve(self.need_of(resource))
@@ -62,7 +62,7 @@ class ConfigWriter:
         return Need(1, _bytes_of(resource, {}))
 
     def remove(self, resource: Resource) -> None:
-        """Delete a configuration that is there; there must be room for one operation."""
+        """Delete a configuration if it exists; there must be room for one operation."""
         self._values[resource] = {}
         if resource in self._multis.known.configs:
             self._multis.add(Delete(paths.config(resource)))
@@ -84,11 +84,11 @@ class ConfigWriter:
 
 
 def _bytes_of(resource: Resource, values: dict[str, str]) -> int:
-    """Return the most that a configuration and the word of its change take."""
+    """Return the most that a configuration and its notification take."""
     listed = sum(_value_bytes(name, value) for name, value in values.items())
     return listed + 8 * len(resource[1]) + 400
 
 
 def _value_bytes(name: str, value: str) -> int:
-    """Return what a value takes in JSON, where every second letter needs an escape."""
+    """Return the most that a value takes in JSON, where every letter may need an escape."""
     return 2 * (len(name.encode()) + len(value.encode()) + 16)

@@ -1,8 +1,8 @@
 """The deletion ledger becomes znodes, one a topic id; and the marker that Kafka's tools know.
 
 A deletion under the classic policy gets its marker with its first entry, and loses it when the
-topic is gone or the deletion is called off. Who takes the marker away before it begins calls it
-off, too, so it is not put back.
+topic is removed or the deletion is cancelled. Removing the marker before the deletion begins
+cancels it, too, so the marker is not written again.
 """
 
 from ottla.base.ids import Uuid
@@ -42,7 +42,7 @@ class LedgerWriter:
         multis.on_flush.append(self._write_pending)
 
     def take(self, records: tuple[LedgerRecord, ...]) -> None:
-        """Plan what a step says of one topic's entry, which is never written half."""
+        """Plan a step's changes of one topic's entry, which are written together."""
         topic_id = records[0].topic_id
         before = after = self._entry(topic_id)
         for record in records:
@@ -86,16 +86,16 @@ class LedgerWriter:
         if after is not None and not after.is_finished:
             is_first = before is None or before.is_finished
             if is_first and named == entry.topic_id:
-                # Where the znode is another topic's by now, the marker would be for that one.
+                # If the znode is another topic's by now, the marker would be for that one.
                 known = self._multis.known.topics[entry.name]
                 self._multis.add(Check(paths.topic(entry.name), known.version), is_fact=False)
                 if not is_marked:
                     self._multis.add(Create(paths.marker(entry.name), MARKER))
             elif is_marked and entry.has_begun and not (before is None or before.has_begun):
-                # Who takes it away before this is written has called the deletion off.
+                # If the marker is removed before this is written, the deletion is cancelled.
                 self._multis.add(Check(paths.marker(entry.name), ANY_VERSION), is_fact=False)
         elif is_marked and named in (None, entry.topic_id):
-            # One beside another topic of the name may be for that one: who looks at markers tells.
+            # Beside another topic of the name it may be for that one: `deletion_markers` decides.
             self._multis.add(Delete(paths.marker(entry.name)))
 
     def _write_pending(self) -> None:
@@ -123,5 +123,5 @@ def _changed(before: DeletionImage | None, record: LedgerRecord) -> DeletionImag
 
 
 def _bytes_of(entry: DeletionImage | None) -> int:
-    """Return what an entry takes, with its path; that alone where it goes."""
+    """Return what an entry takes, with its path; the path alone where it is deleted."""
     return _PATH_BYTES_MAX + (0 if entry is None else len(encode_deletion(entry)))

@@ -1,4 +1,4 @@
-"""Topics and their partitions become znodes: assignments, parents, states; and go again.
+"""Topics and their partitions become znodes: assignments, parents, states; and are removed.
 
 See `write` for what is written together and in which order.
 """
@@ -27,11 +27,11 @@ from ottla.metadata.znodes.topic import Assignment, assignment_of, encode_topic
 from ottla.metadata.znodes.write_configs import ConfigWriter
 
 _NUMBER_BYTES_MAX = 12
-"""Of a broker's or partition's number in JSON, with what is around it."""
+"""Of a broker or partition id in JSON, with its punctuation."""
 
 
 class TopicWriter:
-    """The topics that one step makes, changes and removes."""
+    """The topics that one step creates, changes and removes."""
 
     def __init__(
         self, multis: Multis, before: ClusterImage, configs: ConfigWriter, controller_epoch: int
@@ -44,22 +44,22 @@ class TopicWriter:
         self._names: dict[Uuid, str] = {}
         self._partitions: dict[Uuid, dict[int, PartitionImage]] = {}
         self._new_partitions: dict[Uuid, dict[int, Assignment]] = {}
-        """Partitions that the step makes: the assignment names all of them from the first."""
+        """Partitions that the step creates: the first assignment has all of them."""
         # Of the multi that is being filled.
         self._assigned: dict[Uuid, None] = {}
         """Topics whose znode is to be set."""
         self._extended: dict[Uuid, None] = {}
-        """Topics whose assignment names partitions that later records make."""
+        """Topics whose assignment has partitions that later records create."""
         self._created: set[Uuid] = set()
-        """Topics whose znode is made."""
+        """Topics whose znode is created."""
         self._checked: dict[Uuid, None] = {}
-        """Others that get states where there were none, each with room for a check."""
+        """Others that get new states, each with room for a check."""
         self._stateless: list[tuple[Uuid, int]] = []
         """Partitions whose state is deleted, of a topic that stays until the next multi."""
         multis.on_flush.append(self._write_pending)
 
     def announce(self, records: Iterable[Record]) -> None:
-        """Note the partitions that the step makes."""
+        """Register the partitions that the step creates."""
         for record in records:
             if isinstance(record, PartitionRecord):
                 topic = self._before.topics.by_id(record.topic_id)
@@ -74,7 +74,7 @@ class TopicWriter:
         name, topic_id = record.name, record.topic_id
         reason = self._multis.known.unreadable.get(name)
         if reason is not None:
-            raise ZnodeError(paths.topic(name), f"is there and cannot be read: {reason}")
+            raise ZnodeError(paths.topic(name), f"exists and cannot be read: {reason}")
         self._names[topic_id] = name
         self._partitions[topic_id] = {}
         data = self._topic_data(topic_id)
@@ -92,7 +92,7 @@ class TopicWriter:
         self._multis.record(record)
 
     def partition(self, record: PartitionRecord) -> None:
-        """Plan a whole partition: one that comes, or one that is assigned and gets its state."""
+        """Plan a whole partition: a new one, or an assigned one that gets its state."""
         topic_id, partition_id = record.topic_id, record.partition_id
         after, path = partition_of(record), paths.topic(self._name(topic_id))
         if self._find(topic_id, partition_id) is None and topic_id not in self._extended:
@@ -103,7 +103,7 @@ class TopicWriter:
         self._multis.make_room(
             path, lambda: self._need(topic_id, self._find(topic_id, partition_id), after)
         )
-        # Making room may have written the assignment, and with it that this one is new.
+        # Making room may have written the assignment, and with it this one as NEW.
         self._write(record, self._find(topic_id, partition_id), after)
 
     def change(self, record: PartitionChangeRecord) -> None:
@@ -114,7 +114,7 @@ class TopicWriter:
         after = changed_partition(before, record)
         written: PartitionRecord | PartitionChangeRecord = record
         if before.leader_epoch == NO_EPOCH and after.leader == NO_LEADER:
-            # It stays a new one, which has an assignment and no state.
+            # It stays NEW, with an assignment and no state.
             after = replace(after, isr=(), leader_epoch=NO_EPOCH, partition_epoch=NO_EPOCH)
             written = partition_record(topic_id, partition_id, after)
         path = paths.topic(self._name(topic_id))
@@ -122,7 +122,7 @@ class TopicWriter:
         self._write(written, before, after)
 
     def remove(self, record: RemoveTopicRecord, after: Need) -> None:
-        """Plan a topic's removal, of what is there of it: another one may have begun it.
+        """Plan a topic's removal, as far as its znodes exist: another controller may have begun it.
 
         `after`: what is to follow in the multi of its own znode.
         """
@@ -142,7 +142,7 @@ class TopicWriter:
         if nodes is not None:
             self._multis.add(Delete(paths.partitions(name)), is_fact=False)
         if known is not None:
-            # Not whatever bears the name by now: somebody may have made another topic of it.
+            # At its version: another topic may have the name by now.
             self._multis.add(Delete(paths.topic(name), known.version))
         self._configs.remove(_resource(name))
         if name in self._multis.known.marked:
@@ -151,7 +151,7 @@ class TopicWriter:
         self._multis.record(record)
 
     def rewrite(self, topic_id: Uuid) -> None:
-        """Plan to write a topic's znode as it is."""
+        """Plan to write a topic's znode as it should be."""
         path = paths.topic(self._name(topic_id))
         self._multis.make_room(path, lambda: self._assignment_need(topic_id))
         self._assign(topic_id)
@@ -174,7 +174,7 @@ class TopicWriter:
         self._multis.record(record)
 
     def _topic_data(self, topic_id: Uuid) -> bytes:
-        """Return what the topic's znode will hold, with all partitions that are to come."""
+        """Return the data of the topic's znode, with all partitions that the step creates."""
         topic = self._before.topics.by_id(topic_id)
         present: Mapping[int, PartitionImage] = {} if topic is None else topic.partitions
         assignments = {
@@ -190,7 +190,7 @@ class TopicWriter:
     # -- room ----------------------------------------------------------------------------------
 
     def _begin_whole(self, topic_id: Uuid, data_bytes: int) -> None:
-        """Begin another multi for what is to come of a topic, if that fits whole into one."""
+        """Begin another multi for the rest of a topic's records, if they fit into one."""
         new_partitions = self._new_partitions.get(topic_id, {})
         name = self._name(topic_id)
         states = sum(
@@ -218,7 +218,7 @@ class TopicWriter:
         )
 
     def _check_need(self, topic_id: Uuid) -> Need:
-        """Return what it takes to see that a topic that gets states is the one that is known."""
+        """Return the room for the check that a topic that gets states is still the known one."""
         if topic_id in self._created or topic_id in self._checked:
             return Need(0, 0)
         return Need(1, len(paths.topic(self._name(topic_id))))
@@ -226,7 +226,7 @@ class TopicWriter:
     # -- operations ----------------------------------------------------------------------------
 
     def _assign(self, topic_id: Uuid, more_bytes: int = 0) -> None:
-        """Note that the topic's znode is to be set; there must be room for it."""
+        """Plan to set the topic's znode; there must be room for it."""
         need = self._assignment_need(topic_id)
         self._multis.reserve(Need(need.operations, need.data_bytes + more_bytes))
         self._assigned[topic_id] = None
@@ -262,7 +262,7 @@ class TopicWriter:
         if nodes is None or partition_id not in nodes:
             self._multis.add(Create(paths.partition(name, partition_id)), is_fact=False)
         elif nodes[partition_id] is not None:
-            # Left from a partition that nobody assigns: what it says is of another one.
+            # Left from a former partition that is not assigned.
             self._multis.add(Delete(paths.state(name, partition_id)))
         data = self._state_data(name, partition_id, after)
         self._multis.add(Create(paths.state(name, partition_id), data))
@@ -284,8 +284,8 @@ class TopicWriter:
     def _write_pending(self) -> None:
         for topic_id in self._checked:
             if topic_id not in self._assigned:
-                # A state has no version before it is there. By now the name may be another
-                # topic's, which would have this one's leader and replicas in sync.
+                # A state that does not exist has no version. By now the name may be another
+                # topic's, which would get this one's leader and in-sync replicas.
                 self._multis.add_reserved(self._unchanged(topic_id), is_fact=False)
         for topic_id in self._assigned:
             name = self._name(topic_id)
@@ -309,7 +309,7 @@ class TopicWriter:
         return Check(paths.topic(name), self._multis.known.topics[name].version)
 
     def _record_new(self, topic_id: Uuid, partition_id: int, assignment: Assignment) -> None:
-        """Say that a partition has an assignment and no state, until the next multi."""
+        """Record a partition with an assignment and no state, until the next multi."""
         record = PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,

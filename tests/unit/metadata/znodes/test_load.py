@@ -233,7 +233,7 @@ def test_a_name_that_nobody_understands_is_taken() -> None:
     assert [each.path for each in loaded.problems] == ["/brokers/topics/bad"]
     assert dict(loaded.known.unreadable).keys() == {"bad"}
     cluster = Cluster(cluster.tree)
-    with pytest.raises(ZnodeError, match="/brokers/topics/bad: is there and cannot be read"):
+    with pytest.raises(ZnodeError, match="/brokers/topics/bad: exists and cannot be read"):
         cluster.plan([TopicRecord(name="bad", topic_id=ID)])
     cluster.tree.put(paths.topic("bad"), b'{"version":1,"partitions":{"0":[2]}}')
     observe(cluster, reread(cluster, "bad"))

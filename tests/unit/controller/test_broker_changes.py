@@ -91,7 +91,7 @@ def test_a_bounced_broker_is_not_on_its_way_out_any_more() -> None:
     assert now_there(image, a_broker(1, epoch=500), 2).brokers[1].active
 
 
-def test_the_folders_of_a_broker_that_starts_are_taken_for_working() -> None:
+def test_the_lost_directories_of_a_started_broker_are_reset() -> None:
     lost = replace(led([1, 2], [2], 2), directories=(DIRECTORY_LOST, DIRECTORY_LOST))
     image = now_there(cluster_image([1, 2], topic("t", lost)), a_broker(1, epoch=500), 2)
     assert of(image).directories == (DIRECTORY_MIGRATING, DIRECTORY_LOST)
@@ -203,7 +203,7 @@ def test_what_happened_since_the_change_is_heeded() -> None:
     assert of(followed, "t", 1).leader == NO_LEADER
 
 
-def test_a_change_of_no_broker_asks_for_nothing() -> None:
+def test_a_delta_without_broker_changes_has_no_elections() -> None:
     image = cluster_image([1], topic("t", led([1, 2], [2], NO_LEADER)))
     assert process_broker_change(image, CONFIG, change(image, [])).records == ()
 

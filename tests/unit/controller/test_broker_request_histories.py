@@ -353,5 +353,5 @@ class Telling(RuleBasedStateMachine):
                 assert partition.leader == NO_LEADER or partition.leader in self.image.brokers
 
 
-TestTelling = Telling.TestCase
-TestTelling.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBrokerRequests = Telling.TestCase
+TestBrokerRequests.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

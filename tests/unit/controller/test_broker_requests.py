@@ -93,7 +93,7 @@ def test_new_partition_to_online_partition_transition() -> None:
     assert [each.request.topic_states[0].topic_id for each in requests] == [ID] * 5
 
 
-def test_a_topic_that_is_made_and_led_at_once_is_told_in_one_round() -> None:
+def test_a_topic_created_with_leaders_is_sent_in_one_round() -> None:
     delta = change(cluster_image([1, 2, 3]), topic_records(topic("t", led([1, 2]), led([2, 3]))))
     assert kinds(requests_of(delta)) == [
         (1, "lead"),
@@ -112,7 +112,7 @@ def test_nonexistent_partition_to_new_partition_transition() -> None:
     assert requests_of(delta) == []
 
 
-def test_a_new_partition_that_moves_is_told_of_to_nobody() -> None:
+def test_a_new_partition_that_moves_sends_nothing() -> None:
     before = cluster_image([1, 2, 3], topic("t", never_led(1, 2)))
     assert requests_of(change(before, [partition_record(ID, 0, never_led(3))])) == []
 
@@ -168,7 +168,7 @@ def test_whatever_its_holders_must_act_on_goes_by_leader_and_isr(how: dict[str, 
     assert {broker_id for broker_id, _ in leads(requests_of(delta))} == {1, 2}
 
 
-def test_only_what_changed_is_told() -> None:
+def test_only_changes_are_sent() -> None:
     before = cluster_image([1, 2, 3], topic("t", *[led([1, 2])] * 20), topic("u", led([2, 3])))
     requests = requests_of(change(before, [changed(7, leader=2)]))
     assert {key for states in metadata(requests).values() for key in states} == {
@@ -177,7 +177,7 @@ def test_only_what_changed_is_told() -> None:
     assert {key for _, key in leads(requests)} == {PartitionKey("t", 7)}
 
 
-def test_two_changes_of_one_partition_are_told_as_one() -> None:
+def test_two_changes_of_one_partition_are_sent_as_one() -> None:
     before = cluster_image([1, 2, 3], topic("t", never_led(1, 2)))
     online = partition_record(ID, 0, led([1, 2], leader_epoch=0, partition_epoch=0))
     requests = requests_of(change(before, [online, changed(leader=2)]))
@@ -185,7 +185,7 @@ def test_two_changes_of_one_partition_are_told_as_one() -> None:
     assert (state.is_new, state.leader, state.leader_epoch) == (True, 2, 1)
 
 
-def test_what_changes_nothing_of_partitions_and_brokers_is_told_to_nobody() -> None:
+def test_other_changes_send_nothing() -> None:
     image = cluster_image([1, 2], topic("t", led([1, 2])))
     assert requests_of(change(image, [])) == []
     assert requests_of(delta_between(image, image)) == []
@@ -194,7 +194,7 @@ def test_what_changes_nothing_of_partitions_and_brokers_is_told_to_nobody() -> N
 # -- reassignments -----------------------------------------------------------------------------
 
 
-def test_a_replica_that_is_added_hears_of_a_new_partition_and_the_others_do_not() -> None:
+def test_an_added_replica_gets_is_new_and_the_others_do_not() -> None:
     adding = changed(replicas=(1, 2, 3), adding_replicas=(3,))
     requests = requests_of(change(cluster_image([1, 2, 3], topic("t", led([1, 2]))), [adding]))
     assert {key: each.is_new for key, each in leads(requests).items()} == {
@@ -224,7 +224,7 @@ def test_a_reassignment_that_ends_stops_and_deletes_what_left_after_all_else() -
     assert {each.is_new for each in leads(requests).values()} == {False}
 
 
-def test_a_replica_that_leaves_while_its_broker_is_dead_is_told_to_nobody() -> None:
+def test_a_replica_removed_while_its_broker_is_down_sends_nothing() -> None:
     moving = led([3, 2, 1], [3, 2], 3, removing_replicas=(1,))
     ends = changed(replicas=(3, 2), leader=3, removing_replicas=())
     requests = requests_of(change(cluster_image([2, 3], topic("t", moving)), [ends]))
@@ -235,7 +235,7 @@ def test_a_replica_that_leaves_while_its_broker_is_dead_is_told_to_nobody() -> N
 # -- brokers -----------------------------------------------------------------------------------
 
 
-def test_kafka_4443_a_new_controller_names_the_brokers_before_it_says_who_leads() -> None:
+def test_kafka_4443_a_new_controller_sends_the_brokers_before_the_leaders() -> None:
     image = cluster_image([1, 2, 3], topic("t", led([1, 2]), led([2, 3])), topic("u", never_led(1)))
     first, everything = initial_batches(view(image))
     requests = sent(first, view(image))
@@ -255,7 +255,7 @@ def test_kafka_4443_a_new_controller_names_the_brokers_before_it_says_who_leads(
     assert [set(states) for states in metadata(requests).values()] == [{T0, T1}] * 3
 
 
-def test_a_cluster_without_topics_or_brokers_is_told_as_well() -> None:
+def test_a_cluster_without_topics_or_brokers_has_requests_as_well() -> None:
     assert kinds(sent(full_batch(view(cluster_image([1]))), view(cluster_image([1])))) == [
         (1, "brokers")
     ]
@@ -263,7 +263,7 @@ def test_a_cluster_without_topics_or_brokers_is_told_as_well() -> None:
     assert sent(full_batch(view(EMPTY)), view(EMPTY)) == []
 
 
-def test_a_broker_that_comes_hears_everything_and_the_others_of_it() -> None:
+def test_a_new_broker_gets_all_metadata_and_the_others_get_the_broker() -> None:
     before = cluster_image([1, 2], topic("t", led([1, 3], [1])), topic("u", led([1, 2])))
     delta = change(before, compare(before, registered(a_broker(1), a_broker(2), a_broker(3))))
     requests = requests_of(delta)
@@ -280,7 +280,7 @@ def test_a_broker_that_comes_hears_everything_and_the_others_of_it() -> None:
     assert [each.id for each in requests[0].request.live_brokers] == [1, 2, 3]
 
 
-def test_kafka_7235_a_broker_that_bounced_hears_everything_though_the_ids_are_the_same() -> None:
+def test_kafka_7235_a_bounced_broker_gets_all_metadata_though_the_ids_are_the_same() -> None:
     before = cluster_image([1, 2], topic("t", led([1, 2])))
     bounced = compare(before, registered(a_broker(1), a_broker(2, epoch=500)))
     requests = requests_of(change(before, bounced))
@@ -288,7 +288,7 @@ def test_kafka_7235_a_broker_that_bounced_hears_everything_though_the_ids_are_th
     assert [each.broker_epoch for each in requests] == [101, 500, 500, 500]
 
 
-def test_a_broker_that_came_back_is_not_told_to_lead_on_in_the_epoch_of_its_former_life() -> None:
+def test_a_restarted_broker_gets_no_leadership_in_its_former_leader_epoch() -> None:
     """It may not know how far it had committed; the election after this tells it what it leads."""
     before = cluster_image([1, 2], topic("t", led([2, 1]), led([1, 2])))
     for came in (a_broker(2, epoch=500), a_broker(2)):
@@ -301,7 +301,7 @@ def test_a_broker_that_came_back_is_not_told_to_lead_on_in_the_epoch_of_its_form
         assert set(leads(requests)) == {(2, PartitionKey("t", 1))}
 
 
-def test_a_broker_that_bounced_does_not_hear_that_it_leads_until_that_is_decided() -> None:
+def test_a_bounced_broker_is_not_named_as_leader_before_an_election() -> None:
     """Neither by LeaderAndIsr nor by UpdateMetadata: its former life's epoch is over."""
     before = cluster_image([1, 2], topic("t", led([2, 1]), led([1, 2])))
     delta = change(before, compare(before, registered(a_broker(1), a_broker(2, epoch=500))))
@@ -320,7 +320,7 @@ def test_a_broker_that_dies_is_named_no_more() -> None:
     assert [each.id for each in requests[0].request.live_brokers] == [1, 3]
 
 
-def test_a_death_and_the_elections_after_it_are_one_word_where_they_come_at_once() -> None:
+def test_a_failure_and_its_elections_in_one_delta_are_one_request() -> None:
     before = cluster_image([1, 2, 3], topic("t", led([1, 2])))
     dead = compare(before, registered(a_broker(2), a_broker(3)))
     requests = requests_of(change(before, [*dead, changed(leader=2, isr=(2,))]))
@@ -329,7 +329,7 @@ def test_a_death_and_the_elections_after_it_are_one_word_where_they_come_at_once
     assert metadata(requests)[3][T0].offline_replicas == (1,)
 
 
-def test_kafka_15605_only_a_request_that_names_all_there_is_says_so() -> None:
+def test_kafka_15605_only_a_request_with_all_partitions_is_full() -> None:
     """Brokers cannot tell from a request of some topics that others have gone meanwhile."""
     image = cluster_image([1, 2], topic("t", led([1, 2])), topic("u", led([1])))
     full = [each.request for each in sent(full_batch(view(image)), view(image))]
@@ -343,7 +343,7 @@ def test_kafka_15605_only_a_request_that_names_all_there_is_says_so() -> None:
     }
 
 
-def test_a_broker_that_is_reached_elsewhere_is_told_to_all() -> None:
+def test_a_changed_endpoint_goes_to_all_brokers() -> None:
     before = cluster_image([1, 2], topic("t", led([1, 2])))
     moved = a_broker(2, endpoints=(replace(a_broker(2).endpoints[0], port=9999),))
     requests = requests_of(change(before, compare(before, registered(a_broker(1), moved))))
@@ -401,7 +401,7 @@ def lost(image: ClusterImage, broker_id: int) -> PartitionRecord:
     return partition_record(ID, 0, replace(partition, directories=directories))
 
 
-def test_a_replica_in_a_failed_folder_is_offline_and_hears_nothing_more() -> None:
+def test_a_replica_in_a_failed_log_dir_is_offline_and_gets_no_leader_and_isr() -> None:
     before = cluster_image([1, 2, 3], topic("t", led([1, 2])))
     delta = change(before, [lost(before, 2)])
     requests = requests_of(delta)
@@ -412,7 +412,7 @@ def test_a_replica_in_a_failed_folder_is_offline_and_hears_nothing_more() -> Non
     assert set(leads(sent(full_batch(view(delta.image)), view(delta.image)))) == {(1, T0)}
 
 
-def test_a_broker_is_asked_which_of_its_folders_failed_by_hearing_all_that_it_hosts() -> None:
+def test_a_log_dir_event_resends_leader_and_isr_for_all_that_the_broker_hosts() -> None:
     image = cluster_image([1, 2], topic("t", led([1, 2]), led([1])), topic("u", led([2])))
     requests = sent(resend_batch(view(image), 2), view(image))
     assert kinds(requests) == [(2, "lead"), (2, "metadata")]

@@ -182,13 +182,13 @@ def answer(protocol: str, errors: dict[PartitionKey, Error]) -> LeaderAndIsrResp
 
 
 @pytest.mark.parametrize("protocol", ["3.9", "2.4"])
-def test_a_controller_hears_of_failed_folders_by_the_answers(protocol: str) -> None:
+def test_leader_and_isr_responses_report_failed_log_dirs(protocol: str) -> None:
     asked = lead(a_cluster(), parse_level(protocol))
     errors = {FOO0: Error.KAFKA_STORAGE_ERROR, FOO1: Error.KAFKA_STORAGE_ERROR, BAR0: Error.NONE}
     assert failed_replicas(asked, answer(protocol, errors)) == (FOO0, FOO1)
 
 
-def test_other_errors_say_nothing_of_folders() -> None:
+def test_other_errors_are_no_failed_log_dirs() -> None:
     asked = lead(a_cluster())
     errors = {FOO0: Error.STALE_CONTROLLER_EPOCH}
     assert failed_replicas(asked, answer("3.9", errors)) == ()
@@ -196,6 +196,6 @@ def test_other_errors_say_nothing_of_folders() -> None:
     assert failed_replicas(asked, refused) == ()
 
 
-def test_an_id_that_nobody_asked_for_is_passed_over() -> None:
+def test_an_id_that_is_not_in_the_request_is_skipped() -> None:
     stray = {PartitionKey("other", 0): Error.KAFKA_STORAGE_ERROR}
     assert failed_replicas(lead(a_cluster()), answer("3.9", stray)) == ()

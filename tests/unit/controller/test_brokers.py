@@ -233,7 +233,7 @@ def test_a_second_process_waits_until_the_first_one_is_silent() -> None:
 @pytest.mark.parametrize(
     ("previous_epoch", "taken"), [(101, True), (100, False), (102, False), (-1, False)]
 )
-def test_who_holds_the_folders_of_the_first_process_need_not_wait_for_its_session(
+def test_a_process_with_the_locks_of_the_previous_one_need_not_wait_for_its_session(
     previous_epoch: int, taken: bool
 ) -> None:
     image, decision_context = cluster(broker(1)), context()
@@ -434,7 +434,7 @@ def test_states(
         assert decided.step.records == ()
 
 
-def test_a_quiet_heartbeat_writes_nothing_but_is_heard() -> None:
+def test_a_heartbeat_without_changes_writes_nothing_but_extends_the_session() -> None:
     image, decision_context = cluster(broker(1)), context()
     assert beat(image, decision_context=decision_context, now_ms=50).step.records == ()
     assert decision_context.liveness.is_alive(1, 50 + SESSION_MS - 1)
@@ -455,7 +455,7 @@ def test_fencing_takes_the_leaders_away_and_unfencing_gives_them_back() -> None:
     assert again.partitions[0].leader_epoch == 2
 
 
-def test_a_controlled_shutdown_waits_until_the_others_have_heard() -> None:
+def test_a_controlled_shutdown_waits_until_the_others_have_replayed_it() -> None:
     image, decision_context = with_topic(cluster(broker(1), broker(2)), "t", 1), context()
     decision_context.liveness.activate(image, 0)
     beat(image, 2, decision_context=decision_context, offset=image.position[0])
@@ -479,7 +479,7 @@ def test_a_failover_in_a_controlled_shutdown_does_not_hold_it_up() -> None:
     assert beat(image, stop=True, decision_context=decision_context).reply.should_shut_down
 
 
-def test_a_folder_that_failed_costs_its_leaderships() -> None:
+def test_a_failed_log_dir_loses_its_leaderships() -> None:
     good, bad = uuid("good"), uuid("bad")
     image = with_topic(cluster(broker(1, log_dirs=(bad,))), "t", 1)
     image = advance(
@@ -493,7 +493,7 @@ def test_a_folder_that_failed_costs_its_leaderships() -> None:
     assert beat(changed, offline=(bad,)).step.records == ()
 
 
-def test_a_fenced_broker_is_not_given_what_lies_in_a_failed_folder() -> None:
+def test_a_fenced_broker_is_not_elected_for_replicas_in_a_failed_log_dir() -> None:
     good, bad = uuid("good"), uuid("bad")
     image = with_topic(cluster(broker(1, log_dirs=(bad,))), "t", 1)
     image = after(image, beat(image, fence=True))
@@ -504,7 +504,7 @@ def test_a_fenced_broker_is_not_given_what_lies_in_a_failed_folder() -> None:
     assert leader_of(changed, "t") == NO_LEADER
 
 
-def test_a_broker_without_any_folder_is_left_to_stop_by_itself() -> None:
+def test_a_broker_without_any_log_dir_is_not_fenced_but_stops_itself() -> None:
     image = with_topic(cluster(broker(1)), "t", 1)
     assert beat(image, offline=(uuid("dir-1"),)).step.records == ()
 

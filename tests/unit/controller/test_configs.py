@@ -304,7 +304,7 @@ def test_who_is_eligible_stays_it_while_too_few_are_in_sync_to_commit() -> None:
         assert found.partitions[0].elr == (replicas[in_sync:] if stays else ())
 
 
-def test_a_topic_s_change_looks_at_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_s_change_clears_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else ten thousand changes, each of one of ten thousand topics, take the square of that."""
 
     def every(_topics: TopicsImage) -> Iterator[TopicImage]:

@@ -117,7 +117,7 @@ def test_topics_that_are_being_deleted_stay_and_are_not_counted() -> None:
     assert remaining == ()
 
 
-def test_a_broker_asks_again_until_others_are_in_sync() -> None:
+def test_a_broker_retries_until_others_are_in_sync() -> None:
     image, remaining = asked(cluster_image([1, 2], topic("t", led([1, 2], [1]))), 1)
     assert remaining == (T0,)
     again, remaining = asked(image, 1)
@@ -172,7 +172,7 @@ def test_that_it_leaves_is_noted_last() -> None:
         (1, -1, None),
     ],
 )
-def test_whose_request_is_heard(broker_id: int, epoch: int, error: Error | None) -> None:
+def test_which_processes_may_shut_down(broker_id: int, epoch: int, error: Error | None) -> None:
     image = cluster_image([1, 2])
     if error is None:
         assert controlled_shutdown(image, CONFIG, broker_id, epoch).reply == ()

@@ -265,7 +265,7 @@ def test_a_step_ends_where_it_has_deleted_many_replicas(monkeypatch: pytest.Monk
     assert len(delete_first(image, found, wall_ms=NOW_MS).reply) == 2
 
 
-def test_what_a_name_means_is_settled_when_the_list_is_first_looked_at() -> None:
+def test_names_are_resolved_when_the_request_is_first_processed() -> None:
     """A topic that was made meanwhile, by whoever deleted the other one, is not meant."""
     found = found_of(by_name("a"), by_id("b"))
     gone = after(IMAGE, delete(by_name("a"), by_name("b")))

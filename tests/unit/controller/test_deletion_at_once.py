@@ -84,7 +84,7 @@ def test_a_replica_on_a_broker_that_nobody_knows_is_abandoned_from_the_first() -
     assert harness.states(topic_id)[2, 0] == "ABANDONED UNREGISTERED"
 
 
-def test_a_broker_that_has_not_heard_of_it_is_asked_again_without_a_record() -> None:
+def test_a_broker_that_has_not_replayed_the_removal_is_retried_without_a_record() -> None:
     harness, topic_id = deleted()
     harness.machines[1].is_late = True
     assert set(harness.carry_out(1).values()) == {Error.OPERATION_NOT_ATTEMPTED}
@@ -134,7 +134,7 @@ def test_one_request_a_broker_carries_a_thousand_replicas() -> None:
     assert harness.image.deletions.pending_count() == 0
 
 
-def test_a_broker_that_is_late_is_asked_again_soon_whatever_failed_on_it() -> None:
+def test_a_delayed_order_is_retried_soon_despite_the_backoff_of_failures() -> None:
     harness = DeletionHarness(Policy.AT_ONCE, (1,))
     failing, late = harness.create("failing", {0: (1,)}), harness.create("late", {0: (1,)})
     harness.delete("failing")

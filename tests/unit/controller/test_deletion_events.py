@@ -66,7 +66,7 @@ def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> Non
     assert notes.due_ms is None
 
 
-def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_together() -> None:
+def test_events_before_and_after_a_refusal_are_decided_together() -> None:
     notes = DeletionEvents()
     first, second = (Replica(broker_id, TOPICS[0], 0) for broker_id in (1, 2))
     notes.of(TOPICS[0]).results[first] = Error.NONE
@@ -81,7 +81,7 @@ def test_what_was_heard_before_a_refusal_and_what_came_after_it_are_decided_toge
     assert note.lost == {first, second}
 
 
-def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() -> None:
+def test_events_during_a_decision_are_decided_after_it() -> None:
     notes = DeletionEvents()
     notes.schedule(TOPICS[:1])
     notes.take()
@@ -92,9 +92,7 @@ def test_what_is_heard_of_a_topic_that_is_being_decided_is_decided_after_it() ->
     assert note.lost == {lost}
 
 
-def test_what_is_heard_of_a_topic_that_is_decided_after_its_pause_waits_for_no_other_pause() -> (
-    None
-):
+def test_events_during_a_decision_after_a_backoff_wait_for_no_other_backoff() -> None:
     notes = DeletionEvents()
     notes.schedule(TOPICS[:1])
     drain(notes, bad=TOPICS[:1])
@@ -158,7 +156,7 @@ def calls_of(act: Callable[[], None]) -> int:
     return calls
 
 
-def test_an_answer_waits_from_when_it_is_heard_until_it_is_taken() -> None:
+def test_a_result_waits_until_it_is_taken() -> None:
     notes, replica = DeletionEvents(), Replica(1, TOPICS[0], 0)
     assert not notes.has_result(replica)
     notes.of(TOPICS[0]).results[replica] = Error.NONE

@@ -120,7 +120,7 @@ def test_latent_1_reassignment_that_runs_when_the_topic_is_marked_halts_its_dele
     assert set(harness.states(topic_id)) == {(2, 0), (3, 0)}  # The set that the move led to.
 
 
-def test_reassignment_that_is_only_asked_for_halts_it_too() -> None:
+def test_a_requested_reassignment_makes_it_ineligible_too() -> None:
     harness = classic()
     topic_id = harness.create("t", ONE)
     harness.manager.set_ineligible_topics(reassignments=["t"])
@@ -169,7 +169,7 @@ def test_latent_2_a_broker_that_dies_after_it_confirmed_marks_nothing() -> None:
     assert is_gone(harness, again)
 
 
-def test_latent_3_a_failed_folder_is_tried_again_by_a_timer() -> None:
+def test_latent_3_a_failed_log_dir_is_retried_by_a_timer() -> None:
     harness, topic_id = begun()
     harness.machines[2].is_failed = True
     harness.carry_out(1)
@@ -184,7 +184,7 @@ def test_latent_3_a_failed_folder_is_tried_again_by_a_timer() -> None:
     assert is_gone(harness, topic_id)
 
 
-def test_pauses_grow_to_a_bound_while_a_folder_stays_failed() -> None:
+def test_backoffs_grow_to_a_bound_while_a_log_dir_stays_failed() -> None:
     harness, topic_id = begun({0: (1,)})
     harness.machines[1].is_failed = True
     pauses = []
@@ -201,7 +201,7 @@ def test_pauses_grow_to_a_bound_while_a_folder_stays_failed() -> None:
     assert pauses[-1] == 60_000
 
 
-def test_the_ledger_says_why_a_replica_waits() -> None:
+def test_the_ledger_has_the_reason_why_a_replica_waits() -> None:
     harness, topic_id = begun()
     harness.stop(2)
     harness.decide()
@@ -221,7 +221,7 @@ def test_a_broker_that_comes_back_is_tried_at_once_whatever_it_failed_with() -> 
     assert harness.states(topic_id)[2, 0] == "SUCCESSFUL"
 
 
-def test_a_replica_on_a_failed_folder_is_not_ordered_before_a_pause() -> None:
+def test_a_replica_in_a_failed_log_dir_is_not_ordered_before_a_backoff() -> None:
     harness = classic()
     topic_id = harness.create("t", ONE)
     harness.lose_folder(topic_id, 2)
@@ -232,7 +232,7 @@ def test_a_replica_on_a_failed_folder_is_not_ordered_before_a_pause() -> None:
     assert is_gone(harness, topic_id)
 
 
-def test_a_folder_that_fails_while_its_replica_goes_makes_no_second_order() -> None:
+def test_a_log_dir_that_fails_during_a_deletion_makes_no_second_order() -> None:
     """The answer to the first one would be taken for the second's."""
     harness, topic_id = begun()
     harness.lose_folder(topic_id, 2)
@@ -244,7 +244,7 @@ def test_a_folder_that_fails_while_its_replica_goes_makes_no_second_order() -> N
     assert is_gone(harness, topic_id)
 
 
-def test_an_answer_counts_though_the_folder_was_lost_while_it_was_awaited() -> None:
+def test_a_result_counts_though_the_log_dir_failed_meanwhile() -> None:
     """It says that nothing is left: the operator need not mend a disk for what is gone."""
     harness, topic_id = begun()
     harness.lose_folder(topic_id, 2)
@@ -269,7 +269,7 @@ def test_latent_5_a_decision_that_came_to_nothing_is_made_up_for() -> None:
     assert is_gone(harness, topic_id)
 
 
-def test_latent_6_a_new_controller_asks_again_and_brokers_answer_the_same() -> None:
+def test_latent_6_a_new_controller_repeats_orders_and_the_results_are_the_same() -> None:
     harness, topic_id = begun()
     harness.carry_out(1, answer=False)
     harness.elect()
@@ -278,7 +278,7 @@ def test_latent_6_a_new_controller_asks_again_and_brokers_answer_the_same() -> N
     assert is_gone(harness, topic_id)
 
 
-def test_kafka_1681_a_new_controller_looks_at_what_waits_without_being_asked() -> None:
+def test_kafka_1681_a_new_controller_checks_pending_deletions() -> None:
     harness = classic()
     topic_id = harness.create("t", ONE)
     harness.mark("t")
@@ -359,7 +359,7 @@ def test_an_order_that_was_dropped_goes_out_again_after_a_pause() -> None:
     assert is_gone(harness, topic_id)
 
 
-def test_a_broker_that_does_not_know_yet_is_asked_again_and_nothing_is_written() -> None:
+def test_not_yet_is_retried_and_nothing_is_written() -> None:
     harness, topic_id = begun()
     order = harness.machines[1].queue.pop()
     not_yet = dict.fromkeys(order.replicas(), Error.OPERATION_NOT_ATTEMPTED)
@@ -455,7 +455,7 @@ def test_receipts_are_kept_for_their_time() -> None:
     assert len(harness.image.deletions) == 0
 
 
-def test_many_receipts_are_put_away_some_at_a_time_and_at_once(
+def test_many_receipts_are_purged_in_consecutive_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not at the next look: as many as come in five minutes would never be caught up with."""
@@ -471,7 +471,7 @@ def test_many_receipts_are_put_away_some_at_a_time_and_at_once(
     assert len(harness.image.deletions) == 0
 
 
-def test_who_is_not_in_office_does_nothing() -> None:
+def test_an_inactive_controller_does_nothing() -> None:
     harness, _ = begun()
     harness.manager.resigned()
     harness.stop(2)

@@ -135,7 +135,7 @@ def answer(error: Error, *results: tuple[int, int]) -> dict[Replica, Error]:
     return delete_replicas_results(sent, response)
 
 
-def test_an_answer_by_ids_counts_for_what_was_asked_and_silence_for_failure() -> None:
+def test_delete_replicas_results_are_those_of_the_request_and_missing_ones_failed() -> None:
     both = {
         Replica(1, ID, 0): Error.NONE,
         Replica(1, ID, 2): Error.UNKNOWN_SERVER_ERROR,

@@ -55,7 +55,7 @@ ASKED = DeletionImage(topic_id=ID, name="t", policy=Policy.CLASSIC, asked_ms=1)
 BEGINS = replicas_record(ID, 1, STARTED, [0])
 
 
-def test_kafka_1355_the_deletion_of_a_topic_is_told_by_the_leader_minus_two() -> None:
+def test_kafka_1355_a_topic_in_deletion_has_the_leader_minus_two() -> None:
     before = cluster_image([1, 2, 3], topic("t", led([1, 2])), topic("u", led([1])))
     queued = change(before, [header_record(ASKED)])
     assert requests_of(queued) == []  # It may have to wait, and is served so long.
@@ -67,7 +67,7 @@ def test_kafka_1355_the_deletion_of_a_topic_is_told_by_the_leader_minus_two() ->
     ] == [{T0: (-2, 0, (1, 2))}] * 3
 
 
-def test_a_deletion_that_is_asked_for_and_begins_at_once_is_told_once() -> None:
+def test_a_deletion_that_is_queued_and_begins_at_once_is_sent_once() -> None:
     before = cluster_image([1, 2], topic("t", led([1, 2]), never_led(2)))
     begun = change(before, [header_record(ASKED), BEGINS])
     # Of the one that nobody ever led a broker may have read in ZooKeeper.
@@ -76,7 +76,7 @@ def test_a_deletion_that_is_asked_for_and_begins_at_once_is_told_once() -> None:
     assert requests_of(more) == []
 
 
-def test_latent_l6_nobody_is_told_to_lead_or_follow_a_topic_that_is_being_deleted() -> None:
+def test_latent_l6_a_topic_in_deletion_gets_no_leader_and_isr() -> None:
     """Brokers that have deleted a replica would begin it anew, and delete it again."""
     before = cluster_image([1, 2, 3], topic("t", led([1, 2])))
     image = change(before, [header_record(ASKED), BEGINS]).image
@@ -89,7 +89,7 @@ def test_latent_l6_nobody_is_told_to_lead_or_follow_a_topic_that_is_being_delete
     assert requests_of(change(image, [leaving(image, 2)])) == []
 
 
-def test_the_end_of_a_deletion_is_told_to_nobody_and_a_new_topic_of_that_name_is() -> None:
+def test_the_end_of_a_deletion_sends_nothing_and_a_new_topic_of_the_name_does() -> None:
     before = cluster_image([1, 2], topic("t", led([1, 2])))
     image = change(before, [header_record(ASKED), BEGINS]).image
     done = [RemoveTopicRecord(topic_id=ID), header_record(replace(ASKED, finished_ms=2))]
@@ -117,7 +117,7 @@ def test_kafka_1742_the_end_of_one_deletion_leaves_all_other_topics_whole() -> N
     assert {key for _, key in leads(requests)} == wanted
 
 
-def test_a_deletion_that_is_called_off_before_it_began_is_told_to_nobody() -> None:
+def test_a_deletion_cancelled_before_it_began_sends_nothing() -> None:
     before = cluster_image([1, 2], topic("t", led([1, 2])))
     queued = change(before, [header_record(ASKED)]).image
     off = change(queued, [ForgetDeletionRecord(topic_id=ID)])

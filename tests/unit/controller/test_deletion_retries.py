@@ -28,7 +28,7 @@ from .deletion_harness import RETENTION_MS, DeletionHarness
 from .test_deletion_manager import begun, is_gone
 
 
-def test_what_is_deleted_meanwhile_shortens_no_pause_of_a_failed_folder() -> None:
+def test_successes_do_not_shorten_the_backoff_of_a_failed_log_dir() -> None:
     """Or all that lies there is asked for, and written, with every other deletion."""
     harness, _ = begun({0: (1,)})
     pauses = []
@@ -176,7 +176,7 @@ def test_a_failed_replica_s_broker_that_is_unregistered_is_not_waited_for() -> N
     assert harness.states(topic_id)[2, 0] == "ABANDONED UNREGISTERED"
 
 
-def test_the_look_at_everything_orders_nothing_whose_answer_is_being_decided() -> None:
+def test_the_full_check_orders_nothing_whose_result_is_being_decided() -> None:
     harness, topic_id = begun()
     harness.carry_out(1)
     harness.carry_out(2)
@@ -247,7 +247,7 @@ def test_an_answer_that_nobody_waits_for_any_more_leaves_nothing_behind() -> Non
     assert not harness.manager.__dict__["_orders"][1].phases
 
 
-def test_receipts_are_put_away_by_themselves() -> None:
+def test_receipts_are_purged_apart_from_deletions() -> None:
     """One that cannot be removed holds up no deletion."""
     harness, first = begun({0: (1,)})
     harness.settle()
@@ -275,7 +275,7 @@ def test_receipts_are_put_away_by_themselves() -> None:
         (0, RECEIPT_PURGE_MS_MIN),
     ],
 )
-def test_receipts_are_put_away_as_often_as_their_retention_asks(
+def test_receipts_are_purged_at_the_interval_of_their_retention(
     retention_ms: int, every_ms: int
 ) -> None:
     """Or whoever wants them for a minute keeps them for six, and a storm's ledger is so much
@@ -293,7 +293,7 @@ def test_receipts_are_put_away_as_often_as_their_retention_asks(
         manager.decided()
 
 
-def test_what_is_open_is_looked_at_no_oftener_where_receipts_are_kept_for_less() -> None:
+def test_a_short_retention_of_receipts_does_not_shorten_the_full_check() -> None:
     """Or thousands of deletions that wait for a broker are looked through every few seconds."""
     harness, topic_id = begun()
     harness.stop(2)

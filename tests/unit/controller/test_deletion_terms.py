@@ -11,7 +11,7 @@ from .deletion_harness import DeletionHarness
 from .test_deletion_manager import ONE, begun
 
 
-def test_who_resigns_forgets_what_it_heard_and_what_it_ordered() -> None:
+def test_resigning_clears_events_and_orders() -> None:
     """Or a controller that was deposed would go on to decide, beside the one that rules."""
     harness, _ = begun()
     assert list(harness.carry_out(1).values()) == [Error.NONE]  # Noted, and not decided.

@@ -53,7 +53,7 @@ def assign(
     return assign_directories(image, places, broker_id=1, broker_epoch=epoch, context=context())
 
 
-def test_folders_are_noted_and_nothing_else_changes() -> None:
+def test_directories_are_recorded_and_nothing_else_changes() -> None:
     assert partition(IMAGE, 0).directories[0] == DIRECTORY_UNASSIGNED
     decided = assign(DirectoryAssignment(X, topic_id(), 0), DirectoryAssignment(Y, topic_id(), 1))
     assert [error for _, error in decided.reply] == [Error.NONE, Error.NONE]
@@ -66,7 +66,7 @@ def test_folders_are_noted_and_nothing_else_changes() -> None:
     assert assign(DirectoryAssignment(X, topic_id(), 0), image=image).step.records == ()
 
 
-def test_a_folder_that_fails_costs_what_was_in_it_alone() -> None:
+def test_a_failed_log_dir_affects_its_own_replicas_alone() -> None:
     image = after(
         IMAGE, assign(DirectoryAssignment(X, topic_id(), 0), DirectoryAssignment(Y, topic_id(), 1))
     )
@@ -85,7 +85,7 @@ def test_a_folder_that_fails_costs_what_was_in_it_alone() -> None:
 
 
 @pytest.mark.parametrize("directory", [uuid("z"), DIRECTORY_LOST])
-def test_a_folder_that_is_offline_already_costs_its_replica_at_once(directory: Uuid) -> None:
+def test_a_replica_assigned_to_an_offline_log_dir_leaves_the_isr(directory: Uuid) -> None:
     decided = assign(DirectoryAssignment(directory, topic_id(), 0))
     found = partition(after(IMAGE, decided), 0)
     assert (found.directories[0], found.isr, found.leader) == (directory, (2,), 2)
@@ -135,7 +135,7 @@ def test_what_is_not_this_broker_s_is_refused_by_itself(
     assert len(decided.step.records) == 1
 
 
-def test_the_last_folder_named_for_a_replica_counts() -> None:
+def test_the_last_directory_named_for_a_replica_counts() -> None:
     decided = assign(DirectoryAssignment(X, topic_id(), 0), DirectoryAssignment(Y, topic_id(), 0))
     assert partition(after(IMAGE, decided), 0).directories[0] == Y
     assert len(decided.step.records) == 1
@@ -159,7 +159,7 @@ GONE = uuid("taken-out")
 ELR = FeatureLevelRecord(name=ELR_VERSION, feature_level=1)
 
 
-def test_a_replica_that_began_anew_in_another_folder_is_neither_in_sync_nor_eligible() -> None:
+def test_a_replica_that_began_anew_in_another_log_dir_is_neither_in_sync_nor_eligible() -> None:
     for known in (GONE, DIRECTORY_LOST):
         moved = known_in(known)
         found = partition(

@@ -120,7 +120,7 @@ def test_broker_1_comes_back(
     assert state(advance(image, elect_after_unfencing(image, CONFIG, 1)))[1] == expected
 
 
-def test_a_folder_that_is_gone_leads_nothing() -> None:
+def test_a_replica_in_a_missing_log_dir_does_not_lead() -> None:
     here, there = partition((1,), (1,), 1), partition((1,), (1,), 1)
     image = image_of(
         here,
@@ -130,7 +130,7 @@ def test_a_folder_that_is_gone_leads_nothing() -> None:
     assert [state(changed, number)[1] for number in (0, 1)] == [1, NO_LEADER]
 
 
-def test_a_replica_without_a_known_folder_can_lead() -> None:
+def test_a_replica_without_a_known_log_dir_can_lead() -> None:
     unassigned = PartitionImage(
         replicas=(1,), directories=(DIRECTORY_UNASSIGNED,), isr=(1,), leader=NO_LEADER
     )
@@ -138,7 +138,7 @@ def test_a_replica_without_a_known_folder_can_lead() -> None:
     assert state(advance(image, elect_after_unfencing(image, CONFIG, 1)))[1] == 1
 
 
-def test_a_replica_in_a_folder_that_the_broker_lacks_does_not_lead() -> None:
+def test_a_replica_in_a_log_dir_that_the_broker_lacks_does_not_lead() -> None:
     lost = PartitionImage(replicas=(1,), directories=(uuid("gone"),), isr=(1,), leader=NO_LEADER)
     image = image_of(lost, fenced=(1,))
     assert list(elect_after_unfencing(image, CONFIG, 1)) == []
@@ -257,7 +257,7 @@ def test_where_unclean_elections_are_allowed(
     assert not later.reply
 
 
-def test_one_pass_elects_so_many_and_says_that_more_wait() -> None:
+def test_one_pass_elects_up_to_the_limit_and_reports_more() -> None:
     lost = partition((1, 2), (1,), NO_LEADER)
     image = image_of(*[lost] * 5, fenced=(1,))
     first = elect_uncleanly(image, UNCLEAN, limit=3)

@@ -173,7 +173,7 @@ def test_what_is_kafkas_and_not_served_stays_as_it_is(name: str, kind: UpgradeTy
     assert message == f"{name} stays at level 0, and not 1: {NOT_SERVED[name]}."
 
 
-def test_kraft_version_says_where_the_voters_are() -> None:
+def test_kraft_version_refuses_and_names_the_voters_property() -> None:
     assert "controller.quorum.voters" in refusal(THREE, "kraft.version", 1)
 
 
@@ -242,7 +242,7 @@ def test_a_registered_controller_that_cannot_follow_is_named() -> None:
     assert granted(advance(THREE, [controller(101, *SUPPORTED)]), OTTLA_VERSION, 1)
 
 
-def test_what_a_broker_says_counts_for_the_controller_that_it_is() -> None:
+def test_a_brokers_registration_counts_for_its_controller_role() -> None:
     """Kafka registers both; here only the broker's registration is renewed at each start."""
     image = advance(THREE, [controller(2, *ALL_BUT_OTTLA)])
     assert granted(image, OTTLA_VERSION, 1)

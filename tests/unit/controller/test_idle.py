@@ -154,7 +154,7 @@ def due() -> Town:
     return town
 
 
-def test_a_topic_goes_once_all_its_witnesses_have_looked_again() -> None:
+def test_a_topic_is_deleted_once_all_its_witnesses_have_checked_again() -> None:
     assert due().say(1) == ["t"]
 
 
@@ -167,7 +167,7 @@ def test_a_look_from_before_the_topic_was_a_candidate_is_none_since() -> None:
     assert town.say(1) == ["t"]
 
 
-def test_a_use_that_any_witness_saw_since_acquits() -> None:
+def test_a_use_since_removes_the_candidate() -> None:
     for witness in (1, 2, 3):
         town = due()
         assert town.say(witness, 0) == []
@@ -193,7 +193,7 @@ def test_without_offsets_the_replicas_alone_are_witnesses() -> None:
     assert town.say(1, coordinators=()) == ["t"]
 
 
-def test_one_witness_that_is_silent_or_down_holds_a_topic() -> None:
+def test_one_witness_that_is_silent_or_down_keeps_a_topic() -> None:
     town = Town()
     for _ in range(5):
         assert town.round(brokers=(1, 2)) == []
@@ -204,7 +204,7 @@ def test_one_witness_that_is_silent_or_down_holds_a_topic() -> None:
     assert (town.status().reason, town.status().brokers) == (IdleReason.BROKER_DOWN, (3,))
 
 
-def test_what_was_said_long_ago_does_not_count() -> None:
+def test_old_reports_do_not_count() -> None:
     town = Town()
     town.round()
     town.now_ms += REPORT_INTERVALS_MAX * INTERVAL_MS + 1
@@ -213,7 +213,7 @@ def test_what_was_said_long_ago_does_not_count() -> None:
     assert [town.round() for _ in range(3)] == [[], [], ["t"]]
 
 
-def test_another_process_of_a_broker_has_said_nothing() -> None:
+def test_reports_of_a_previous_process_do_not_count() -> None:
     town = Town()
     town.round()
     records = IMAGE_RECORDS
@@ -227,7 +227,7 @@ def test_another_process_of_a_broker_has_said_nothing() -> None:
         town.say(7)
 
 
-def test_what_is_said_of_other_witnesses_does_not_count() -> None:
+def test_reports_for_other_witnesses_do_not_count() -> None:
     """It leaves out what a broker saw that has lost its replica since."""
     town = Town()
     town.round()
@@ -239,7 +239,7 @@ def test_what_is_said_of_other_witnesses_does_not_count() -> None:
     assert (town.status().reason, town.status().brokers) == (IdleReason.NOT_HEARD, (3,))
 
 
-def test_a_new_controller_has_heard_nothing() -> None:
+def test_a_new_controller_has_no_reports() -> None:
     """Not even itself, as the one that was before the last."""
     town = Town()
     town.round()
@@ -344,7 +344,7 @@ def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
 @given(
     said=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
 )
-def test_a_topic_is_as_idle_as_the_witness_says_that_saw_it_last(said: dict[int, int]) -> None:
+def test_the_least_reported_idle_time_counts(said: dict[int, int]) -> None:
     town = Town()
     for broker_id, idle_ms in said.items():
         town.say(broker_id, idle_ms)

@@ -82,7 +82,7 @@ def outcome(
 
 
 @pytest.mark.parametrize("isr", [(1, 2, 3), (1,), (3, 2, 1), (1, 3)])
-def test_the_isr_is_changed_and_told(isr: tuple[int, ...]) -> None:
+def test_the_isr_is_changed_and_returned(isr: tuple[int, ...]) -> None:
     image = image_of(BEFORE)
     decided = ask(wanted(isr), image=image)
     changed = advance(image, decided.step.records).topics.by_id(TOPIC)
@@ -141,7 +141,7 @@ def test_checks_in_their_order(change: IsrChange, error: Error) -> None:
     assert outcome(change) == (error, error is Error.NONE)
 
 
-def test_who_does_not_lead_is_told_so_after_the_epochs_and_before_the_rest() -> None:
+def test_the_leader_check_comes_after_the_epochs_and_before_the_rest() -> None:
     assert outcome(wanted(), broker_id=2) == (Error.INVALID_REQUEST, False)
     assert outcome(wanted(**BEHIND), broker_id=2) == (Error.FENCED_LEADER_EPOCH, False)
     assert outcome(wanted(**EARLIER), broker_id=2) == (Error.INVALID_REQUEST, False)

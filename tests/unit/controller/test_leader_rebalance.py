@@ -152,7 +152,7 @@ def test_who_is_not_in_sync_or_not_active_gets_nothing_back() -> None:
     assert balanced(image, 0).step.records == ()
 
 
-def test_one_pass_moves_so_many_and_says_that_more_wait() -> None:
+def test_one_pass_moves_up_to_the_limit_and_reports_more() -> None:
     image = image_of(*[LED_BY_SECOND] * 5)
     first = balanced(image, 0, limit=3)
     assert (len(first.step.records), first.reply) == (3, True)

@@ -21,7 +21,7 @@ def test_a_session_lasts_its_time_and_no_longer() -> None:
     assert liveness.is_alive(1, SESSION_MS + 1)
 
 
-def test_a_new_controller_takes_everybody_as_heard_of_just_now() -> None:
+def test_sessions_begin_anew_at_a_new_controller() -> None:
     liveness = BrokerLiveness(SESSION_MS)
     liveness.touch(9, 0)
     liveness.activate(IMAGE, 100)
@@ -37,7 +37,7 @@ def test_a_broker_that_is_known_to_be_dead_has_no_session() -> None:
     assert liveness.is_alive(2, 100)
 
 
-def test_a_time_in_which_nobody_could_be_heard_does_not_count() -> None:
+def test_sessions_are_extended_by_a_time_without_heartbeats() -> None:
     liveness = BrokerLiveness(SESSION_MS)
     liveness.touch(1, 0)
     liveness.touch(2, 500)

@@ -73,7 +73,7 @@ def test_a_new_partition_without_a_live_replica_stays_new_until_there_is_one() -
     assert (of(image).leader, of(image).isr) == (3, (3,))
 
 
-def test_who_is_about_to_go_or_has_lost_the_folder_does_not_lead_a_new_partition() -> None:
+def test_a_shutting_down_broker_or_a_lost_directory_does_not_lead_a_new_partition() -> None:
     lost = replace(
         never_led(1, 2, 3), directories=(DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
     )

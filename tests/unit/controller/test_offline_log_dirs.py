@@ -42,14 +42,14 @@ def state(image: ClusterImage, partition_id: int = 0) -> tuple[int, Ids, int]:
     return partition.leader, partition.isr, partition.leader_epoch
 
 
-def test_another_one_leads_what_was_led_from_a_failed_folder() -> None:
+def test_another_replica_leads_after_the_leaders_log_dir_failed() -> None:
     image = failed(cluster_image([1, 2], topic("t", led([1, 2]), led([1, 2]))), 1, T0)
     assert state(image) == (2, (2,), 4)
     assert of(image).directories == (DIRECTORY_LOST, DIRECTORY_MIGRATING)
     assert of(image, "t", 1) == led([1, 2])
 
 
-def test_a_follower_in_a_failed_folder_leaves_the_isr() -> None:
+def test_a_follower_in_a_failed_log_dir_leaves_the_isr() -> None:
     image = failed(cluster_image([1, 2], topic("t", led([1, 2]))), 2, T0)
     assert state(image) == (1, (1,), 3)
 
@@ -77,19 +77,19 @@ def test_a_partition_that_nobody_ever_led_stays_so() -> None:
     assert state(image) == (NO_LEADER, (), -1)
 
 
-def test_both_of_two_folders_may_fail() -> None:
+def test_both_of_two_log_dirs_may_fail() -> None:
     image = failed(cluster_image([1, 2], topic("t", led([1, 2]))), 1, T0)
     image = failed(image, 2, T0)
     assert state(image) == (NO_LEADER, (2,), 5)
 
 
-def test_a_leader_on_its_way_out_leads_on_when_a_follower_s_folder_fails() -> None:
+def test_a_shutting_down_leader_leads_on_when_a_follower_s_log_dir_fails() -> None:
     leaving = a_broker(1, in_controlled_shutdown=True)
     image = failed(cluster_image([leaving, 2], topic("t", led([1, 2]))), 2, T0)
     assert state(image) == (1, (1,), 3)
 
 
-def test_a_lost_folder_is_never_elected_in_not_even_uncleanly() -> None:
+def test_a_replica_in_a_lost_log_dir_is_never_elected_not_even_uncleanly() -> None:
     unclean = context({"unclean.leader.election.enable": "true"}).config
     image = failed(cluster_image([1, 2], topic("t", led([1, 2], [1]))), 2, T0)
     delta = change(image, compare(image, registered(a_broker(2))))
@@ -97,7 +97,7 @@ def test_a_lost_folder_is_never_elected_in_not_even_uncleanly() -> None:
     assert state(followed) == (NO_LEADER, (1,), 4)
 
 
-def test_the_next_start_of_the_broker_takes_its_folders_back() -> None:
+def test_the_next_start_of_the_broker_resets_its_lost_directories() -> None:
     image = failed(cluster_image([1, 2], topic("t", led([1, 2], [1]))), 1, T0)
     delta = change(image, compare(image, registered(a_broker(1, epoch=500), a_broker(2))))
     image = after(delta.image, process_broker_change(delta.image, CONFIG, delta))
@@ -105,7 +105,7 @@ def test_the_next_start_of_the_broker_takes_its_folders_back() -> None:
     assert state(image) == (1, (1,), 5)
 
 
-def test_what_changes_later_forgets_no_lost_folder() -> None:
+def test_later_changes_keep_a_lost_directory() -> None:
     image = failed(cluster_image([1, 2, 3], topic("t", led([1, 2, 3]))), 1, T0)
     partition = of(image)
     wanted = IsrChange(

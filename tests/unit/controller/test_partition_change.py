@@ -160,12 +160,12 @@ def test_an_unclean_election_takes_another_where_the_last_known_leader_is_away()
     assert (after.leader, after.isr, after.last_known_elr) == (3, (3,), ())
 
 
-def test_several_last_known_replicas_say_not_who_led() -> None:
+def test_several_last_known_replicas_do_not_lead() -> None:
     before = partition((1, 2, 3), (), NO_LEADER, last_known_elr=(1, 2))
     assert changed(before, PartitionTarget(), context_with()) == before
 
 
-def test_a_replica_in_a_lost_folder_does_not_lead() -> None:
+def test_a_replica_in_a_lost_log_dir_does_not_lead() -> None:
     image = cluster(broker(1), broker(2))
     lost = partition((1, 2), (1, 2), 1, directories=(DIRECTORY_LOST, uuid("dir-2")))
     here = ChangeContext(is_acceptable=leader_predicate(image), min_isr=1, elr_enabled=True)
@@ -336,7 +336,7 @@ def test_eligible_replicas_are_forgotten_without_the_feature() -> None:
     assert (after.leader, after.isr, after.elr, after.last_known_elr) == (2, (2,), (), ())
 
 
-def test_the_leader_that_recovered_says_so() -> None:
+def test_a_recovered_leader_resets_the_recovery_state() -> None:
     before = partition((1, 2), (1,), 1, leader_recovery_state=RECOVERING)
     target = PartitionTarget(isr=(1, 2), recovery_state=RECOVERED)
     after = changed(before, target, context_with())
@@ -358,7 +358,7 @@ def test_new_replicas_are_added_first() -> None:
     assert after.leader_epoch == before.leader_epoch
 
 
-def test_folders_of_new_replicas_are_taken_as_they_are_named() -> None:
+def test_directories_of_new_replicas_are_used_as_named() -> None:
     before = partition((1,), (1,), 1)
     target = PartitionTarget(replicas=(1, 2), adding=(2,), directories={2: uuid("named")})
     assert changed(before, target, context_with()).directories == (uuid("dir-1"), uuid("named"))

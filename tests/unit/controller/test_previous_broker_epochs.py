@@ -52,7 +52,7 @@ def test_what_it_led_is_over_from_its_return_to_the_election() -> None:
     assert previous_epochs_after(over, decided) == {}
 
 
-def test_a_broker_that_came_while_its_death_is_still_to_be_decided_led_in_a_former_life() -> None:
+def test_a_broker_that_restarts_before_its_failure_is_decided_has_a_stale_leader_epoch() -> None:
     before = two_partitions()
     died = change(before, compare(before, registered(a_broker(1))))
     assert previous_epochs_after({}, died) == {}
@@ -93,7 +93,7 @@ def heard_by_2(image: ClusterImage, over: PreviousEpochs) -> None:
         assert [key.partition for broker_id, key in leads(requests) if broker_id == 2] == [1]
 
 
-def test_nothing_that_is_told_meanwhile_names_it_as_a_leader() -> None:
+def test_no_request_meanwhile_names_it_as_a_leader() -> None:
     """A new controller's first word; what a failed folder asks for; changes that others made."""
     delta = bounced(two_partitions())
     over = previous_epochs_after({}, delta)

@@ -72,7 +72,7 @@ def test_a_partition_moves_to_other_brokers() -> None:
     assert of(image).directories == (uuid("dir-4"), uuid("dir-5"), uuid("dir-6"))
 
 
-def test_a_leader_whose_change_ends_its_leadership_is_told_so() -> None:
+def test_a_leader_whose_change_ends_its_leadership_gets_new_leader_elected() -> None:
     image = reassign(cluster_image((1, 2)), (3, 4))
     error, image = proposed(image, 1, 2, 3)
     assert error is Error.NONE
@@ -126,7 +126,7 @@ def test_what_is_so_already_changes_nothing() -> None:
     assert of(reassign(under_way, (4, 5))) == of(under_way)
 
 
-def test_an_old_broker_of_many_folders_chooses_by_itself() -> None:
+def test_a_broker_of_several_log_dirs_chooses_by_itself() -> None:
     two = broker(2, log_dirs=(uuid("a"), uuid("b")))
     image = advance(cluster(broker(1), two), topic_records(_single()))
     image = reassign(image, (1, 2))
@@ -268,7 +268,7 @@ def test_targets_that_are_not_registered(
         assert of(image).directory(7) == DIRECTORY_UNASSIGNED
 
 
-def test_the_mode_says_which_targets_must_be_registered() -> None:
+def test_the_policy_of_the_mode_sets_which_targets_must_be_registered() -> None:
     image = advance(SIX, topic_records(_over_zookeeper(replicas=(1, 9), isr=(1,))))
     for policy, error in (
         (KRAFT_ASSIGNMENTS, Error.INVALID_REPLICA_ASSIGNMENT),

@@ -163,7 +163,7 @@ def test_a_replica_on_a_broker_that_is_not_active_is_offline(change: dict[str, b
         (uuid("another"), S.OFFLINE),
     ],
 )
-def test_a_replica_on_a_failed_folder_is_offline(directory: bytes, state: S) -> None:
+def test_a_replica_in_a_failed_log_dir_is_offline(directory: bytes, state: S) -> None:
     image = image_of((1, 2), (1,))
     topic = image.topics.by_id(ID)
     assert topic is not None

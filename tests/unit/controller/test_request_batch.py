@@ -265,7 +265,7 @@ def test_update_metadata_includes_live_or_shutting_down_brokers() -> None:
     assert told.partition_states[0].offline_replicas == (2, 3)
 
 
-def test_a_replica_on_a_failed_folder_is_told_as_offline() -> None:
+def test_a_replica_in_a_failed_log_dir_is_sent_as_offline() -> None:
     folders = (DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
     partly_lost = replace(LED, directories=folders)
     context = view(cluster_image([1, 2, 3], topic("foo", partly_lost, LED)))
@@ -319,9 +319,7 @@ def test_stop_replica_request_with_already_defined_deleted_partition() -> None:
     assert requests[0].deleted == {FOO0}
 
 
-def test_kafka_9539_13972_stop_replica_bears_the_leader_epoch_or_says_that_none_may_refuse() -> (
-    None
-):
+def test_kafka_9539_13972_stop_replica_has_the_leader_epoch_or_minus_two_in_deletion() -> None:
     """A known leadership's epoch; -1 where nobody led; -2 where the topic is to go."""
     context = going(three_partitions(), "bar")
     batch = RequestBatch(context)

@@ -27,7 +27,7 @@ def restored() -> tuple[DeletionHarness, Uuid]:
     return harness, topic_id
 
 
-def test_it_is_looked_at_and_its_replicas_are_ordered_to_go() -> None:
+def test_it_is_checked_and_its_replicas_are_ordered() -> None:
     harness, topic_id = restored()
     harness.mark("t")
     assert not harness.entry(topic_id).has_begun

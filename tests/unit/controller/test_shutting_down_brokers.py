@@ -76,7 +76,7 @@ class Three(History):
         return error
 
 
-def test_a_leader_goes_once_all_that_live_have_heard_who_leads_now() -> None:
+def test_a_leader_shuts_down_once_all_live_brokers_have_replayed_the_new_leaders() -> None:
     three = Three()
     assert not three.may_go(1)
     assert (three.partition().leader, three.partition().isr) == (2, (2, 3))

@@ -90,7 +90,7 @@ def test_manual_assignments_in_any_order() -> None:
     assert [part.replicas for _, part in made.in_order()] == [(2,), (3,)]
 
 
-def test_a_broker_with_several_folders_chooses_itself() -> None:
+def test_a_broker_with_several_log_dirs_chooses_itself() -> None:
     image = cluster(broker(1, log_dirs=(uuid("x"), uuid("y"))))
     made = after(image, create(NewTopic(name="t"), image=image)).topics.by_name("t")
     assert made is not None
@@ -269,6 +269,6 @@ def test_an_id_that_tools_would_take_for_an_option_is_thrown_again() -> None:
     assert made[0] == 1
 
 
-def test_nothing_is_asked() -> None:
+def test_an_empty_request() -> None:
     assert create() == Decision(create().step, ())
     assert Uuid(bytes(16)) == NO_UUID

@@ -160,7 +160,7 @@ def committed(topic_id: Uuid, partition: int) -> OffsetFact:
     return OffsetFact(GROUP, "t", partition, value)
 
 
-def test_what_an_open_transaction_holds_back_is_told_by_its_id_too() -> None:
+def test_pending_offsets_are_matched_by_topic_id_too() -> None:
     harness = Harness()
     offsets = harness.shard.offsets
     harness.shard.ensure_group(GROUP)
@@ -282,7 +282,7 @@ def test_an_open_transaction_keeps_offset_and_group() -> None:
     assert not harness.shard.groups
 
 
-def test_a_group_whose_id_was_just_asked_for_is_not_expired() -> None:
+def test_a_group_with_a_pending_member_is_not_expired() -> None:
     harness = Harness()
     member_id = harness.new_id()
     expire(harness.shard)

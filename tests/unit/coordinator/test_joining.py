@@ -114,7 +114,7 @@ def test_the_leader_joining_a_stable_group_begins_a_rebalance() -> None:
     assert answer.value.generation == 2
 
 
-def test_a_follower_with_nothing_new_is_told_the_generation_again() -> None:
+def test_a_rejoining_follower_without_changes_gets_the_generation_again() -> None:
     harness = Harness()
     leader, follower = harness.stable_group(2)
     answer = harness.join(follower.member_id).value
@@ -130,7 +130,7 @@ def test_a_follower_with_new_metadata_begins_a_rebalance() -> None:
     assert harness.group.state is State.PREPARING
 
 
-def test_while_the_leader_assigns_a_lost_answer_is_said_again() -> None:
+def test_a_lost_join_response_is_repeated_while_the_leader_assigns() -> None:
     harness = Harness()
     ids = [harness.new_id(), harness.new_id()]
     first = [harness.join(member_id) for member_id in ids]
@@ -227,7 +227,7 @@ def test_the_old_id_of_a_static_member_is_fenced() -> None:
     assert errors == [Error.FENCED_INSTANCE_ID]
 
 
-def test_a_request_parked_under_the_old_id_is_fenced() -> None:
+def test_a_pending_request_of_the_old_id_is_fenced() -> None:
     harness = Harness()
     parked = harness.join(instance_id="a")
     taking_over = harness.join(instance_id="a")
@@ -237,7 +237,7 @@ def test_a_request_parked_under_the_old_id_is_fenced() -> None:
     assert len(harness.group.members) == 1
 
 
-def test_the_new_id_is_in_the_log_before_it_is_told() -> None:
+def test_the_new_id_is_in_the_log_before_the_response() -> None:
     harness = Harness()
     response = harness.stable_group(instances=["a", "b"])
     instance_id = harness.group.members[response[1].member_id].instance_id
@@ -307,7 +307,7 @@ def test_kip_814_a_restarted_static_leader_does_not_assign_again(
 LARGE = (("range", bytes(20_000)),)
 
 
-def test_who_joins_beyond_the_memory_for_members_is_told_to_come_again() -> None:
+def test_a_member_beyond_the_memory_limit_gets_a_retriable_error() -> None:
     harness = Harness()
     harness.members_bytes_max = 100_000
     member_ids = [harness.new_id() for _ in range(5)]

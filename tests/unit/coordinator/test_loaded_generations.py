@@ -57,7 +57,7 @@ def test_members_are_sent_away_where_the_leadership_ends_before() -> None:
     assert syncing.value.error is Error.NOT_COORDINATOR
 
 
-def test_what_was_committed_with_too_few_in_sync_is_told() -> None:
+def test_offsets_committed_with_too_few_in_sync_are_returned() -> None:
     harness, response, committed = loaded()
     answer = harness.sync(response[1])
     committed.complete(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

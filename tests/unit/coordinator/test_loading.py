@@ -162,7 +162,7 @@ def test_a_batch_whose_records_cannot_be_read_is_passed_over() -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_whatever_a_groups_value_says_it_is_loaded_or_passed_over(data: st.DataObject) -> None:
+def test_any_group_value_is_loaded_or_skipped(data: st.DataObject) -> None:
     key, value = encode_fact(GROUP)
     assert value is not None
     changed = bytearray(value)
@@ -279,7 +279,7 @@ def test_chunks_do_not_matter(entries: list[tuple[int, object]], per_chunk: int)
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FACTS, max_size=30))
-def test_a_compacted_log_tells_the_same(facts: list[Fact]) -> None:
+def test_a_compacted_log_replays_to_the_same_state(facts: list[Fact]) -> None:
     last = {encode_fact(fact)[0]: at for at, fact in enumerate(facts)}
     whole = load(*(batch(at, fact) for at, fact in enumerate(facts)))
     kept = load(*(batch(at, facts[at]) for at in sorted(last.values())))

@@ -166,7 +166,7 @@ def test_the_protocol_with_most_votes_among_those_that_all_support_wins() -> Non
     assert {answer.value.protocol_name for answer in answers} == {"c"}
 
 
-def test_the_leader_is_told_everybodys_metadata_for_the_protocol() -> None:
+def test_the_leader_gets_all_members_metadata_for_the_protocol() -> None:
     harness = Harness()
     answers = [
         harness.join(harness.new_id(), protocols=(("range", name), ("sticky", b"x")))
@@ -202,7 +202,7 @@ def test_a_session_is_exact_to_the_millisecond() -> None:
     assert leader.member_id not in harness.group.members
 
 
-def test_a_parked_join_outlives_its_session() -> None:
+def test_a_pending_join_outlives_its_session() -> None:
     harness = Harness()
     leader, _ = harness.stable_group(2, session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
     answer = harness.join(leader.member_id)
@@ -247,7 +247,7 @@ def test_an_empty_group_that_could_not_be_written_is_written_later() -> None:
 # --- members that never sync ----------------------------------------------------------------
 
 
-def test_whoever_never_asks_for_its_assignment_is_dropped() -> None:
+def test_a_member_without_a_sync_is_removed() -> None:
     harness = Harness()
     answers = [harness.join(harness.new_id(), rebalance_timeout_ms=20_000) for _ in range(2)]
     harness.advance(2 * DELAY_MS)
@@ -288,7 +288,7 @@ def test_a_generation_whose_members_all_sync_has_no_timer_but_sessions() -> None
 # --- log events (KIP-800) ------------------------------------------------------
 
 
-def test_every_rebalance_says_why() -> None:
+def test_every_rebalance_logs_its_reason() -> None:
     harness = Harness()
     leader, follower = harness.stable_group(2)
     harness.log_events.clear()

@@ -37,7 +37,7 @@ def test_nothing_to_write_waits_for_what_was_written() -> None:
     assert harness.journal.end_offset == 1
 
 
-def test_a_write_that_fails_later_is_told_in_the_clients_words() -> None:
+def test_a_write_that_fails_later_gives_a_client_error() -> None:
     harness = Harness()
     harness.journal.hold = True
     written = harness.shard.write([FACT])
@@ -47,7 +47,7 @@ def test_a_write_that_fails_later_is_told_in_the_clients_words() -> None:
 
 
 @pytest.mark.parametrize("error", list(Error))
-def test_clients_never_hear_of_the_logs_own_errors(error: Error) -> None:
+def test_clients_never_get_the_logs_own_errors(error: Error) -> None:
     response = client_error(error)
     assert response not in (
         Error.NOT_LEADER_OR_FOLLOWER,

@@ -100,7 +100,7 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     assert waiting.value == SyncResponse(protocol_type="consumer", protocol_name="range")
 
 
-def test_a_parked_sync_stands_for_heartbeats_and_its_answer_begins_a_new_session() -> None:
+def test_a_pending_sync_counts_as_heartbeats_and_its_response_begins_a_new_session() -> None:
     harness, (leader, follower) = completing()  # Sessions of 10 seconds.
     waiting = harness.sync(follower)
     for _ in range(5):
@@ -113,7 +113,7 @@ def test_a_parked_sync_stands_for_heartbeats_and_its_answer_begins_a_new_session
         assert (follower.member_id in harness.group.members) is is_member
 
 
-def test_nobody_is_told_before_the_assignment_is_replicated() -> None:
+def test_responses_wait_until_the_assignment_is_replicated() -> None:
     harness, (leader, follower) = completing()
     waiting = harness.sync(follower)
     harness.journal.hold = True
@@ -175,7 +175,7 @@ def test_a_second_sync_of_a_member_frees_the_first() -> None:
     assert second.value.assignment == b"a"
 
 
-def test_a_member_removed_while_it_waits_is_told_so() -> None:
+def test_a_member_removed_while_it_waits_gets_an_error() -> None:
     harness, (_, follower) = completing()
     waiting = harness.sync(follower)
     leave(harness.shard, GROUP, [LeavingMember(follower.member_id)])

@@ -115,7 +115,7 @@ def test_numbers_survive_printing(value: float) -> None:
     assert parse_value(key(Type.DOUBLE), text) == value
 
 
-def test_a_set_says_what_may_have_been_meant() -> None:
+def test_a_definition_suggests_a_similar_name() -> None:
     definitions = ConfigDef.of(key(Type.INT))
     assert definitions.similar("some.nam") == "some.name"
     assert definitions.similar("other") is None

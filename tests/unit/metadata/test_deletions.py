@@ -101,7 +101,7 @@ def test_a_receipt_replaces_what_was_pending_and_is_forgotten_by_its_id() -> Non
     assert after(ForgetDeletionRecord(topic_id=OTHER), image=image).deletions == image.deletions
 
 
-def test_what_a_receipt_says_of_replicas_is_not_said_of_the_next_deletion_of_its_id() -> None:
+def test_the_next_deletion_of_an_id_has_none_of_the_receipts_replicas() -> None:
     """A topic that somebody put back under its old id has replicas of its own."""
     finished = after(header_record(ENTRY), replicas_record(ID, 1, SUCCESSFUL, [0]))
     finished = after(header_record(DONE), image=finished)
@@ -114,7 +114,7 @@ def test_what_a_receipt_says_of_replicas_is_not_said_of_the_next_deletion_of_its
     assert not again.is_being_deleted("t")
 
 
-def test_a_row_of_a_deletion_that_nobody_asked_for_is_a_broken_log() -> None:
+def test_a_row_of_an_unknown_deletion_is_a_broken_log() -> None:
     with pytest.raises(AssertionError):
         after(replicas_record(ID, 1, STARTED, [0]))
 

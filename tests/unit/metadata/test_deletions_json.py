@@ -68,7 +68,7 @@ def test_numbers_are_read_as_they_were_written(numbers: frozenset[int]) -> None:
     assert decode_steps(encode_steps(numbers)) == tuple(sorted(numbers))
 
 
-def test_steps_say_how_far_after_the_one_before() -> None:
+def test_steps_are_relative_to_the_one_before() -> None:
     assert encode_steps([5, 7, 8, 9, 20]) == "5,2+2,11"
     assert encode_steps([0, 1]) == "0+1"
 
@@ -133,7 +133,7 @@ def test_an_entry_fits_into_a_node_where_its_topic_does(
         STEPS.replace(b'"5,3"', b'"-3"'),
     ],
 )
-def test_spoiled_text_says_so(data: bytes) -> None:
+def test_invalid_text_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError):
         decode_deletion(data)
 

@@ -91,7 +91,7 @@ def test_a_topic_appears_with_its_partitions() -> None:
         ({}, {}),
     ],
 )
-def test_a_partition_change_touches_what_it_says_and_bumps_the_epoch(
+def test_a_partition_change_sets_its_fields_and_bumps_the_epoch(
     change: dict[str, object], expected: dict[str, object]
 ) -> None:
     record = PartitionChangeRecord(partition_id=1, topic_id=ID, **change)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ def test_values_are_typed_and_default() -> None:
     assert "num.partitions" in set(config)
 
 
-def test_folders() -> None:
+def test_log_dirs() -> None:
     assert node().log_dirs == ("/tmp/kafka-logs",)
     config = node({"log.dirs": " /a , /b ", "log.dir": "/c"})
     assert (config.log_dirs, config.metadata_log_dir) == (("/a", "/b"), "/a")
@@ -69,7 +69,7 @@ def test_one_property_in_another_s_unit(given: dict[str, str], name: str, expect
     assert node(given)[name] == expected
 
 
-def test_all_bad_names_and_values_are_told_at_once() -> None:
+def test_all_bad_names_and_values_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         node(
             {

@@ -16,7 +16,7 @@ from .tree import Cluster
 
 
 @pytest.mark.parametrize("isr", [(4,), (4, 5)])
-def test_a_state_of_another_topics_replicas_says_nothing(isr: tuple[int, ...]) -> None:
+def test_a_state_of_another_topics_replicas_is_invalid(isr: tuple[int, ...]) -> None:
     """It was left by a topic that bore the name before; nobody in it can be elected."""
     cluster = with_topic("t", 1)
     before = led(cluster)

@@ -312,7 +312,7 @@ def test_a_state_of_which_nothing_is_known_leaves_nobody_in_sync() -> None:
     assert led(cluster, 1) == good
 
 
-def test_lost_folders_are_remembered_by_the_image_alone() -> None:
+def test_lost_directories_are_in_the_image_alone() -> None:
     cluster = with_topic("t", 1)
     topic, before = topic_of(cluster, "t"), led(cluster)
     folders = tuple(
@@ -489,7 +489,7 @@ def test_no_producer_id_is_given_twice_where_nobody_knows_which_were() -> None:
     cluster.check()
 
 
-def test_markers_are_told_when_they_are_read() -> None:
+def test_markers_are_returned_when_they_are_read() -> None:
     cluster = three_brokers()
     found, _ = observe(cluster, Snapshot(marked_for_deletion=frozenset({"b", "a"})))
     assert found.marked == ("a", "b")

@@ -17,7 +17,7 @@ from ...controller.builders import uuid
 ID = uuid("t")
 
 
-def test_folders_are_left_out_but_for_lost_ones() -> None:
+def test_directories_are_left_out_but_for_lost_ones() -> None:
     record = PartitionRecord(
         partition_id=0,
         topic_id=ID,

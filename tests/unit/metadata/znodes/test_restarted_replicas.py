@@ -22,7 +22,7 @@ def state(written: int, leader: int, isr: tuple[int, ...]) -> Got:
     return Got(encode_state(znode), stat(1, written))
 
 
-def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -> None:
+def test_a_registration_after_the_state_is_a_restart() -> None:
     snapshot = Snapshot(
         brokers={1: registered(50), 2: registered(20), 3: registered(90), 4: None},
         states={

@@ -324,7 +324,7 @@ def _fields(record: Record) -> dict[str, object]:
 # -- configurations, and what there is one of ----------------------------------------------------
 
 
-def test_a_configuration_is_written_once_and_told_once() -> None:
+def test_a_configuration_is_written_once_and_notified_once() -> None:
     cluster = with_topic("t", 1, {"retention.ms": "5"})
     said = [("flush.ms", "1"), ("retention.ms", None), ("flush.ms", "2")]
     [write] = cluster.write(
@@ -368,7 +368,7 @@ def test_features_are_written_together() -> None:
     )
 
 
-def test_what_no_znode_holds_is_said_once_the_epoch_is_checked() -> None:
+def test_records_without_a_znode_come_with_the_epoch_check() -> None:
     cluster = three_brokers()
     epoch = cluster.image.brokers[1].epoch
     leaving = BrokerRegistrationChangeRecord(

@@ -1,8 +1,8 @@
 """A cluster in one value for tests of deletions: brokers with disks, their queues, a controller.
 
-Brokers do what they are told and nothing else. A classic order names topics as StopReplica does,
-so a broker deletes whatever lies under that name; it is told in the same queue what to host, and
-hears all of it again from a new controller. The other kind names ids, and brokers know from the
+Brokers do what requests ask for and nothing else. A classic order names topics as StopReplica does,
+so a broker deletes whatever has that name; the same queue has what it is to host, and
+a new controller sends all of it again. The other kind names ids, and brokers know from the
 metadata what to host. Every order that would hit a topic that lives is noted.
 """
 
@@ -47,7 +47,7 @@ class Machine:
     disk: set[Log] = field(default_factory=set)
     is_failed: bool = False
     is_late: bool = False
-    """It has not heard of anything that happened of late."""
+    """It lags behind the metadata."""
     queue: list[DeletionOrder | Log] = field(default_factory=list)
     """A log in here is one to host, as LeaderAndIsr says."""
 
@@ -74,7 +74,7 @@ class DeletionHarness:
         self.elect()
 
     def clone(self) -> "DeletionHarness":
-        """Return an equal world that goes its own way; images are shared."""
+        """Return an independent copy; images are shared."""
         return deepcopy(self, {id(self.image): self.image})
 
     # -- the metadata --------------------------------------------------------------------------
@@ -189,8 +189,8 @@ class DeletionHarness:
         assert topic_id is not None
         self.write([RemoveTopicRecord(topic_id=topic_id)])
 
-    def lose_folder(self, topic_id: Uuid, broker_id: int, number: int = 0) -> None:
-        """Hear that the folder of a replica has failed, as a broker's answer told."""
+    def fail_log_dir(self, topic_id: Uuid, broker_id: int, number: int = 0) -> None:
+        """Fail the log directory of a replica, as reported in a broker's response."""
         topic = self.image.topics.by_id(topic_id)
         assert topic is not None
         before = topic.partitions[number]

@@ -1,7 +1,7 @@
-"""A ZooKeeper cluster for tests: its image, its controller's view, brokers that know what is told.
+"""A ZooKeeper cluster for tests: its image, its controller's view, brokers that act on requests.
 
 `ModelBroker` knows nothing but what requests say, with the merge rules that brokers keep: a
-request of an older controller is refused, a later word on a partition replaces the earlier one,
+request of an older controller is refused, a later state of a partition replaces the earlier one,
 brokers are always named in full.
 """
 
@@ -158,7 +158,7 @@ def sent(batch: RequestBatch, of_view: ControllerView) -> list[BrokerRequest]:
 
 
 def requests_of(delta: ClusterDelta) -> list[BrokerRequest]:
-    """Return what brokers are told of a delta."""
+    """Return the requests that follow from a delta."""
     seen = view(delta.image)
     return sent(delta_batch(seen, delta), seen)
 
@@ -167,7 +167,7 @@ def requests_of(delta: ClusterDelta) -> list[BrokerRequest]:
 
 
 def kinds(requests: Iterable[BrokerRequest]) -> list[tuple[int, str]]:
-    """Return who gets which kind of request, in order; "brokers" tells of no partition."""
+    """Return who gets which kind of request, in order; "brokers" has no partition."""
     return [(each.broker_id, _kind(each.request)) for each in requests]
 
 
@@ -203,7 +203,7 @@ def stops(requests: Iterable[BrokerRequest]) -> dict[tuple[int, PartitionKey], t
 
 
 def metadata(requests: Iterable[BrokerRequest]) -> dict[int, dict[PartitionKey, Any]]:
-    """Return UpdateMetadata's partition states by broker; a broker that hears of none has none."""
+    """Return UpdateMetadata's partition states by broker; a broker that gets none has none."""
     found: dict[int, dict[PartitionKey, Any]] = {}
     for each in requests:
         if isinstance(each.request, UpdateMetadataRequest):
@@ -214,7 +214,7 @@ def metadata(requests: Iterable[BrokerRequest]) -> dict[int, dict[PartitionKey, 
     return found
 
 
-# -- a broker that knows only what it is told --------------------------------------------------
+# -- a broker that knows only what it is sent --------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -251,7 +251,7 @@ class ModelBroker:
             self._stop(request)
 
     def _lead(self, request: LeaderAndIsrRequest) -> None:
-        # Nobody is to follow a live broker of which it has not heard (KAFKA-4443).
+        # A broker must know the live brokers before it follows them (KAFKA-4443).
         assert {each.broker_id for each in request.live_leaders} <= self.brokers.keys()
         for topics in request.topic_states:
             for state in topics.partition_states:

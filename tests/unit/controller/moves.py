@@ -84,7 +84,7 @@ def proposed(image: ClusterImage, *isr: int) -> tuple[Error, ClusterImage]:
 
 
 def synced(image: ClusterImage, *isr: int) -> ClusterImage:
-    """Return the image after the leader's word that these replicas are in sync."""
+    """Return the image after the leader reported these replicas in sync."""
     error, changed = proposed(image, *isr)
     assert error in (Error.NONE, Error.NEW_LEADER_ELECTED)
     return changed

@@ -1,6 +1,6 @@
 """Brokers come, bounce and die as ZooKeeper sees it: what is observed, and what is decided on it.
 
-Method: a world, the registrations that are there, the image after both steps. The names of Kafka's
+Method: a cluster, the registered brokers, the image after both steps. The names of Kafka's
 PartitionStateMachineTest, ReplicaStateMachineTest and PartitionLeaderElectionAlgorithmsTest stand
 where their cases come about this way.
 """
@@ -221,7 +221,7 @@ def test_many_elections_may_be_written_in_parts() -> None:
 
 
 def test_a_new_controller_settles_what_happened_while_there_was_none() -> None:
-    """Leaders and followers died unseen; the last word on them is that they are in sync."""
+    """Leaders and followers died while there was no controller; the image has them in sync."""
     gone = topic(
         "t",
         led([1, 2]),  # Its leader died.
@@ -247,7 +247,7 @@ def test_a_new_controller_settles_what_happened_while_there_was_none() -> None:
 
 
 def test_brokers_that_started_while_there_was_no_controller_have_failed_first() -> None:
-    """Else one would lead on in its former life's epoch, behind what it had told its clients."""
+    """Otherwise one would lead on in its former epoch, behind the high watermark of its clients."""
     made = topic("t", led([1, 2]), led([1, 2]), led([2, 1]), led([1]), led([1, 3]), led([1, 2]))
     image = cluster_image([1, 2], made)
     since = {

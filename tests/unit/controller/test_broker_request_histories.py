@@ -67,7 +67,7 @@ NUMBERS = st.integers(0, 1)
 
 
 def unplaced(record: Record) -> Record:
-    """Return a record as ZooKeeper keeps it: which folder a broker chose is not in it."""
+    """Return a record as ZooKeeper keeps it: without the log directory that a broker chose."""
     if isinstance(record, PartitionRecord) and record.partition_epoch <= 0:
         return replace(record, directories=(DIRECTORY_MIGRATING,) * len(record.replicas))
     if isinstance(record, PartitionChangeRecord):
@@ -113,10 +113,10 @@ class Telling(RuleBasedStateMachine):
         for name in ("t", "u"):
             self.create(name, 3 if name == "t" else 2)
 
-    # -- what is written is told ---------------------------------------------------------------
+    # -- requests for what is written ----------------------------------------------------------
 
     def take(self, decided: Decision[Any] | Step, *, apart: bool = False) -> Any:
-        """Write a decision, as a whole or record by record, and tell of it."""
+        """Write a decision, as a whole or record by record, and send the requests."""
         step = decided.step if isinstance(decided, Decision) else decided
         parts = [[each] for each in step.records] if apart and not step.atomic else [step.records]
         for part in parts:
@@ -186,7 +186,7 @@ class Telling(RuleBasedStateMachine):
             assert found.partitions[key.partition].leader == broker_id
 
     @rule(broker_id=BROKERS, name=TOPICS, partition_id=NUMBERS)
-    def lose_a_folder(self, broker_id: int, name: str, partition_id: int) -> None:
+    def fail_a_log_dir(self, broker_id: int, name: str, partition_id: int) -> None:
         key = PartitionKey(name, partition_id)
         self.take(take_replicas_offline(self.image, self.context.config, broker_id, [key]))
 
@@ -194,7 +194,7 @@ class Telling(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self) -> None:
-        """What only the last controller knew is gone; what it did not tell, the next one does."""
+        """Soft state of the last controller is lost; the next one sends what it did not."""
         self.controller_epoch += 1
         records = list(compare(self.image, self.registered))
         fresh = change(self.image, records).image if records else self.image
@@ -212,7 +212,7 @@ class Telling(RuleBasedStateMachine):
 
     @rule()
     def read_everything_anew(self) -> None:
-        """Nothing changed: nobody is told anything."""
+        """Nothing changed: nothing is sent."""
         delta = delta_between(self.image, self.image)
         assert not delta_batch(view(self.image, self.controller_epoch), delta)
 

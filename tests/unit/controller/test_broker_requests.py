@@ -1,8 +1,8 @@
-"""What brokers are told follows from a delta: who hears what of which change, and who does not.
+"""The requests that follow from a delta: which brokers get which, and which none.
 
-Method: a world of a few brokers, one change, the requests that follow; tests bear the names of the
+Method: a small cluster, one change, the requests that follow; tests have the names of the
 cases of Kafka's PartitionStateMachineTest and ControllerChannelManagerTest where they have one.
-What many changes in any order come to is in test_telling_histories; what deciders decide, in the
+What many changes in any order come to is in test_broker_request_histories; what deciders decide, in the
 tests of those.
 """
 
@@ -73,7 +73,7 @@ def changed(number: int = 0, **how: object) -> PartitionChangeRecord:
 
 
 def test_new_partition_to_online_partition_transition() -> None:
-    """Its holders hear of it as new; all others hear who leads."""
+    """Its replicas get it with is_new; all others get its leader."""
     before = cluster_image([1, 2, 3], topic("t", never_led(1, 2)))
     online = partition_record(ID, 0, led([1, 2], leader_epoch=0, partition_epoch=0))
     requests = requests_of(change(before, [online]))
@@ -107,7 +107,7 @@ def test_a_topic_created_with_leaders_is_sent_in_one_round() -> None:
 
 
 def test_nonexistent_partition_to_new_partition_transition() -> None:
-    """Of what nobody leads yet nobody hears anything."""
+    """Partitions without a first leader are not sent."""
     delta = change(cluster_image([1, 2]), topic_records(topic("t", never_led(1, 2))))
     assert requests_of(delta) == []
 
@@ -118,7 +118,7 @@ def test_a_new_partition_that_moves_sends_nothing() -> None:
 
 
 def test_online_partition_to_online_transition() -> None:
-    """An election: the holders hear of it by LeaderAndIsr, not as of a new one."""
+    """An election: the replicas get LeaderAndIsr, without is_new."""
     delta = change(cluster_image([1, 2, 3], topic("t", led([1, 2]))), [changed(leader=2)])
     requests = requests_of(delta)
     assert set(leads(requests)) == {(1, T0), (2, T0)}
@@ -129,7 +129,7 @@ def test_online_partition_to_online_transition() -> None:
 
 
 def test_online_partition_to_offline_transition() -> None:
-    """Brokers hear that nobody leads, so that followers stop and clients are told."""
+    """Brokers get that there is no leader, so that followers stop and clients see it."""
     delta = change(cluster_image([1, 2, 3], topic("t", led([1, 2]))), [changed(leader=NO_LEADER)])
     requests = requests_of(delta)
     assert {each.leader for each in leads(requests).values()} == {NO_LEADER}
@@ -137,7 +137,7 @@ def test_online_partition_to_offline_transition() -> None:
 
 
 def test_offline_partition_to_unclean_online_partition_transition() -> None:
-    """Whoever leads uncleanly hears that it must check its log; its end is told, too."""
+    """An unclean leader gets the recovery state; its end is sent, too."""
     unclean = changed(leader=2, isr=(2,), leader_recovery_state=RECOVERING)
     delta = change(cluster_image([1, 2], topic("t", led([1, 2], [1], -1))), [unclean])
     state = leads(requests_of(delta))[2, T0]
@@ -289,7 +289,7 @@ def test_kafka_7235_a_bounced_broker_gets_all_metadata_though_the_ids_are_the_sa
 
 
 def test_a_restarted_broker_gets_no_leadership_in_its_former_leader_epoch() -> None:
-    """It may not know how far it had committed; the election after this tells it what it leads."""
+    """It may not know how far it had committed; the election after this sends it what it leads."""
     before = cluster_image([1, 2], topic("t", led([2, 1]), led([1, 2])))
     for came in (a_broker(2, epoch=500), a_broker(2)):
         image = (
@@ -330,7 +330,7 @@ def test_a_failure_and_its_elections_in_one_delta_are_one_request() -> None:
 
 
 def test_kafka_15605_only_a_request_with_all_partitions_is_full() -> None:
-    """Brokers cannot tell from a request of some topics that others have gone meanwhile."""
+    """A request with some topics does not show that others were deleted meanwhile."""
     image = cluster_image([1, 2], topic("t", led([1, 2])), topic("u", led([1])))
     full = [each.request for each in sent(full_batch(view(image)), view(image))]
     assert [each.type for each in full if hasattr(each, "live_brokers")] == [FULL, FULL]
@@ -368,7 +368,7 @@ def test_a_broker_that_is_about_to_go_stops_what_it_follows_and_others_have() ->
 
 
 def test_online_partition_to_online_transition_for_controlled_shutdown() -> None:
-    """Both brokers hear of the new leader, and the one that leaves before it stops following."""
+    """Both brokers get the new leader, the leaving one before it stops following."""
     before = cluster_image([1, 2, 3], topic("t", led([2, 1])))
     moved = [changed(leader=1, isr=(1,)), leaving(before, 2)]
     requests = requests_of(change(before, moved))
@@ -390,7 +390,7 @@ def test_requests_are_sent_only_to_live_or_shutting_down_brokers() -> None:
     assert [each.id for each in requests[-1].request.live_brokers] == [1, 2, 3]
 
 
-# -- folders -----------------------------------------------------------------------------------
+# -- log directories ---------------------------------------------------------------------------
 
 
 def lost(image: ClusterImage, broker_id: int) -> PartitionRecord:
@@ -416,7 +416,7 @@ def test_a_log_dir_event_resends_leader_and_isr_for_all_that_the_broker_hosts() 
     image = cluster_image([1, 2], topic("t", led([1, 2]), led([1])), topic("u", led([2])))
     requests = sent(resend_batch(view(image), 2), view(image))
     assert kinds(requests) == [(2, "lead"), (2, "metadata")]
-    assert set(metadata(requests)[2]) == {T0, T1, U0}, "what it refused it hears again, too"
+    assert set(metadata(requests)[2]) == {T0, T1, U0}, "what it refused is sent again, too"
     assert set(leads(requests)) == {(2, T0), (2, U0)}
 
 

@@ -1,7 +1,7 @@
 """Brokers register, are unfenced when they have caught up, and leave without a gap.
 
 Method: decisions one after another on a replayed image, with times handed in; the heartbeat's
-state machine as a table of (state, wishes) → (state, answer).
+state machine as a table of (state, request) → (state, response).
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """A broker asks to go (ControlledShutdown): what it gives up, what it must keep, what is refused.
 
-Method: a world, the request, the image after it. The names of Kafka's
+Method: a cluster, the request, the image after it. The names of Kafka's
 PartitionLeaderElectionAlgorithmsTest stand where its cases are about controlled shutdowns.
 """
 
@@ -168,7 +168,7 @@ def test_that_it_leaves_is_noted_last() -> None:
         (3, 103, Error.BROKER_NOT_AVAILABLE),
         (1, 100, Error.STALE_BROKER_EPOCH),
         (1, 101, None),
-        (1, 102, None),  # KAFKA-9839: its registration will be heard of.
+        (1, 102, None),  # KAFKA-9839: its registration will be observed.
         (1, -1, None),
     ],
 )

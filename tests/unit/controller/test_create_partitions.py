@@ -1,6 +1,6 @@
 """Topics grow, or are refused by the right code, each by itself.
 
-Method: a table of wishes against one image; growth is replayed.
+Method: a table of requests against one image; the records are replayed.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What was heard of deletions is kept until it is decided, and one topic waits for no other.
+"""Events of deletions are kept until they are decided, and one topic waits for no other.
 
 Method: notes on topics, taken as a controller does that cannot write some of them; time by hand.
 """
@@ -54,7 +54,7 @@ def test_what_was_refused_alone_is_taken_alone_after_a_pause_that_grows() -> Non
         assert due_ms is not None
         pauses.append(due_ms - now_ms)
         notes.schedule(TOPICS)
-        assert drain(notes) == [TOPICS[1:]], "it has its pause, whatever is heard of it"
+        assert drain(notes) == [TOPICS[1:]], "it has its backoff, whatever events come"
         now_ms = due_ms
         notes.end_pauses(now_ms)
         assert drain(notes, bad=TOPICS[:1], now_ms=now_ms) == [TOPICS[:1]]

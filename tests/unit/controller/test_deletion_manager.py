@@ -224,18 +224,18 @@ def test_a_broker_that_comes_back_is_tried_at_once_whatever_it_failed_with() -> 
 def test_a_replica_in_a_failed_log_dir_is_not_ordered_before_a_backoff() -> None:
     harness = classic()
     topic_id = harness.create("t", ONE)
-    harness.lose_folder(topic_id, 2)
+    harness.fail_log_dir(topic_id, 2)
     harness.mark("t")
     harness.decide()
     assert harness.states(topic_id) == {(1, 0): "STARTED", (2, 0): "INELIGIBLE FOLDER_FAILED"}
-    harness.settle()  # The folder is back, or never was what failed.
+    harness.settle()  # The log directory is back, or never was what failed.
     assert is_gone(harness, topic_id)
 
 
 def test_a_log_dir_that_fails_during_a_deletion_makes_no_second_order() -> None:
     """The answer to the first one would be taken for the second's."""
     harness, topic_id = begun()
-    harness.lose_folder(topic_id, 2)
+    harness.fail_log_dir(topic_id, 2)
     harness.decide()
     assert harness.states(topic_id)[2, 0] == "INELIGIBLE FOLDER_FAILED"
     harness.pass_time()
@@ -247,7 +247,7 @@ def test_a_log_dir_that_fails_during_a_deletion_makes_no_second_order() -> None:
 def test_a_result_counts_though_the_log_dir_failed_meanwhile() -> None:
     """It says that nothing is left: the operator need not mend a disk for what is gone."""
     harness, topic_id = begun()
-    harness.lose_folder(topic_id, 2)
+    harness.fail_log_dir(topic_id, 2)
     harness.decide()
     harness.carry_out(2)
     harness.decide()

@@ -1,4 +1,4 @@
-"""Orders become requests, and answers count for what their very request told a broker to delete.
+"""Orders become requests, and responses count only for what their own request asked to delete.
 
 Method: orders of a small ledger, the requests that they make, and answers as brokers give them.
 """

@@ -1,6 +1,6 @@
-"""What brokers are told of topics that are being deleted: that they go, and nothing else.
+"""Requests for topics that are being deleted: the leader -2, and nothing else.
 
-Method: as in test_telling.
+Method: as in test_broker_requests.
 """
 
 from dataclasses import replace
@@ -104,7 +104,7 @@ def test_the_end_of_a_deletion_sends_nothing_and_a_new_topic_of_the_name_does() 
 
 
 def test_kafka_1742_the_end_of_one_deletion_leaves_all_other_topics_whole() -> None:
-    """There, what came later in an unordered collection lost its state, or was told to nobody."""
+    """There, what came later in an unordered collection lost its state, or was not sent."""
     others = [topic(name, *[led([1, 2])] * 3) for name in "abcdefgh"]
     before = cluster_image([1, 2], *others, topic("t", led([1, 2])))
     image = change(before, [header_record(ASKED), BEGINS]).image

@@ -1,4 +1,4 @@
-"""What a controller heard in one term of office is nothing in another, nor between the two.
+"""Events of one controller term do not count in another, nor between the two.
 
 Method: as `test_deletion_manager`; one manager is elected over the images of two clusters, so that
 whatever it kept of the first shows.
@@ -28,7 +28,7 @@ def test_resigning_clears_events_and_orders() -> None:
 
 
 def test_who_is_elected_again_begins_on_what_is_stored_then() -> None:
-    """Or the proof of one term would be taken for a replica that another image speaks of."""
+    """Or the result of one term would count for a replica of another image."""
     harness, _ = begun()
     harness.carry_out(1)
     harness.run_elections("t", "other")

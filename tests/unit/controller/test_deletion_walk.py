@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, deletions end, hit nothing that lives, and tell the truth.
+"""In any order of events, deletions end, delete no live replica, and have true receipts.
 
 Method: all orders of events on a small cluster, up to a depth, state after state, each once. In
 every state: no living topic's replica was ordered away or deleted; a topic that began to go
@@ -91,7 +91,7 @@ def _mark(harness: DeletionHarness) -> None:
 
 
 def key_of(harness: DeletionHarness) -> object:
-    """Return what tells a state from others: not when it was, nor under which epochs."""
+    """Return the identity of a state: without its time and its epochs."""
     manager = harness.manager.__dict__
     orders = {
         broker_id: (known.epoch == harness.machines[broker_id].epoch, repr(known.phases))

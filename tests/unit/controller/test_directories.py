@@ -1,6 +1,6 @@
-"""Folders of replicas are noted, so that a folder that fails costs what was in it.
+"""Log directories of replicas are recorded, so that a failed one affects its replicas.
 
-Method: a broker of two folders that chose by itself; then one of the two fails.
+Method: a broker of two log directories that chose by itself; then one of the two fails.
 """
 
 from dataclasses import replace
@@ -148,7 +148,7 @@ def test_another_registration() -> None:
 
 
 def known_in(directory: Uuid, image: ClusterImage = IMAGE) -> ClusterImage:
-    """Return the image with partition 0's first replica in that folder."""
+    """Return the image with partition 0's first replica in that directory."""
     record = PartitionChangeRecord(
         partition_id=0, topic_id=topic_id(), directories=(directory, uuid("dir-2"))
     )

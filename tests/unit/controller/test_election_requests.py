@@ -1,4 +1,4 @@
-"""Elections that somebody asks for or a move ends with: who leads then, and who is told of it.
+"""Elections on request and at the end of a reassignment: the leaders, and the requests.
 
 Method: an image as over ZooKeeper, one request to the deciders, the image and the requests after
 it. The cases are those of Kafka's PartitionLeaderElectionAlgorithmsTest (assignment 2, 4) that are
@@ -68,7 +68,7 @@ def test_preferred_replica_partition_leader_election(
     if error is not Error.NONE:
         assert requests == []
         return
-    # All assigned hear of it by LeaderAndIsr.
+    # All replicas get LeaderAndIsr.
     assert {key: each.leader for key, each in leads(requests).items()} == {(2, T0): 2, (4, T0): 2}
     assert set(metadata(requests)) == {2, 4, 5}
 
@@ -122,7 +122,7 @@ def in_sync(image: ClusterImage, *isr: int) -> tuple[Error, ClusterDelta]:
 
 
 def test_reassign_partition_leader_election() -> None:
-    """The leader's word that all targets are in sync ends the move, and its own leadership."""
+    """The leader's ISR with all targets ends the reassignment, and its own leadership."""
     error, delta = in_sync(cluster_image([1, 2, 4], topic("t", moving((1, 2)))), 1, 2, 4)
     assert error is Error.NEW_LEADER_ELECTED
     assert (of(delta.image).leader, of(delta.image).isr) == (2, (2, 4))
@@ -139,7 +139,7 @@ def test_reassign_partition_leader_election() -> None:
 
 
 def test_reassign_partition_leader_election_before_all_targets_are_in_sync() -> None:
-    """A target that joins is told of by UpdateMetadata alone: nobody's duty has changed."""
+    """A target that joins is sent by UpdateMetadata alone: no replica's role has changed."""
     error, delta = in_sync(cluster_image([1, 2, 4], topic("t", moving((1,)))), 1, 2)
     assert error is Error.NONE
     assert (of(delta.image).leader, of(delta.image).isr) == (1, (1, 2))

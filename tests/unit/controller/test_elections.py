@@ -291,9 +291,9 @@ def test_kafka_14170_a_topic_that_is_gone_is_in_no_election() -> None:
     emptied = replace(partition((1, 2), (), NO_LEADER), elr=(1,), last_known_elr=(2,))
     image = eligible(image_of(partition((1, 2), (1, 2), 1), emptied, fenced=(2,)))
     gone = advance(image, [RemoveTopicRecord(topic_id=TOPIC)])
-    folder = frozenset({uuid("dir-1")})
+    directories = frozenset({uuid("dir-1")})
     assert list(remove_from_isrs(gone, CONFIG, 1, unclean=True)) == []
-    assert list(remove_offline_replicas(gone, CONFIG, 1, folder)) == []
+    assert list(remove_offline_replicas(gone, CONFIG, 1, directories)) == []
     assert list(elect_after_unfencing(gone, CONFIG, 2)) == []
     assert not leads_anything(gone, 1)
     assert elect_uncleanly(gone, UNCLEAN).step.records == ()

@@ -1,6 +1,6 @@
-"""What a topic's entry in the ledger tells the next topic of the name: which epochs clients saw.
+"""A new topic of a deleted topic's name begins above the leader epochs in the ledger.
 
-Method: a world of brokers that delete, over ZooKeeper, where a topic waits for all of them.
+Method: a cluster of brokers that delete, over ZooKeeper, where a topic waits for all of them.
 """
 
 from ottla.metadata.deletions import Policy

@@ -1,4 +1,4 @@
-"""Whatever is asked in whatever order, the image stays sound and the log tells all of it.
+"""After any requests in any order, the image is sound and the log replays to it.
 
 Method: hypothesis plays administrators and brokers against the deciders; after each decision the
 invariants hold, and at the end a second replica that replays the log, and a third one that

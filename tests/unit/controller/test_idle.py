@@ -1,4 +1,4 @@
-"""Idle topics go by what all of their witnesses have said twice, and by nothing less.
+"""Idle topics are deleted by two reports of all of their witnesses, and by nothing less.
 
 Method: an image of three brokers, a topic on 1 and 2, the offsets topic on 2 and 3; reports are
 made by hand. That nothing in use goes, whatever the clocks do, is in
@@ -98,7 +98,7 @@ CONFIG = configured()
 
 @dataclass
 class Town:
-    """A controller that hears reports. `tokens`: what brokers were answered last."""
+    """A controller that gets reports. `tokens`: of the last response to each broker."""
 
     image: ClusterImage = IMAGE
     board: IdleReports = field(default_factory=IdleReports)
@@ -137,14 +137,14 @@ class Town:
         return []
 
     def status(self, name: str = "t") -> IdleStatus:
-        [verdict] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
-        return verdict
+        [status] = describe_idle(self.image, self.board, self.config, [name], now_ms=self.now_ms)
+        return status
 
 
 def due() -> Town:
     """Return a town whose topic goes with the first look of broker 1, the last that is missing.
 
-    Broker 3 made it a candidate; the others heard of nothing since, then of that.
+    Broker 3 made it a candidate; the others reported without its token, then with it.
     """
     town = Town()
     assert town.round() == []
@@ -342,15 +342,17 @@ def test_the_view_is_of_topics_with_a_limit_or_of_those_named() -> None:
 
 @settings(deadline=None)
 @given(
-    said=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
+    reported=st.dictionaries(st.sampled_from((1, 2, 3)), st.integers(0, 2 * TTL_MS)),
 )
-def test_the_least_reported_idle_time_counts(said: dict[int, int]) -> None:
+def test_the_least_reported_idle_time_counts(reported: dict[int, int]) -> None:
     town = Town()
-    for broker_id, idle_ms in said.items():
+    for broker_id, idle_ms in reported.items():
         town.say(broker_id, idle_ms)
-    verdict = town.status()
-    assert verdict.idle_ms == min(said.values(), default=-1)
-    assert (verdict.reason is IdleReason.DUE) == (len(said) == 3 and min(said.values()) >= TTL_MS)
+    status = town.status()
+    assert status.idle_ms == min(reported.values(), default=-1)
+    assert (status.reason is IdleReason.DUE) == (
+        len(reported) == 3 and min(reported.values()) >= TTL_MS
+    )
 
 
 def test_a_limit_that_would_not_be_kept_is_refused() -> None:

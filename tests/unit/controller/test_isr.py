@@ -1,4 +1,4 @@
-"""AlterPartition: every check in its order, and what the leader is told.
+"""AlterPartition: every check in its order, and the result for the leader.
 
 Method: one request against one partition, changed by one thing at a time; a row that breaks two
 rules must be answered by the first of them.
@@ -77,8 +77,8 @@ def outcome(
     change: IsrChange, partition: PartitionImage = BEFORE, broker_id: int = 1
 ) -> tuple[Error, bool]:
     decided = ask(change, partition=partition, broker_id=broker_id)
-    [told] = decided.reply
-    return told.error, bool(decided.step.records)
+    [result] = decided.reply
+    return result.error, bool(decided.step.records)
 
 
 @pytest.mark.parametrize("isr", [(1, 2, 3), (1,), (3, 2, 1), (1, 3)])
@@ -212,10 +212,14 @@ def test_a_change_that_moves_the_leader_is_made_and_refused_in_one() -> None:
 
 def test_a_change_that_ends_a_reassignment_elsewhere_bumps_the_leader_s_epoch() -> None:
     staying = replace(MOVING, removing_replicas=(2,))
-    [told] = ask(wanted((1, 2, 4)), partition=staying).reply
-    assert told.partition is not None
-    assert (told.error, told.partition.leader, told.partition.leader_epoch) == (Error.NONE, 1, 6)
-    assert told.partition.replicas == (4, 1)
+    [result] = ask(wanted((1, 2, 4)), partition=staying).reply
+    assert result.partition is not None
+    assert (result.error, result.partition.leader, result.partition.leader_epoch) == (
+        Error.NONE,
+        1,
+        6,
+    )
+    assert result.partition.replicas == (4, 1)
 
 
 def test_partitions_stand_or_fall_by_themselves() -> None:

@@ -43,7 +43,7 @@ def test_sessions_are_extended_by_a_time_without_heartbeats() -> None:
     liveness.touch(2, 500)
     liveness.extend_sessions(600, 700)
     assert liveness.stalest(IMAGE) == (600 + SESSION_MS, 1)
-    assert not liveness.is_alive(2, 700 + SESSION_MS), "nobody is heard of in the future"
+    assert not liveness.is_alive(2, 700 + SESSION_MS), "no heartbeat is in the future"
 
 
 def test_the_stalest_is_the_one_silent_longest_fenced_ones_aside() -> None:

@@ -1,6 +1,6 @@
 """Partitions that are assigned and nobody ever led: how they get a leader, and how not.
 
-Method: a world with partitions as tools write them. The names of Kafka's PartitionStateMachineTest
+Method: partitions as tools write them. The names of Kafka's PartitionStateMachineTest
 stand where its cases are about such partitions.
 """
 

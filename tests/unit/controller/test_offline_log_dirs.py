@@ -1,6 +1,6 @@
-"""A folder fails while its broker lives: which replicas that concerns, and who leads then.
+"""A log directory fails on a live broker: the replicas concerned, and the new leaders.
 
-Method: a world, what the broker says, the image after it and after the broker's next start.
+Method: a cluster, the broker's response, the image after it and after the broker's next start.
 """
 
 from ottla.base.ids import NO_LEADER

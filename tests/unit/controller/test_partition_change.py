@@ -1,7 +1,7 @@
-"""One partition under every wish: who leads, who is in sync, who may lead later, what is written.
+"""One partition under every target: leader, ISR, eligible replicas, and the record.
 
-Method: tables for the strategies, in Kafka's words where it has tests for them; every world of
-three replicas exhaustively for the rules that must always hold; wishes follow each other as the
+Method: tables for the strategies, in Kafka's words where it has tests for them; every case of
+three replicas exhaustively for the rules that must always hold; targets follow each other as the
 deciders make them, and records are applied as a broker would.
 """
 
@@ -259,7 +259,7 @@ def test_a_reassignment_that_begins_bumps_it_where_orders_come_late(
 
 
 @pytest.mark.parametrize(
-    ("min_isr", "isr", "elr", "wished", "expected"),
+    ("min_isr", "isr", "elr", "new_isr", "expected"),
     [
         (2, (1, 2, 3), (), (1, 2), ()),
         (2, (1, 2, 3), (), (1,), (2, 3)),
@@ -274,12 +274,14 @@ def test_a_reassignment_that_begins_bumps_it_where_orders_come_late(
         (1, (1, 2), (), (1,), ()),
     ],
 )
-def test_who_is_eligible(min_isr: int, isr: Ids, elr: Ids, wished: Ids, expected: Ids) -> None:
+def test_who_is_eligible(min_isr: int, isr: Ids, elr: Ids, new_isr: Ids, expected: Ids) -> None:
     before = partition((1, 2, 3), isr, 1, elr=elr)
     assert (
-        changed(before, PartitionTarget(isr=wished), context_with(min_isr=min_isr)).elr == expected
+        changed(before, PartitionTarget(isr=new_isr), context_with(min_isr=min_isr)).elr == expected
     )
-    without = changed(before, PartitionTarget(isr=wished), context_with(min_isr=min_isr, elr=False))
+    without = changed(
+        before, PartitionTarget(isr=new_isr), context_with(min_isr=min_isr, elr=False)
+    )
     assert without.elr == ()
 
 
@@ -417,7 +419,7 @@ def test_nothing_is_written_where_nothing_changes() -> None:
     assert build_change(TOPIC, 0, before, same, context_with()) is None
 
 
-# -- everything, in small worlds -----------------------------------------------------------------
+# -- all small cases ---------------------------------------------------------------------------
 
 ALL = (1, 2, 3)
 
@@ -428,7 +430,7 @@ def subsets(members: Iterable[int]) -> Iterator[Ids]:
 
 
 def cases(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, PartitionTarget]]:
-    """Yield every sound partition of three replicas with every wish of the deciders."""
+    """Yield every sound partition of three replicas with every target of the deciders."""
     for isr, min_isr in product(subsets(ALL), (1, 2, 3)):
         if not isr and not elr_enabled:
             continue

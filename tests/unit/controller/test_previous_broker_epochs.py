@@ -1,6 +1,6 @@
 """What a broker led in a former life is over, from its return to the election that follows.
 
-Method: a small world, one change after another; what is told of it is in test_telling.
+Method: a small cluster, one change after another; `test_broker_requests` has the requests.
 """
 
 from ottla.controller.broker_changes import process_broker_change
@@ -94,7 +94,7 @@ def heard_by_2(image: ClusterImage, over: PreviousEpochs) -> None:
 
 
 def test_no_request_meanwhile_names_it_as_a_leader() -> None:
-    """A new controller's first word; what a failed folder asks for; changes that others made."""
+    """A new controller's requests; those after a failed log directory; changes of others."""
     delta = bounced(two_partitions())
     over = previous_epochs_after({}, delta)
     heard_by_2(delta.image, over)

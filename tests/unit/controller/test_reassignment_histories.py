@@ -1,6 +1,6 @@
 """Random histories of one partition that moves: what must hold whatever happened.
 
-Method: targets, cancellations, the leader's word on who is in sync, deaths and returns, in any
+Method: targets, cancellations, the leader's AlterPartition, deaths and returns, in any
 order, with and without eligible leader replicas; after each step the partition is checked.
 """
 

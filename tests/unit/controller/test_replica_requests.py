@@ -1,6 +1,6 @@
-"""What brokers are told when a replica changes its state.
+"""The requests that follow when a replica changes its state.
 
-Method: as in test_telling, under the names of Kafka's ReplicaStateMachineTest. The states of
+Method: as in test_broker_requests, under the names of Kafka's ReplicaStateMachineTest. The states of
 deletion are in test_deletion_manager, and their orders in test_deletion_orders.
 """
 
@@ -54,8 +54,8 @@ def test_nonexistent_replica_to_new_replica_transition() -> None:
     before = cluster_image([1, 2], topic("t", led([1])))
     delta = change(before, [changed(replicas=(1, 2), adding_replicas=(2,))])
     assert (state(before, 2), state(delta.image, 2)) == (S.NON_EXISTENT, S.NEW)
-    told = leads(requests_of(delta))[2, T0]
-    assert (told.is_new, told.leader) == (True, 1)
+    sent_state = leads(requests_of(delta))[2, T0]
+    assert (sent_state.is_new, sent_state.leader) == (True, 1)
 
 
 def test_new_replica_to_online_replica_transition() -> None:
@@ -94,7 +94,7 @@ def test_online_replica_to_offline_replica_transition() -> None:
     delta = change(before, [changed(isr=(1,)), leaving(2)])
     assert (state(before, 2), state(delta.image, 2)) == (S.ONLINE, S.OFFLINE)
     requests = requests_of(delta)
-    # Whoever leads goes on in the same epoch, so UpdateMetadata tells all of the others.
+    # The leader stays in its epoch, so UpdateMetadata is enough for the others.
     assert stops(requests) == {(2, T0): (3, False)}
     assert leads(requests) == {}
     assert metadata(requests)[3][T0].offline_replicas == (2,)

@@ -77,7 +77,7 @@ def add_led(
     *,
     is_new: bool = False,
 ) -> None:
-    """Tell some of a partition that was decided: they act on it, and all hear of it."""
+    """Add a changed partition: LeaderAndIsr to some, UpdateMetadata to all."""
     batch.add_leader_and_isr(to, key, partition, written_by=CONTROLLER_EPOCH, is_new=is_new)
     batch.add_update_metadata([1, 2, 3], [(key, partition)], written_by=CONTROLLER_EPOCH)
 
@@ -87,7 +87,7 @@ def of_kind(requests: Iterable[BrokerRequest], kind: type) -> list[BrokerRequest
 
 
 def led_by_metadata(requests: Iterable[BrokerRequest]) -> dict[int, list[tuple[Any, int]]]:
-    """Return who leads which partition, as UpdateMetadata tells each broker, in its order."""
+    """Return who leads which partition, as in each broker's UpdateMetadata, in its order."""
     return {
         broker_id: [(key, state.leader) for key, state in states.items()]
         for broker_id, states in metadata(requests).items()
@@ -187,9 +187,9 @@ def test_leader_and_isr_inter_broker_protocol_version(protocol: str, version: in
         assert state.topic_name == "foo"
         assert request.topic_states == ()
     else:
-        [told] = request.topic_states
-        [state] = told.partition_states
-        assert (told.topic_name, told.topic_id) == ("foo", topic_id("foo"))
+        [sent_topic] = request.topic_states
+        [state] = sent_topic.partition_states
+        assert (sent_topic.topic_name, sent_topic.topic_id) == ("foo", topic_id("foo"))
         assert state.topic_name == ""
     assert state.leader_recovery_state == (RECOVERING if version >= 6 else 0)
 
@@ -261,19 +261,19 @@ def test_update_metadata_includes_live_or_shutting_down_brokers() -> None:
     assert [each.broker_id for each in requests] == [1, 2]
     assert [each.id for each in requests[0].request.live_brokers] == [1, 2]
     # A broker that is about to go counts as offline for clients.
-    [told] = requests[0].request.topic_states
-    assert told.partition_states[0].offline_replicas == (2, 3)
+    [sent_topic] = requests[0].request.topic_states
+    assert sent_topic.partition_states[0].offline_replicas == (2, 3)
 
 
 def test_a_replica_in_a_failed_log_dir_is_sent_as_offline() -> None:
-    folders = (DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
-    partly_lost = replace(LED, directories=folders)
+    directories = (DIRECTORY_MIGRATING, DIRECTORY_LOST, DIRECTORY_MIGRATING)
+    partly_lost = replace(LED, directories=directories)
     context = view(cluster_image([1, 2, 3], topic("foo", partly_lost, LED)))
     batch = RequestBatch(context)
     listed = [(FOO0, LED), (FOO1, LED)]
     batch.add_update_metadata([1], listed, written_by=CONTROLLER_EPOCH)
-    [told] = sent(batch, context)[0].request.topic_states
-    assert [each.offline_replicas for each in told.partition_states] == [(2,), ()]
+    [sent_topic] = sent(batch, context)[0].request.topic_states
+    assert [each.offline_replicas for each in sent_topic.partition_states] == [(2,), ()]
 
 
 UPDATE_METADATA_VERSIONS = [

@@ -53,10 +53,10 @@ def test_a_topic_comes_with_its_partitions_and_configs() -> None:
         assert part.directories == (uuid(f"dir-{part.leader}"),)
         assert (part.leader_epoch, part.partition_epoch) == (0, 0)
     assert dict(image.configs.of(2, "t")) == {"retention.ms": "5", "cleanup.policy": "compact"}
-    [told] = decided.reply
-    assert told.error is Error.NONE
-    assert (told.topic_id, told.partition_count, told.replication_factor) == (made.id, 4, 1)
-    by_name = {entry.name: entry for entry in told.configs}
+    [result] = decided.reply
+    assert result.error is Error.NONE
+    assert (result.topic_id, result.partition_count, result.replication_factor) == (made.id, 4, 1)
+    by_name = {entry.name: entry for entry in result.configs}
     assert (by_name["retention.ms"].value, by_name["retention.ms"].source) == ("5", Source.TOPIC)
     assert by_name["segment.ms"].source is Source.DEFAULT
 

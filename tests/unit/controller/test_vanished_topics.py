@@ -1,4 +1,4 @@
-"""A topic whose metadata somebody else removed ends its deletion, and nothing is said to be gone.
+"""A topic whose metadata others removed ends its deletion, and no replica counts as deleted.
 
 Method: a small cluster of ZooKeeper's kind; see `deletion_harness`.
 """

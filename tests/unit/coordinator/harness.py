@@ -1,4 +1,4 @@
-"""A coordinator's shard in a small world: virtual time, seeded dice, a log in memory.
+"""A coordinator's shard with fakes: virtual time, seeded dice, a log in memory.
 
 Time moves only in `advance`, from deadline to deadline. The journal can refuse writes, or hold
 them back until they are released, as a leader does whose followers are slow.
@@ -209,7 +209,7 @@ class Harness:
     def stable_group(
         self, count: int = 2, *, instances: Sequence[str | None] = (), **options: object
     ) -> list[JoinResponse]:
-        """Bring a group of new members to STABLE; return what each was told, leader first."""
+        """Bring a group of new members to STABLE; return their join responses, leader first."""
         instances = list(instances) or [None] * count
         answers = []
         for instance_id in instances:
@@ -229,7 +229,7 @@ class Harness:
         return [self.group.members[each.member_id].instance_id for each in response]
 
     def replayed(self) -> "Harness":
-        """Return another world whose shard was loaded from this one's log."""
+        """Return another harness whose shard was loaded from this one's log."""
         other = Harness(self.shard.config)
         other.clock.ms = self.clock.ms
         self._load(other.shard, self.journal.batches)

@@ -1,8 +1,8 @@
-"""Whatever members do, a group that is left in peace becomes stable, and its log tells of it.
+"""Whatever members do, a group without further faults becomes stable, and its log has that state.
 
 Method: hypothesis draws scripts of joins, leaves, crashes, restarts of static members, refused
 and slow writes, changes of the coordinator, and passing time. Members are small models of real
-clients: they do what each answer tells them, one request at a time. After every step safety is
+clients: they act on each response, one request at a time. After every step safety is
 checked; then the faults stop and the group must converge: one generation, one leader, every live
 member assigned by it. At the end a new shard loaded from the log must agree with the live one.
 """
@@ -27,7 +27,7 @@ CONFIG = GroupConfig(new_member_join_ms=20_000)
 
 @dataclass
 class Client:
-    """A consumer: joins, syncs, beats, and starts again where it is told to."""
+    """A consumer: joins, syncs, beats, and starts again on errors that ask for it."""
 
     harness: Harness
     name: str

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: what members and admins are told, and what becomes of the group.
+"""Heartbeat and LeaveGroup: the responses to members and admins, and the state of the group.
 
 Method: scripts over virtual time; the errors are those of GroupMetadataManager.
 """

@@ -1,4 +1,4 @@
-"""A generation that was read from the log is told to its members once the log's end is replicated.
+"""A loaded generation is returned to its members once the log's end is replicated.
 
 Method: two members form a group; another coordinator loads the log, whose end is above the high
 watermark, as after a change of the leader.

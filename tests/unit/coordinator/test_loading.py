@@ -1,4 +1,4 @@
-"""Loading arrives at the state that the log tells, whatever shape the log has.
+"""Loading arrives at the state of the log, whatever its batches.
 
 Method: logs made of real batches, cut into chunks at every batch; compaction is imitated by
 keeping the last record of each key; transactions follow KIP-98 and KIP-447.

@@ -65,17 +65,17 @@ def test_clients_never_get_the_logs_own_errors(error: Error) -> None:
 def test_answers_leave_in_order_after_the_call_that_posted_them() -> None:
     harness = Harness()
     outbox = Outbox(harness.clock, harness.timers)
-    heard: list[int] = []
+    values: list[int] = []
     promises: list[Pending[int]] = [Pending(), Pending(), Pending()]
     for promise in promises:
-        promise.then(heard.append)
+        promise.then(values.append)
     outbox.post(promises[0], 1)
     outbox.post(promises[1], 2)
-    # Whoever hears an answer may cause the next one.
+    # A completed response may cause the next one.
     promises[0].then(lambda _: outbox.post(promises[2], 3))
-    assert heard == []
+    assert values == []
     harness.settle()
-    assert heard == [1, 2, 3]
+    assert values == [1, 2, 3]
 
 
 def test_a_listener_that_fails_does_not_keep_others_from_their_answers() -> None:

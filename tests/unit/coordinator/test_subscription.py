@@ -36,9 +36,7 @@ def test_the_bytes_of_an_independent_client(version: int) -> None:
     module = importlib.import_module(f"kio.schema.consumer_protocol_subscription.v{version}.data")
     serial = importlib.import_module("kio.serial")
     fields = {} if version == 0 else {"owned_partitions": ()}
-    message = module.ConsumerProtocolSubscription(
-        topics=("a", "topic-2"), user_data=b"u", **fields
-    )
+    message = module.ConsumerProtocolSubscription(topics=("a", "topic-2"), user_data=b"u", **fields)
     buffer = io.BytesIO()
     serial.entity_writer(module.ConsumerProtocolSubscription)(buffer, message)
     data = struct.pack(">h", version) + buffer.getvalue()

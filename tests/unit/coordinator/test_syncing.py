@@ -19,7 +19,7 @@ COMMIT_MS = 5_000
 
 
 def completing(count: int = 2) -> tuple[Harness, list[JoinResponse]]:
-    """Return a world whose group waits for its leader's assignment; leader first."""
+    """Return a harness whose group waits for its leader's assignment; leader first."""
     harness = Harness()
     answers = [harness.join(harness.new_id()) for _ in range(count)]
     harness.advance(6_000)

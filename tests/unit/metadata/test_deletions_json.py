@@ -139,7 +139,7 @@ def test_invalid_text_is_an_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "instead"),
+    ("old", "new"),
     [
         (b'"error":0', b'"error":32768'),
         (b'"broker":1', b'"broker":2147483648'),
@@ -150,11 +150,11 @@ def test_invalid_text_is_an_error(data: bytes) -> None:
         (b'"events"', b'"%s"' % (b"e" * 32_768)),
     ],
 )
-def test_what_no_answer_could_hold_is_not_read(said: bytes, instead: bytes) -> None:
+def test_what_no_answer_could_hold_is_not_read(old: bytes, new: bytes) -> None:
     """It would spoil the answer to each question that it is in."""
-    assert said in GOLDEN
+    assert old in GOLDEN
     with pytest.raises(ValueError):
-        decode_deletion(GOLDEN.replace(said, instead))
+        decode_deletion(GOLDEN.replace(old, new))
 
 
 def test_the_largest_numbers_that_an_answer_can_hold_are_read_and_travel() -> None:

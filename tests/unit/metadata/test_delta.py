@@ -227,12 +227,12 @@ def test_a_delta_between_images_names_all_differences(old: ClusterImage, new: Cl
     delta = delta_between(old, new)
     assert delta.image is new
     before, later = set(map(str, old.topics)), set(map(str, new.topics))
-    told = {
+    expected = {
         *map(str, delta.created_topics.values()),
         *(str(change.new) for change in delta.changed_topics.values()),
     }
     renamed = {str(each) for each in new.topics if each.id in {topic.id for topic in old.topics}}
-    assert later - before <= told | renamed
+    assert later - before <= expected | renamed
     assert {each.id for each in old.topics} - {each.id for each in new.topics} == set(
         delta.deleted_topics
     )

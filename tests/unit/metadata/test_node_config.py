@@ -80,19 +80,19 @@ def test_all_bad_names_and_values_are_reported_at_once() -> None:
                 "completely.else": "1",
             }
         )
-    told = {problem.name: problem for problem in caught.value.problems}
-    assert set(told) == {
+    problems = {problem.name: problem for problem in caught.value.problems}
+    assert set(problems) == {
         "log.retentoin.ms",
         "num.partitions",
         "ssl.key.password",
         "zookeeper.set.acl",
         "completely.else",
     }
-    assert "did you mean log.retention.ms?" in told["log.retentoin.ms"].reason
-    assert told["num.partitions"].value == "many"
-    assert "32-bit integer" in told["num.partitions"].reason
-    assert "without ACLs" in told["zookeeper.set.acl"].reason
-    assert "did you mean" not in told["completely.else"].reason
+    assert "did you mean log.retention.ms?" in problems["log.retentoin.ms"].reason
+    assert problems["num.partitions"].value == "many"
+    assert "32-bit integer" in problems["num.partitions"].reason
+    assert "without ACLs" in problems["zookeeper.set.acl"].reason
+    assert "did you mean" not in problems["completely.else"].reason
 
 
 def test_a_secret_of_a_refused_property_is_not_shown() -> None:
@@ -102,7 +102,7 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "said"),
+    ("given", "name", "text"),
     [
         ({"process.roles": ""}, "process.roles", "or zookeeper.connect must be set"),
         ({"process.roles": "broker,broker"}, "process.roles", "twice"),
@@ -141,11 +141,11 @@ def test_a_secret_of_a_refused_property_is_not_shown() -> None:
         ),
     ],
 )
-def test_rules(given: dict[str, str], name: str, said: str) -> None:
+def test_rules(given: dict[str, str], name: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         node(given)
     assert name in {problem.name for problem in caught.value.problems}
-    assert said in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_bootstrap_servers_in_place_of_voters() -> None:

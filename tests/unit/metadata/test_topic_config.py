@@ -118,7 +118,7 @@ def test_taken(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "text"),
     [
         ({"retention.sm": "1"}, "Unknown topic config name: retention.sm. Did you mean"),
         ({"quite.other": "1"}, "Unknown topic config name: quite.other."),
@@ -153,11 +153,11 @@ def test_taken(name: str, value: str) -> None:
         ),
     ],
 )
-def test_refused(overrides: dict[str, str], said: str) -> None:
+def test_refused(overrides: dict[str, str], text: str) -> None:
     with pytest.raises(ApiError) as caught:
         validate_topic_configs(overrides, node(), EMPTY)
     assert caught.value.error is Error.INVALID_CONFIG
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_the_node_s_value_counts_where_the_topic_is_silent() -> None:

@@ -130,7 +130,7 @@ def test_partition_change_without_changes_writes_no_tags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "text"),
     [
         (b"\x00\x14\x00\x00", "frame version 0"),
         (b"\x01\x12\x00\x00", "type 18"),
@@ -139,8 +139,8 @@ def test_partition_change_without_changes_writes_no_tags() -> None:
         (b"\x01\x02\x00\x04fo", None),
     ],
 )
-def test_what_is_no_record_of_ours_is_refused(data: bytes, said: str | None) -> None:
-    with pytest.raises(WireError, match=said):
+def test_what_is_no_record_of_ours_is_refused(data: bytes, text: str | None) -> None:
+    with pytest.raises(WireError, match=text):
         decode_record(data)
 
 

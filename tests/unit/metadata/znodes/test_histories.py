@@ -66,8 +66,8 @@ class History:
         writes = self.cluster.write(records, count=count)
         self.cluster.check()
         if len(writes) == len(planned):
-            said = replay(before, normalised(records), offset=0, epoch=0).image
-            assert replace(self.image, position=(0, 0)) == replace(said, position=(0, 0))
+            replayed = replay(before, normalised(records), offset=0, epoch=0).image
+            assert replace(self.image, position=(0, 0)) == replace(replayed, position=(0, 0))
             return
         dead, self.cluster = self.cluster, Cluster(self.cluster.tree)
         assert self.image == replace(dead.image, position=self.image.position)

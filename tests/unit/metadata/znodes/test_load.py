@@ -315,10 +315,10 @@ def test_a_state_of_which_nothing_is_known_leaves_nobody_in_sync() -> None:
 def test_lost_directories_are_in_the_image_alone() -> None:
     cluster = with_topic("t", 1)
     topic, before = topic_of(cluster, "t"), led(cluster)
-    folders = tuple(
+    directories = tuple(
         DIRECTORY_LOST if each == 2 else DIRECTORY_MIGRATING for each in before.replicas
     )
-    lost = replace(before, directories=folders)
+    lost = replace(before, directories=directories)
     [write] = cluster.write([partition_record(topic.id, 0, lost)])
     assert len(write.operations) == 1
     assert led(cluster) == lost
@@ -428,8 +428,8 @@ def test_values_that_others_set_change_and_take_away() -> None:
     path = paths.config((2, "t"))
     cluster.tree.put(path, b'{"version":1,"config":{"retention.ms":"7","flush.ms":"8"}}')
     _, records = observe(cluster, Snapshot(configs={(2, "t"): cluster.tree.nodes[path]}))
-    said = [(each.name, each.value) for each in records if isinstance(each, ConfigRecord)]
-    assert said == [("flush.ms", "8"), ("retention.ms", "7"), ("segment.ms", None)]
+    values = [(each.name, each.value) for each in records if isinstance(each, ConfigRecord)]
+    assert values == [("flush.ms", "8"), ("retention.ms", "7"), ("segment.ms", None)]
     cluster.check()
     cluster.tree.put(path, b"no JSON")
     found, records = observe(cluster, Snapshot(configs={(2, "t"): cluster.tree.nodes[path]}))

@@ -1,6 +1,6 @@
 """A new controller learns from the znodes which replicas are other processes than those meant.
 
-Method: states and registrations with the zxids that tell their order.
+Method: states and registrations with the zxids of their order.
 """
 
 from ottla.base.zookeeper import Got, Stat

@@ -77,9 +77,9 @@ def test_a_topic_is_one_multi() -> None:
         paths.config((2, "t")),
         *(paths.state("t", number) for number in range(3)),
     }
-    # Brokers that follow configurations are told, as of any other change.
-    told = [each for each in write.operations if each.path == paths.CONFIG_CHANGE]
-    assert told == [
+    # Brokers are notified, as of any other change.
+    notifications = [each for each in write.operations if each.path == paths.CONFIG_CHANGE]
+    assert notifications == [
         Create(paths.CONFIG_CHANGE, b'{"version":2,"entity_path":"topics/t"}', sequential=True)
     ]
 
@@ -326,11 +326,11 @@ def _fields(record: Record) -> dict[str, object]:
 
 def test_a_configuration_is_written_once_and_notified_once() -> None:
     cluster = with_topic("t", 1, {"retention.ms": "5"})
-    said = [("flush.ms", "1"), ("retention.ms", None), ("flush.ms", "2")]
+    values = [("flush.ms", "1"), ("retention.ms", None), ("flush.ms", "2")]
     [write] = cluster.write(
         [
             ConfigRecord(resource_type=2, resource_name="t", name=name, value=value)
-            for name, value in said
+            for name, value in values
         ]
     )
     cluster.check()

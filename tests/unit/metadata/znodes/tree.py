@@ -188,7 +188,7 @@ class Cluster:
 
 
 def without_czxids(known: KnownZnodes) -> KnownZnodes:
-    """Return what is known without what only a reading tells."""
+    """Return what is known without what only a read returns."""
     topics = known.topics
     for name, topic in topics.items():
         topics = topics.set(name, replace(topic, czxid=0))

@@ -69,10 +69,10 @@ closed, and who comes while all others are being answered is told to come back."
 METRICS_REQUEST_BYTES_MAX = 8 * 1024
 """Bytes of a scrape's request line and headers."""
 
-METRICS_ASKING_SECONDS_MAX = 5
+METRICS_REQUEST_SECONDS_MAX = 5
 """From a scraper's connection to the end of its request."""
 
-METRICS_SECONDS_MAX = 30
+METRICS_RESPONSE_SECONDS_MAX = 30
 """From there to the end of its answer."""
 
 assert SMALL_FRAME_BYTES_MAX < RECEIVE_BUFFER_BYTES < REQUEST_BYTES_MAX
@@ -104,13 +104,13 @@ it is refused, all that its request is answered an error for stays."""
 RECEIPTS_PER_STEP_MAX = 2_000
 """Receipts of deletions that one step puts away; the next step follows at once."""
 
-DELETIONS_PER_ANSWER_MAX = 500
+DELETIONS_PER_RESPONSE_MAX = 500
 """Entries of the deletion ledger in one answer; the next ones are asked for anew."""
 
-DELETED_REPLICAS_PER_ANSWER_MAX = 50_000
+DELETED_REPLICAS_PER_RESPONSE_MAX = 50_000
 """Replicas in one such answer, but for those of its last entry."""
 
-DELETIONS_LOOKED_AT_PER_ANSWER_MAX = 10_000
+DELETIONS_SCANNED_PER_RESPONSE_MAX = 10_000
 """Entries that one answer looks for names among; there may be few in it then, or none."""
 
 ELECTIONS_PER_STEP_MAX = 1_000

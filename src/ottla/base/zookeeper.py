@@ -63,7 +63,7 @@ class Stat(NamedTuple):
     modified_ms: int
 
 
-class Got(NamedTuple):
+class ZnodeData(NamedTuple):
     """A node as it was read."""
 
     data: bytes
@@ -159,7 +159,7 @@ class Session(Protocol):
         """Return whether it can be used. Requests made before it is connected wait for it."""
         ...
 
-    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         """Read a node. The watch is set only where there is one: DATA_CHANGED, DELETED."""
         ...
 

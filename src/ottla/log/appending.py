@@ -41,7 +41,7 @@ def append_plain(
     size = header.batch_length + LOG_OVERHEAD
     config = log.config
     segment = log.segments.active
-    if not segment.takes(last_offset, timestamp, size, config, now_ms):
+    if not segment.fits(last_offset, timestamp, size, config, now_ms):
         log.roll(now_ms, offset)
         segment = log.segments.active
     try:
@@ -179,7 +179,7 @@ def _write(log: "PartitionLog", batches: Sequence[NewBatch], now_ms: int) -> Non
         while end < len(batches):
             header = batches[end].header
             more = header.size_in_bytes
-            if not segment.takes(
+            if not segment.fits(
                 header.last_offset, header.max_timestamp, more, log.config, now_ms, size
             ):
                 break
@@ -211,7 +211,7 @@ def _write_run(log: "PartitionLog", segment: Segment, run: Sequence[NewBatch], n
 
 def _append_failed(log: "PartitionLog", segment: Segment) -> None:
     try:
-        segment.cut_torn()
+        segment.truncate_torn_append()
     except OSError:
         log.failed = True
 
@@ -228,7 +228,7 @@ def _note_producer(log: "PartitionLog", segment: Segment, batch: NewBatch, now_m
 
 def _segment_for(log: "PartitionLog", header: BatchHeader, now_ms: int) -> Segment:
     size = header.size_in_bytes
-    if not log.segments.active.takes(
+    if not log.segments.active.fits(
         header.last_offset, header.max_timestamp, size, log.config, now_ms
     ):
         # At the log's end, also before a gap: a gap between segments means that records are lost.

@@ -12,8 +12,8 @@ What a start took for empty goes likewise, from among the strays: it is looked a
 its removal, and stays where anything has come into it. Of a folder that people linked to another
 place the log's own files go, and the link; that place, and what else lies there, is theirs.
 
-A folder that is set aside leaves its entries in the directory's checkpoints behind until these
-are written anew, which for logs that go in steps is after the last step: see `LogDir.stale`,
+The entries of a renamed directory stay in the log directory's checkpoints until these are
+rewritten, for logs that go in steps after the last step: see `LogDir.stale_entries`,
 `ottla.log.checkpoint_rewrite`.
 
 Source: LogManager.{asyncDelete, deleteLogs}, LocalLog.renameDir.
@@ -34,11 +34,11 @@ from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timer, Timers
 from ottla.log import names
 from ottla.log.checkpoints import TopicPartition
-from ottla.log.dir_loading import FoundFolder, is_empty, is_log_file
+from ottla.log.dir_loading import PartitionDir, is_empty, is_log_file
 from ottla.log.log_dir import LogDir
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.partition_log import PartitionLog
-from ottla.log.undeletable_dirs import UndeletableDir, is_of_a_folder
+from ottla.log.undeletable_dirs import UndeletableDir, is_directory_specific
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class AsyncDelete:
         self._step: Timer | None = None
         self._postponed: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
         self._settled: Pending[None] = completed(None)
-        self._due: dict[str, deque[FoundFolder]] = {}
+        self._due: dict[str, deque[PartitionDir]] = {}
         """What is to be removed now, by directory; one that is listed has a removal under way."""
         self._pauses_ms: dict[str, int] = {}
         """The last pause of each folder that could not be removed, by path."""
@@ -107,7 +107,7 @@ class AsyncDelete:
             self._arm()
         if self._step_left > 0 and not self._postponed:
             self._step_left -= 1
-            self.retire(directory, log, FolderKind.DELETE)
+            self.retire(directory, log, PartitionDirKind.DELETE)
             return
         if not self._postponed:
             self._settled = Pending()
@@ -116,14 +116,14 @@ class AsyncDelete:
         log.failed = True
         self._postponed[key] = (directory, log)
 
-    def retire(self, directory: LogDir, log: PartitionLog, kind: FolderKind) -> None:
+    def retire(self, directory: LogDir, log: PartitionLog, kind: PartitionDirKind) -> None:
         """Set a log's folder aside now.
 
         Raises: FolderKept, and then the log is closed all the same; OSError, and then it is where
         it was.
         """
         found = log.directory.rpartition("/")[2]
-        folder = FoundFolder(found, log.topic, log.partition, FolderKind.LIVE, log.topic_id)
+        folder = PartitionDir(found, log.topic, log.partition, PartitionDirKind.LIVE, log.topic_id)
         kept: UndeletableDir | None = None
         try:
             name = self.set_aside(directory, folder, kind)
@@ -152,7 +152,7 @@ class AsyncDelete:
             self._finish(*self._postponed.pop(next(iter(self._postponed))))
         self._end()
 
-    def settled(self) -> Pending[None]:
+    def renames_done(self) -> Pending[None]:
         """Return the promise that nothing is put off any more."""
         return self._settled
 
@@ -161,7 +161,7 @@ class AsyncDelete:
         for key, (holder, log) in list(self._postponed.items()):
             if holder is directory:
                 del self._postponed[key]
-                directory.lose(key, log.topic_id)
+                directory.add_offline_replica(key, log.topic_id)
                 log.close()
         self._check_settled()
 
@@ -188,11 +188,11 @@ class AsyncDelete:
 
     def _finish(self, directory: LogDir, log: PartitionLog) -> None:
         try:
-            self.retire(directory, log, FolderKind.DELETE)
+            self.retire(directory, log, PartitionDirKind.DELETE)
         except UndeletableDir:
             pass  # Whoever orders its removal hears of it.
         except OSError as error:
-            directory.lose((log.topic, log.partition), log.topic_id)
+            directory.add_offline_replica((log.topic, log.partition), log.topic_id)
             log.close()
             self._failed(directory, error)
 
@@ -202,7 +202,7 @@ class AsyncDelete:
 
     # --- folders ---------------------------------------------------------------------------
 
-    def set_aside(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
+    def set_aside(self, directory: LogDir, folder: PartitionDir, kind: PartitionDirKind) -> str:
         """Rename a folder, and let it be removed if it is to go; return its new name.
 
         Raises: FolderKept, and then no log of its name is made; OSError.
@@ -212,33 +212,33 @@ class AsyncDelete:
             try:
                 name = self._rename(directory, folder, kind)
             except OSError as error:
-                if is_of_a_folder(error):
+                if is_directory_specific(error):
                     raise _keep(directory, folder, error) from None
                 raise
-            if folder.kind is FolderKind.LIVE:
-                directory.forget((folder.topic, folder.partition))
+            if folder.kind is PartitionDirKind.LIVE:
+                directory.mark_entries_stale((folder.topic, folder.partition))
         directory.strays.discard(folder.name)
-        directory.unread.pop(folder.name, None)  # What was wrong with it was mended since.
-        goes = kind is FolderKind.DELETE or folder.is_empty
+        directory.unusable.pop(folder.name, None)  # What was wrong with it was mended since.
+        goes = kind is PartitionDirKind.DELETE or folder.is_empty
         if name and not goes:
             directory.strays.add(name)
         if name and goes:
             renamed = folder._replace(name=name, kind=kind)
-            directory.leaving.setdefault(_replica(folder), set()).add(name)
+            directory.deleting.setdefault(_replica(folder), set()).add(name)
             due_ms = self._clock.monotonic_ms() + self._delay_ms
             self._timers.at(due_ms, lambda: self._remove_soon(directory, renamed))
         return name
 
-    def _rename(self, directory: LogDir, folder: FoundFolder, kind: FolderKind) -> str:
+    def _rename(self, directory: LogDir, folder: PartitionDir, kind: PartitionDirKind) -> str:
         """Rename a folder; return its new name, nothing where it has gone already."""
         # The topic id tells incarnations apart; a replica that came and went twice needs more.
         number = int.from_bytes(folder.topic_id or NO_UUID, "big")
-        leaving = directory.leaving.get(_replica(folder), ())
+        leaving = directory.deleting.get(_replica(folder), ())
         old = f"{directory.path}/{folder.name}"
         is_link = self._disk.is_link(old)
         while True:
             token = f"{number % 2**128:032x}"
-            name = names.marked_folder_name(folder.topic, folder.partition, token, kind)
+            name = names.partition_dir_name_with_suffix(folder.topic, folder.partition, token, kind)
             number += 1
             new = f"{directory.path}/{name}"
             # One that a worker has emptied would be replaced, and by a link another link, whose
@@ -260,7 +260,7 @@ class AsyncDelete:
     def _is_there(self, path: str) -> bool:
         return self._disk.exists(path) or self._disk.is_link(path)
 
-    def _remove_soon(self, directory: LogDir, folder: FoundFolder) -> None:
+    def _remove_soon(self, directory: LogDir, folder: PartitionDir) -> None:
         due = self._due.get(directory.path)
         if due is None:
             self._due[directory.path] = deque((folder,))
@@ -281,10 +281,10 @@ class AsyncDelete:
         )
 
     def _removed(
-        self, directory: LogDir, folder: FoundFolder, result: bool | BaseException
+        self, directory: LogDir, folder: PartitionDir, result: bool | BaseException
     ) -> None:
         if isinstance(result, OSError):
-            if is_of_a_folder(result):
+            if is_directory_specific(result):
                 self._remove_again(directory, folder, result)
             else:
                 self._failed(directory, result)
@@ -295,13 +295,13 @@ class AsyncDelete:
             if not result:
                 directory.strays.add(folder.name)
             replica = _replica(folder)
-            directory.leaving[replica].remove(folder.name)
-            directory.durable.discard(folder.name)
-            if not directory.leaving[replica]:
-                del directory.leaving[replica]
+            directory.deleting[replica].remove(folder.name)
+            directory.durable_renames.discard(folder.name)
+            if not directory.deleting[replica]:
+                del directory.deleting[replica]
         self._remove_next(directory)
 
-    def _remove_again(self, directory: LogDir, folder: FoundFolder, error: OSError) -> None:
+    def _remove_again(self, directory: LogDir, folder: PartitionDir, error: OSError) -> None:
         """Try a folder again later, and say once that it stays so long; so does each start."""
         path = f"{directory.path}/{folder.name}"
         if path not in self._pauses_ms:
@@ -312,16 +312,16 @@ class AsyncDelete:
         self._timers.at(due_ms, lambda: self._remove_soon(directory, folder))
 
 
-def _keep(directory: LogDir, folder: FoundFolder, error: OSError) -> UndeletableDir:
+def _keep(directory: LogDir, folder: PartitionDir, error: OSError) -> UndeletableDir:
     """Note that a folder stays where it is; return why."""
     kept = UndeletableDir(error.errno, error.strerror, f"{directory.path}/{folder.name}")
-    directory.unread[folder.name] = kept
-    if folder.kind is not FolderKind.LIVE:
+    directory.unusable[folder.name] = kept
+    if folder.kind is not PartitionDirKind.LIVE:
         directory.strays.add(folder.name)
     return kept
 
 
-def _replica(folder: FoundFolder) -> tuple[Uuid, int]:
+def _replica(folder: PartitionDir) -> tuple[Uuid, int]:
     return folder.topic_id or NO_UUID, folder.partition
 
 

@@ -4,8 +4,8 @@ A log that leaves, or is shortened, makes the entries of its directory's checkpo
 four files have an entry for each log there, so they are written once for all that a batch of
 deletions takes away, not once for each log or step of it (KAFKA-10002, KAFKA-13815).
 
-Order: the folders' new names are durable, then the checkpoints are written, then whoever waits
-for `told` goes on. The other way round a power loss could bring a log back without its entries,
+Order: the directories' new names are made durable, then the checkpoints are written, then
+`rewritten` completes. The other way round a power loss could bring a log back without its entries,
 with the records that had been deleted from it.
 
 Source: LogManager.asyncDelete with checkpoint = false, ReplicaManager.stopPartitions.
@@ -49,7 +49,7 @@ class CheckpointRewrites:
         self._last: dict[str, Written] = {}
         """The end of what is due in a directory, or else of what was begun last."""
 
-    def soon(self, directory: LogDir | None) -> None:
+    def schedule(self, directory: LogDir | None) -> None:
         """Have a directory's checkpoints written, after this turn or at the end of the batch.
 
         None = that of a log which has left.
@@ -65,7 +65,7 @@ class CheckpointRewrites:
         for path in [path for path in self._due if path not in self._running]:
             self._begin(path)
 
-    def told(self, directory: LogDir) -> Written:
+    def rewritten(self, directory: LogDir) -> Written:
         """Return the promise that no checkpoint speaks of what has left a directory by now.
 
         An error is that of the new names: they may not be durable. That a checkpoint cannot be
@@ -81,7 +81,7 @@ class CheckpointRewrites:
     def _begin(self, path: str) -> None:
         directory, told = self._due.pop(path), self._last[path]
         self._running.add(path)
-        going = directory.going()
+        going = directory.deleting_names()
 
         def synced(result: BaseException | None) -> None:
             if isinstance(result, OSError):
@@ -91,7 +91,7 @@ class CheckpointRewrites:
                 raise result
             else:
                 if directory.is_online:  # Else an error was told before: to somebody else.
-                    directory.durable |= going & directory.going()
+                    directory.durable_renames |= going & directory.deleting_names()
                 directory.checkpoint_all().then(lambda _: ended(None))
 
         def ended(result: OSError | None) -> None:

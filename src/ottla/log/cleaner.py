@@ -27,7 +27,7 @@ from ottla.log.cleaner_job import (
     CleaningJob,
     remove_temporaries,
 )
-from ottla.log.cleaner_plan import Cleanable, group, last_of_producers, look_at
+from ottla.log.cleaner_plan import Cleanable, find_cleanable, group, last_of_producers
 from ottla.log.cleaner_swap import Swap, is_as_planned
 from ottla.log.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
@@ -67,7 +67,7 @@ class Runner(Protocol):
 class _Cleaning:
     """One cleaning under way."""
 
-    __slots__ = ("cancel", "groups", "job", "log", "over", "results", "shortened", "swap")
+    __slots__ = ("cancel", "groups", "job", "log", "over", "results", "swap", "truncation_count")
 
     def __init__(
         self, log: PartitionLog, job: CleaningJob, groups: list[tuple[Segment, ...]]
@@ -75,7 +75,7 @@ class _Cleaning:
         self.log = log
         self.job = job
         self.groups = groups
-        self.shortened = log.shortened
+        self.truncation_count = log.truncation_count
         self.over = False
         self.swap: Swap | None = None
         self.results: deque[Result] = deque()
@@ -105,7 +105,7 @@ class LogCleaner:
         """Logs that cannot be cleaned, until they are configured anew or the broker restarts."""
         self._unreadable: dict[PartitionLog, tuple[tuple[int, ...], int]] = {}
         """What the last cleaning of each log could not decode."""
-        log_dirs.on_retired = self._retired
+        log_dirs.on_log_removed = self._retired
 
     def start(self) -> None:
         """Begin to look at the logs, first after one pause."""
@@ -126,9 +126,9 @@ class LogCleaner:
     def _wake(self) -> None:
         if not self._stopped:
             self._arm()
-            self.look()
+            self.start_cleanings()
 
-    def look(self) -> None:
+    def start_cleanings(self) -> None:
         """Begin to clean the dirtiest logs, as far as there are threads for it."""
         settings = self._settings()
         for cleaning in list(self._under_way):
@@ -154,7 +154,7 @@ class LogCleaner:
             # As after a crash: only what is durable may be cleaned, so let it become so.
             log.flush(include_active=False)
         try:
-            found = look_at(log, self._ports.clock.now_ms())
+            found = find_cleanable(log, self._ports.clock.now_ms())
         except OSError as error:
             self._ports.on_failure(log, error)
             return None
@@ -215,14 +215,14 @@ class LogCleaner:
         log, job, swap = cleaning.log, cleaning.job, cleaning.swap
         replaced = swap.group if swap is not None and swap.is_replaced else -1
         return all(
-            is_as_planned(log, job, cleaning.shortened, olds)
+            is_as_planned(log, job, cleaning.truncation_count, olds)
             for number, olds in enumerate(cleaning.groups)
             if olds and number != replaced
         )
 
     def _take_over(self, cleaning: _Cleaning, cleaned: CleanedSegment) -> None:
         log, olds = cleaning.log, cleaning.groups[cleaned.group]
-        if not is_as_planned(log, cleaning.job, cleaning.shortened, olds):
+        if not is_as_planned(log, cleaning.job, cleaning.truncation_count, olds):
             self._abandon(cleaning)
             return
         cleaning.swap = Swap(
@@ -230,7 +230,7 @@ class LogCleaner:
             cleaning.job,
             cleaned,
             olds,
-            shortened=cleaning.shortened,
+            truncation_count=cleaning.truncation_count,
             ended=lambda outcome: self._swapped(cleaning, cleaned, outcome),
         )
         cleaning.swap.begin()
@@ -250,7 +250,7 @@ class LogCleaner:
             self._ports.on_failure(cleaning.log, outcome)
 
     def _finish(self, cleaning: _Cleaning, end: CleaningEnd) -> None:
-        log, shortened = cleaning.log, cleaning.shortened
+        log, truncation_count = cleaning.log, cleaning.truncation_count
         self._over(cleaning)
         logger.info(
             "%s: cleaned up to %d, from %d to %d bytes; %d of %d records stay",
@@ -262,15 +262,15 @@ class LogCleaner:
             end.records_read,
         )
         self._warn_of_unreadable(log, end)
-        if log.failed or log.shortened != shortened:
+        if log.failed or log.truncation_count != truncation_count:
             return
 
         def durable(error: OSError | None) -> None:
-            if error is None and not log.failed and log.shortened == shortened:
+            if error is None and not log.failed and log.truncation_count == truncation_count:
                 log.clean_offset = max(log.clean_offset, end.end_offset)
                 self._log_dirs.checkpoint_cleaned(log)
             # Other logs may be waiting, and the map may have been too small for all of this one.
-            self.look()
+            self.start_cleanings()
 
         log.flush(include_active=False).then(durable)
 

@@ -42,7 +42,7 @@ class Cleanable(NamedTuple):
         return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_ratio
 
 
-def look_at(log: PartitionLog, now_ms: int) -> Cleanable | None:
+def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     """Return what can be cleaned of a log now; None = nothing. Raises: OSError."""
     if log.failed or not log.config.compacts:
         return None

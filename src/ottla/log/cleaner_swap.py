@@ -35,12 +35,12 @@ or the disk's error, after which the log must go offline: a start puts its folde
 
 
 def is_as_planned(
-    log: PartitionLog, job: CleaningJob, shortened: int, olds: Sequence[Segment]
+    log: PartitionLog, job: CleaningJob, truncation_count: int, olds: Sequence[Segment]
 ) -> bool:
     """Tell whether the log still has the segments as the job read them, and is to be cleaned."""
     if log.failed or not log.config.compacts:
         return False
-    if log.directory != job.directory or log.shortened != shortened:
+    if log.directory != job.directory or log.truncation_count != truncation_count:
         return False
     index = log.segments.floor(olds[0].base_offset)
     if index + len(olds) >= len(log.segments):
@@ -58,7 +58,7 @@ class Swap:
         cleaned: CleanedSegment,
         olds: Sequence[Segment],
         *,
-        shortened: int,
+        truncation_count: int,
         ended: Ended,
     ) -> None:
         self.is_replaced = False
@@ -67,7 +67,7 @@ class Swap:
         self._job = job
         self._cleaned = cleaned
         self._olds = olds
-        self._shortened = shortened
+        self._truncation_count = truncation_count
         self._on_end = ended
         self._ending = ""
         """What the new files are called beyond their own names."""
@@ -192,7 +192,7 @@ class Swap:
 
     def _is_wanted(self) -> bool:
         """Tell whether to go on; else give up."""
-        if is_as_planned(self._log, self._job, self._shortened, self._olds):
+        if is_as_planned(self._log, self._job, self._truncation_count, self._olds):
             return True
         self.cancel()
         return False

@@ -27,7 +27,7 @@ class LogConfig:
     Fields: `codec`: None = batches stay as their producer compressed them.
             `levels`: compression level by codec, where the topic sets one.
             `checks_records`: every record of a produced batch is checked, also where nothing else
-            asks for it (`looks_inside`).
+            asks for it (`decodes_records`).
             `is_plain`: batches are taken as they come, neither rewritten nor kept by key.
             `batch_bytes_max`: what both the topic and a segment allow.
     """
@@ -57,7 +57,7 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     transaction_timeout_max_ms: int = 15 * 60_000
     checks_records: bool = True
-    looks_inside: bool = field(init=False)
+    decodes_records: bool = field(init=False)
     is_plain: bool = field(init=False)
     batch_bytes_max: int = field(init=False)
 
@@ -67,7 +67,7 @@ class LogConfig:
             # A record can only be compacted once its segment is sealed (KIP-354).
             object.__setattr__(self, "segment_ms", self.max_compaction_lag_ms)
         asked_for = self.compacts or self.timestamp_before_max_ms < INT64_MAX
-        object.__setattr__(self, "looks_inside", asked_for or self.checks_records)
+        object.__setattr__(self, "decodes_records", asked_for or self.checks_records)
         object.__setattr__(self, "is_plain", not (rewritten or asked_for))
         smaller = min(self.max_message_bytes, self.segment_bytes)
         object.__setattr__(self, "batch_bytes_max", smaller)

@@ -7,7 +7,7 @@ certain that there is no record in it: a power loss right after a log was made l
 go. One whose `partition.metadata` is damaged may be any topic's, also the one that has its name: it
 stays, and the partition is offline here, or an empty log would take the place of its records.
 Of what may not be read, and of links to where nothing of a log is, as before a disk is mounted,
-nothing can be said: they stay as they are, and no log of such a name is made (`LogDir.unread`).
+nothing can be said: they stay as they are, and no log of such a name is made (`LogDir.unusable`).
 Then the kept ones are loaded in workers, a few at a time.
 
 Source: LogManager.{loadLogs, loadLog}; KAFKA-14616 (classify while loading).
@@ -28,7 +28,7 @@ from ottla.log.checkpoints import MalformedFile, TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.log_dir import CHECKPOINTS, LogDir
 from ottla.log.log_ports import LogPorts
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.recovery import LoadedLog, load_log
@@ -50,20 +50,20 @@ class DamagedMetadata(OSError):
     """
 
 
-class FoundFolder(NamedTuple):
+class PartitionDir(NamedTuple):
     """A partition's folder; `topic_id` None = its metadata file is missing, unwritten or damaged.
 
     `is_empty`: a start has found that it has no id and, for certain, no record. It may go.
-    `unread`: why nothing can be said of it, None = it was read.
+    `error`: why it could not be read, None = it was read.
     """
 
     name: str
     topic: str
     partition: int
-    kind: FolderKind
+    kind: PartitionDirKind
     topic_id: Uuid | None
     is_empty: bool = False
-    unread: OSError | None = None
+    error: OSError | None = None
 
 
 _WITHOUT_RECORDS: Final = frozenset(
@@ -71,7 +71,7 @@ _WITHOUT_RECORDS: Final = frozenset(
         names.PARTITION_METADATA + names.TEMPORARY,
         names.LEADER_EPOCHS,
         names.LEADER_EPOCHS + names.TEMPORARY,
-        names.UNTOLD,
+        names.STALE_CHECKPOINTS,
     }
 )
 _FIRST_SEGMENT: Final = frozenset((0, suffix) for suffix in names.SEGMENT_SUFFIXES)
@@ -84,7 +84,7 @@ ConfigOf = Callable[[str], LogConfig]
 class _Survey(NamedTuple):
     """What a directory holds. `untold`: the logs of which the checkpoints say nothing true."""
 
-    folders: list[FoundFolder]
+    folders: list[PartitionDir]
     untold: frozenset[TopicPartition]
     checkpoints: dict[str, dict[TopicPartition, int]]
 
@@ -92,30 +92,30 @@ class _Survey(NamedTuple):
         return 0 if key in self.untold else self.checkpoints[checkpoint].get(key, 0)
 
 
-def find_folders(disk: Disk, path: str) -> list[FoundFolder]:
+def find_partition_dirs(disk: Disk, path: str) -> list[PartitionDir]:
     """Return the partitions' folders of a log directory. Blocks. Raises: OSError."""
-    found: list[FoundFolder] = []
+    found: list[PartitionDir] = []
     for name in disk.listdir(path):
-        parsed = names.parse_folder_name(name)
+        parsed = names.parse_partition_dir_name(name)
         if parsed is None or parsed.topic == METADATA_TOPIC:
             continue
-        folder = look_into(disk, path, name)
+        folder = read_partition_dir(disk, path, name)
         if folder is None:
             continue
-        may_be_empty = folder.topic_id is None and folder.unread is None
-        if may_be_empty and folder.kind in (FolderKind.LIVE, FolderKind.STRAY):
+        may_be_empty = folder.topic_id is None and folder.error is None
+        if may_be_empty and folder.kind in (PartitionDirKind.LIVE, PartitionDirKind.STRAY):
             folder = folder._replace(is_empty=is_empty(disk, f"{path}/{name}"))
         found.append(folder)
     return found
 
 
-def look_into(disk: Disk, path: str, name: str) -> FoundFolder | None:
+def read_partition_dir(disk: Disk, path: str, name: str) -> PartitionDir | None:
     """Return what a log directory has under a name; None = it is no partition's folder. Blocks.
 
     People may have put it there, so that it cannot be read is no failure of the directory. Raises:
     OSError.
     """
-    folder = names.parse_folder_name(name)
+    folder = names.parse_partition_dir_name(name)
     if folder is None:
         return None
     below = f"{path}/{name}"
@@ -129,15 +129,15 @@ def look_into(disk: Disk, path: str, name: str) -> FoundFolder | None:
     except MalformedFile as error:
         damage = DamagedMetadata(errno.EBADMSG, str(error), f"{below}/{names.PARTITION_METADATA}")
         # A folder that was set aside is nobody's, whoever's it was.
-        return FoundFolder(
-            name, *folder, None, unread=damage if folder.kind is FolderKind.LIVE else None
+        return PartitionDir(
+            name, *folder, None, error=damage if folder.kind is PartitionDirKind.LIVE else None
         )
     except OSError as error:
         if is_link or isinstance(error, PermissionError):
             unread = OSError(error.errno, error.strerror, below)
-            return FoundFolder(name, *folder, None, unread=unread)
+            return PartitionDir(name, *folder, None, error=unread)
         raise
-    return FoundFolder(name, *folder, topic_id)
+    return PartitionDir(name, *folder, topic_id)
 
 
 def is_log_file(name: str) -> bool:
@@ -211,7 +211,7 @@ class DirLoader:
         decide: Decide,
         config_of: ConfigOf,
         threads: int,
-        mark: Callable[[LogDir, FoundFolder, FolderKind], str],
+        mark: Callable[[LogDir, PartitionDir, PartitionDirKind], str],
         failed: Callable[[LogDir, OSError], None],
     ) -> None:
         self.done: Pending[list[str] | None] = Pending()
@@ -222,7 +222,7 @@ class DirLoader:
         self._threads = threads
         self._mark = mark
         self._failed = failed
-        self._waiting: list[FoundFolder] = []
+        self._waiting: list[PartitionDir] = []
         self._running = 0
         self._survey = _Survey([], frozenset(), {})
 
@@ -233,13 +233,13 @@ class DirLoader:
 
     def _look(self) -> _Survey:
         directory, disk = self.directory, self._ports.disk
-        directory.take_clean_marker()
-        folders = find_folders(disk, directory.path)
+        directory.take_clean_shutdown_file()
+        folders = find_partition_dirs(disk, directory.path)
         untold = frozenset(
             (folder.topic, folder.partition)
             for folder in folders
-            if folder.kind is FolderKind.LIVE
-            and disk.exists(f"{directory.path}/{folder.name}/{names.UNTOLD}")
+            if folder.kind is PartitionDirKind.LIVE
+            and disk.exists(f"{directory.path}/{folder.name}/{names.STALE_CHECKPOINTS}")
         )
         checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
         return _Survey(folders, untold, checkpoints)
@@ -256,47 +256,47 @@ class DirLoader:
             return
         self._go_on()
 
-    def _each_once(self, folders: Iterable[FoundFolder]) -> list[FoundFolder]:
+    def _each_once(self, folders: Iterable[PartitionDir]) -> list[PartitionDir]:
         """Pass on one folder of each partition, and note those that another one is there of."""
-        kept: dict[TopicPartition, FoundFolder] = {}
+        kept: dict[TopicPartition, PartitionDir] = {}
         for folder in folders:
             key = (folder.topic, folder.partition)
             first = kept.setdefault(key, folder)
             if first is not folder:
                 path = self.directory.path
-                self.directory.doubles.append(
+                self.directory.duplicates.append(
                     (key, f"{path}/{first.name}", f"{path}/{folder.name}")
                 )
         return list(kept.values())
 
-    def _keep(self, folder: FoundFolder) -> bool:
+    def _keep(self, folder: PartitionDir) -> bool:
         try:
             return self._judge(folder)
         except UndeletableDir:
             return False  # It is to go, or to be set aside, and lies where it lay.
 
-    def _judge(self, folder: FoundFolder) -> bool:
-        if folder.unread is not None:
-            self.directory.unread[folder.name] = folder.unread
+    def _judge(self, folder: PartitionDir) -> bool:
+        if folder.error is not None:
+            self.directory.unusable[folder.name] = folder.error
             return False
         if folder.is_empty:
             # Not as one that is to be deleted: were something in it by then, it would be lost.
-            self._mark(self.directory, folder, FolderKind.STRAY)
+            self._mark(self.directory, folder, PartitionDirKind.STRAY)
             return False
         verdict = Verdict.STRAY
-        if folder.kind is FolderKind.DELETE:
+        if folder.kind is PartitionDirKind.DELETE:
             verdict = Verdict.DELETE
         elif folder.topic_id is not None:
             # Of strays, too: what nobody knew of then, the metadata may say is to go by now.
             verdict = self._decide(folder.topic, folder.partition, folder.topic_id)
         if verdict is Verdict.DELETE:
-            self._mark(self.directory, folder, FolderKind.DELETE)
+            self._mark(self.directory, folder, PartitionDirKind.DELETE)
             return False
-        if folder.kind is not FolderKind.LIVE:
+        if folder.kind is not PartitionDirKind.LIVE:
             self.directory.strays.add(folder.name)
             return False
         if verdict is Verdict.STRAY:
-            self._mark(self.directory, folder, FolderKind.STRAY)
+            self._mark(self.directory, folder, PartitionDirKind.STRAY)
         return verdict is Verdict.KEEP
 
     def _go_on(self) -> None:
@@ -320,19 +320,23 @@ class DirLoader:
         survey = self._survey
         self.directory.keep_entries(survey.checkpoints)
         told = {key for entries in survey.checkpoints.values() for key in entries}
-        gone = {key for key in told - self.directory.logs.keys() if not self.directory.hides(key)}
+        gone = {
+            key
+            for key in told - self.directory.logs.keys()
+            if not self.directory.unusable_error(key)
+        }
         for key in sorted(survey.untold | gone):
-            self.directory.forget(key)
+            self.directory.mark_entries_stale(key)
         cleaned = survey.checkpoints[names.CLEANER_OFFSETS]
         limited = any(log.limits for log in self.directory.logs.values())
         if (
             limited
-            or self.directory.stale
+            or self.directory.stale_entries
             or self.directory.offsets(names.CLEANER_OFFSETS) != cleaned
         ):
             self.directory.checkpoint_all()
 
-    def _load(self, folder: FoundFolder, config: LogConfig) -> LoadedLog:
+    def _load(self, folder: PartitionDir, config: LogConfig) -> LoadedLog:
         key = (folder.topic, folder.partition)
         return load_log(
             self._ports.disk,
@@ -346,7 +350,7 @@ class DirLoader:
         )
 
     def _loaded(
-        self, folder: FoundFolder, config: LogConfig, result: LoadedLog | BaseException
+        self, folder: PartitionDir, config: LogConfig, result: LoadedLog | BaseException
     ) -> None:
         self._running -= 1
         if isinstance(result, BaseException):
@@ -361,7 +365,7 @@ class DirLoader:
         # A truncation below it, which only an unclean election brings about, lost nothing here.
         high_watermark = min(checkpointed, lowest(result.limits.values()).high_watermark)
         if result.log_end_offset < high_watermark:
-            self.directory.lacks_committed(folder.name)
+            self.directory.note_below_high_watermark(folder.name)
         log = self.directory.logs[key] = PartitionLog(
             self._ports,
             f"{self.directory.path}/{folder.name}",
@@ -386,8 +390,10 @@ class DirLoader:
         self._waiting.clear()
         # What could not be loaded is lost, not absent: no second copy may begin elsewhere.
         for folder in self._survey.folders:
-            if folder.kind is FolderKind.LIVE and folder.topic_id is not None:
-                self.directory.lose((folder.topic, folder.partition), folder.topic_id)
+            if folder.kind is PartitionDirKind.LIVE and folder.topic_id is not None:
+                self.directory.add_offline_replica(
+                    (folder.topic, folder.partition), folder.topic_id
+                )
         self._failed(self.directory, error)
         self.done.complete(None)
 
@@ -397,7 +403,7 @@ def duplicates(directories: Iterable[LogDir]) -> list[tuple[TopicPartition, str,
     seen: dict[TopicPartition, str] = {}
     found: list[tuple[TopicPartition, str, str]] = []
     for directory in directories:
-        found += directory.doubles
+        found += directory.duplicates
         for key in directory.logs:
             if key in seen:
                 found.append((key, seen[key], directory.path))

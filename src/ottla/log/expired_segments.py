@@ -31,7 +31,7 @@ class _Due(NamedTuple):
 
     log: PartitionLog
     start: int
-    shortened: int
+    truncation_count: int
     path: str
 
 
@@ -57,7 +57,7 @@ class ExpiredSegments:
         """Delete the expired segments of all logs in some directories that are online."""
         for directory in directories:
             due = tuple(
-                _Due(log, log.log_start_offset, log.shortened, log.directory)
+                _Due(log, log.log_start_offset, log.truncation_count, log.directory)
                 for log in directory.logs.values()
                 if not log.failed and not log.limits and log.has_expired_segments
             )
@@ -86,8 +86,8 @@ class ExpiredSegments:
             return
         if result is not None:
             raise result
-        for log, start, shortened, path in due[:LOGS_PER_STEP_MAX]:
-            if log.failed or log.shortened != shortened or log.directory != path:
+        for log, start, truncation_count, path in due[:LOGS_PER_STEP_MAX]:
+            if log.failed or log.truncation_count != truncation_count or log.directory != path:
                 continue
             if directory.logs.get((log.topic, log.partition)) is not log:
                 continue

@@ -29,14 +29,14 @@ Flushed = Pending[OSError | None]
 class FlushJob:
     """One flush.
 
-    Fields: `offset`: up to where the log is durable once `run` has returned, if it was not
-            shortened since: `shortened` says how often it was before; `with_active`: the active
-            segment is in it, too; `active_base`: the base offset of the active segment then.
+    Fields: `offset`: up to where the log is durable once `run` has returned, unless the log was
+            truncated since; `truncation_count`: the log's when the job was prepared;
+            `with_active`: the active segment is included; `active_base`: its base offset then.
     """
 
     disk: Disk
     offset: int
-    shortened: int
+    truncation_count: int
     with_active: bool
     active_base: int
     segments: list[Segment] = field(default_factory=list)

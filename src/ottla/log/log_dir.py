@@ -110,33 +110,34 @@ class LogDir:
         self.was_clean = False
         self.previous_epoch = -1
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.doubles: list[tuple[TopicPartition, str, str]] = []
+        self.duplicates: list[tuple[TopicPartition, str, str]] = []
         """Partitions that a start found twice in it, with both paths; the second is not loaded."""
-        self.lost: dict[TopicPartition, set[Uuid]] = {}
+        self.offline_replicas: dict[TopicPartition, set[Uuid]] = {}
         """Partitions that it held when it went offline, or may have held, with their topic ids.
 
         They lie there still, whatever the metadata says since: no copy may begin elsewhere.
         """
         self.strays: set[str] = set()
         """Names of the folders that were set aside as nobody's, and are kept for people."""
-        self.unread: dict[str, OSError] = {}
+        self.unusable: dict[str, OSError] = {}
         """Folders that could not be read when this was started, or cannot be moved, and why.
 
         They stay as they are until the next start, and what the checkpoints said of them then,
         too. No log of such a name is made: it may be there, on a disk that was not mounted.
         """
-        self.leaving: dict[tuple[Uuid, int], set[str]] = {}
+        self.deleting: dict[tuple[Uuid, int], set[str]] = {}
         """The names of the folders that wait for their removal, by topic id and partition."""
-        self.durable: set[str] = set()
+        self.durable_renames: set[str] = set()
         """Which of these names are on the disk for certain: a loss of power brings none back."""
-        self.stale: dict[TopicPartition, int] = {}
+        self.stale_entries: dict[TopicPartition, int] = {}
         """Partitions of which the checkpoints may have entries of a log that is no more here.
 
-        The number tells apart how often the name was given up. A log that takes the name before
-        the checkpoints are written anew is marked in its own folder (`UNTOLD`), or a crash in
-        between would have it take over its ancestor's start, high watermark and cleanness.
+        The number differs for each log that gave up the name. A log that takes the name before
+        the checkpoints are rewritten gets a marker file in its own directory
+        (`names.STALE_CHECKPOINTS`); otherwise, after a crash in between, it would take over the
+        former log's start, high watermark and clean offset.
         """
-        self.lacking: list[str] = []
+        self.below_high_watermark: list[str] = []
         """The logs that a start found to end below their checkpointed high watermark."""
         self.loaded = True
         """Whether all of its logs are known; a clean shutdown may be claimed only then."""
@@ -211,22 +212,22 @@ class LogDir:
     def may_come_back(self) -> frozenset[tuple[Uuid, int]]:
         """Return the replicas that a loss of power may bring back under the names they had."""
         return frozenset(
-            replica for replica, names in self.leaving.items() if not names <= self.durable
+            replica for replica, names in self.deleting.items() if not names <= self.durable_renames
         )
 
-    def going(self) -> frozenset[str]:
+    def deleting_names(self) -> frozenset[str]:
         """Return the names under which replicas wait for their removal now."""
-        return frozenset(name for names in self.leaving.values() for name in names)
+        return frozenset(name for names in self.deleting.values() for name in names)
 
     def fail(self, error: OSError) -> None:
         """Take it offline, and let those hear of it who must."""
         self._on_failure(self, error)
 
-    def lose(self, key: TopicPartition, topic_id: Uuid) -> None:
+    def add_offline_replica(self, key: TopicPartition, topic_id: Uuid) -> None:
         """Remember for as long as it is offline that a replica is in it, or may be."""
-        self.lost.setdefault(key, set()).add(topic_id)
+        self.offline_replicas.setdefault(key, set()).add(topic_id)
 
-    def take_clean_marker(self) -> None:
+    def take_clean_shutdown_file(self) -> None:
         """Learn how the directory was left; from now on a crash is a crash. Blocks.
 
         Raises: OSError.
@@ -240,7 +241,7 @@ class LogDir:
         self._disk.remove(path)
         self._disk.sync_dir(self.path)
 
-    def write_clean_marker(self, broker_epoch: int) -> None:
+    def write_clean_shutdown_file(self, broker_epoch: int) -> None:
         """Say that everything here is as it should be. Blocks. Raises: OSError."""
         path = f"{self.path}/{names.CLEAN_SHUTDOWN}"
         self._disk.write_atomic(path, encode_clean_shutdown(broker_epoch))
@@ -250,24 +251,26 @@ class LogDir:
         if self.error is not None:
             return completed(self.error)
         written = self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
-        known = len(self.lacking)
+        known = len(self.below_high_watermark)
         # It may have failed meanwhile for another reason, or be found to lack something.
         written.then(
             lambda _: (
-                self.distrust() if self.error is not None or known < len(self.lacking) else None
+                self.mark_unclean()
+                if self.error is not None or known < len(self.below_high_watermark)
+                else None
             )
         )
         return written
 
-    def lacks_committed(self, name: str) -> None:
+    def note_below_high_watermark(self, name: str) -> None:
         """Note a log that lacks what was committed: this registration has lost something.
 
         So has the next one, should this process die before it can register as one that did.
         """
-        self.lacking.append(name)
-        self.distrust()
+        self.below_high_watermark.append(name)
+        self.mark_unclean()
 
-    def distrust(self) -> None:
+    def mark_unclean(self) -> None:
         """Let the next start take this for an unclean end: what was written may be lost."""
         path = f"{self.path}/{names.RUNNING}"
         try:
@@ -294,8 +297,8 @@ class LogDir:
         if self.error is not None or not self.loaded:
             return completed(self.error)  # Those that are not loaded yet would lose their entries.
         done: Written = Pending()
-        stale = dict(self.stale)
-        limited = [(log, tuple(log.limits), log.shortened) for log in self._limited()]
+        stale = dict(self.stale_entries)
+        limited = [(log, tuple(log.limits), log.truncation_count) for log in self._limited()]
         left = len(CHECKPOINTS)
         failure: OSError | None = None
 
@@ -306,8 +309,8 @@ class LogDir:
             if left == 0:
                 if failure is None:
                     self._told(stale)
-                    for log, numbers, shortened in limited:
-                        self._lift_limits(log, numbers, shortened)
+                    for log, numbers, truncation_count in limited:
+                        self._lift_limits(log, numbers, truncation_count)
                 done.complete(failure)
 
         for name in CHECKPOINTS:
@@ -318,12 +321,14 @@ class LogDir:
         """Return the logs of which a checkpoint may say too much."""
         return [log for log in self.logs.values() if log.limits]
 
-    def _lift_limits(self, log: PartitionLog, numbers: tuple[int, ...], shortened: int) -> None:
+    def _lift_limits(
+        self, log: PartitionLog, numbers: tuple[int, ...], truncation_count: int
+    ) -> None:
         """Remove what the checkpoints that are durable now make superfluous."""
         if self.error is not None:
             return
         try:
-            log.checkpointed(numbers, shortened)
+            log.checkpointed(numbers, truncation_count)
         except OSError as error:
             self._on_failure(self, error)
             return
@@ -339,32 +344,32 @@ class LogDir:
 
         self._workers.submit(lambda: self._disk.sync_dir(directory), synced)
 
-    def hides(self, key: TopicPartition) -> OSError | None:
+    def unusable_error(self, key: TopicPartition) -> OSError | None:
         """Return why a partition may be here though it was not found; None = it is not."""
-        return self.unread.get(names.folder_name(*key))
+        return self.unusable.get(names.partition_dir_name(*key))
 
-    def hold_back(self, log: PartitionLog, reason: OSError) -> None:
+    def take_log_offline(self, log: PartitionLog, reason: OSError) -> None:
         """Give a log up until the next start, which is to recover it from its recovery point."""
         key = (log.topic, log.partition)
         for name, value in _CHECKPOINTED.items():
             self._kept[name][key] = value(log)
-        self.unread[log.name] = reason
+        self.unusable[log.name] = reason
         self.was_clean = False  # What it has not flushed is flushed by no shutdown.
         del self.logs[key]
 
     def keep_entries(self, checkpoints: dict[str, dict[TopicPartition, int]]) -> None:
         """Write the entries of folders that could not be read again with each checkpoint."""
         for name, entries in checkpoints.items():
-            self._kept[name] = {key: entries[key] for key in entries if self.hides(key)}
+            self._kept[name] = {key: entries[key] for key in entries if self.unusable_error(key)}
 
     # --- entries of former logs ----------------------------------------------------------
 
-    def forget(self, key: TopicPartition) -> None:
+    def mark_entries_stale(self, key: TopicPartition) -> None:
         """Note that what the checkpoints say of a partition is not true of a later log."""
         self._given_up += 1
-        self.stale[key] = self._given_up
+        self.stale_entries[key] = self._given_up
 
-    def mark_if_stale(self, key: TopicPartition, path: str) -> bool:
+    def write_stale_marker(self, key: TopicPartition, path: str) -> bool:
         """Let a start not believe the checkpoints of the log that is about to be made in `path`.
 
         The mark comes before all else in the folder, and is flushed with the log. A power loss
@@ -372,22 +377,22 @@ class LogDir:
         names; else the log, of which nothing is durable then, begins where its ancestor did.
         Return whether that was necessary: then they are to be written. Raises: OSError.
         """
-        if key not in self.stale:
+        if key not in self.stale_entries:
             return False
         self._disk.mkdir(path)
-        self._disk.open(f"{path}/{names.UNTOLD}", create=True).close()
+        self._disk.open(f"{path}/{names.STALE_CHECKPOINTS}", create=True).close()
         return True
 
     def _told(self, stale: dict[TopicPartition, int]) -> None:
         """Follow that the checkpoints have nothing of these former logs any more."""
         for key, number in stale.items():
-            if self.stale.get(key) != number:
+            if self.stale_entries.get(key) != number:
                 continue  # The name was given up once more since.
-            del self.stale[key]
+            del self.stale_entries[key]
             log = self.logs.get(key)
             if log is not None:
                 try:
-                    self._disk.remove(f"{log.directory}/{names.UNTOLD}")
+                    self._disk.remove(f"{log.directory}/{names.STALE_CHECKPOINTS}")
                 except OSError as error:
                     self._on_failure(self, error)
                     return
@@ -400,7 +405,7 @@ class LogDir:
         if name == names.CLEANER_OFFSETS:
             # Only logs that were ever cleaned have an entry, as in Kafka.
             found = {key: offset for key, offset in found.items() if offset > 0}
-        kept = {key: offset for key, offset in self._kept[name].items() if self.hides(key)}
+        kept = {key: offset for key, offset in self._kept[name].items() if self.unusable_error(key)}
         return kept | found
 
 

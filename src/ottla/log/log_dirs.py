@@ -26,16 +26,16 @@ from ottla.log.dir_loading import (
     ConfigOf,
     Decide,
     DirLoader,
-    FoundFolder,
+    PartitionDir,
     duplicates,
-    look_into,
+    read_partition_dir,
 )
 from ottla.log.expired_segments import ExpiredSegments
 from ottla.log.file_cache import FileCache
 from ottla.log.flushing import FlushJob
 from ottla.log.log_dir import CHECKPOINTS, DirectoryRefused, LogDir, Written
 from ottla.log.log_ports import LogPorts
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.undeletable_dirs import UndeletableDir
@@ -58,21 +58,21 @@ class NameTaken(UndeletableDir):
 
 class LoadResult(NamedTuple):
     """What a start found: the logs, the names of folders set aside as strays, and what forbids
-    to go on (None = nothing): a partition that is in two folders. `unread`: why folders that
+    to go on (None = nothing): a partition that is in two folders. `unusable`: why folders that
     are called like a partition's were left alone.
     """
 
     logs: tuple[PartitionLog, ...]
     strays: tuple[str, ...]
     problem: str | None = None
-    unread: tuple[OSError, ...] = ()
+    unusable: tuple[OSError, ...] = ()
 
 
 class LogDirs:
     """See the module.
 
     Fields: `on_offline`: told of a directory that failed and of the logs lost with it, unless the
-            caller of `fail` was the one who noticed. `on_retired`: told of each log that is
+            caller of `fail` was the one who noticed. `on_log_removed`: told of each log that is
             deleted or set aside.
     """
 
@@ -91,7 +91,7 @@ class LogDirs:
     ) -> None:
         assert paths
         self.on_offline: Callable[[LogDir, list[PartitionLog]], None] | None = None
-        self.on_retired: Callable[[PartitionLog], None] | None = None
+        self.on_log_removed: Callable[[PartitionLog], None] | None = None
         self._disk = disk
         self._workers = workers
         self._clock = clock
@@ -104,7 +104,7 @@ class LogDirs:
             timers=timers,
             clock=clock,
             on_failure=lambda log, error: self._log_failed(log, error),
-            on_shortened=lambda log: self._rewrites.soon(self.directory_of(log)),
+            on_truncated=lambda log: self._rewrites.schedule(self.directory_of(log)),
             jitter_ms=lambda bound: dice.below(bound + 1) if dice is not None else 0,
         )
         self.dirs: tuple[LogDir, ...] = tuple(
@@ -179,10 +179,13 @@ class LogDirs:
             left[0] -= 1
             strays.extend(found or ())
             if left[0] == 0:
-                unread = (error for each in self.dirs for error in each.unread.values())
+                unusable = (error for each in self.dirs for error in each.unusable.values())
                 result.complete(
                     LoadResult(
-                        tuple(self.logs()), tuple(sorted(strays)), self._duplicate(), tuple(unread)
+                        tuple(self.logs()),
+                        tuple(sorted(strays)),
+                        self._duplicate(),
+                        tuple(unusable),
                     )
                 )
 
@@ -215,9 +218,9 @@ class LogDirs:
         return tuple(each.directory_id for each in self.online_dirs if each.directory_id != NO_UUID)
 
     @property
-    def lacking(self) -> list[str]:
+    def below_high_watermark(self) -> list[str]:
         """The logs that were found to end below their checkpointed high watermark."""
-        return [name for directory in self.dirs for name in directory.lacking]
+        return [name for directory in self.dirs for name in directory.below_high_watermark]
 
     def logs(self) -> Iterator[PartitionLog]:
         """Yield the logs that are online."""
@@ -232,10 +235,10 @@ class LogDirs:
                 return log
         return None
 
-    def lost_ids(self, topic: str, partition: int) -> set[Uuid]:
+    def offline_topic_ids(self, topic: str, partition: int) -> set[Uuid]:
         """Return the topics whose log of that name is, or may be, in an offline directory."""
         key = (topic, partition)
-        return {lost for each in self.offline_dirs for lost in each.lost.get(key, ())}
+        return {lost for each in self.offline_dirs for lost in each.offline_replicas.get(key, ())}
 
     def directory_of(self, log: PartitionLog) -> LogDir | None:
         """Return the directory that holds `log` now."""
@@ -272,13 +275,13 @@ class LogDirs:
         if found is not None:
             holder = self.directory_of(found)
             assert holder is not None
-            self._departures.retire(holder, found, FolderKind.STRAY)
+            self._departures.retire(holder, found, PartitionDirKind.STRAY)
         directory = self._choose(topic, topic_id, partition, directory_id, is_new)
-        path = f"{directory.path}/{names.folder_name(topic, partition)}"
+        path = f"{directory.path}/{names.partition_dir_name(topic, partition)}"
         try:
             self._clear_the_way(directory, path, topic, partition, topic_id)
-            if directory.mark_if_stale((topic, partition), path):
-                self._rewrites.soon(directory)
+            if directory.write_stale_marker((topic, partition), path):
+                self._rewrites.schedule(directory)
             log = open_log(
                 self.ports, path, topic=topic, partition=partition, topic_id=topic_id, config=config
             )
@@ -301,18 +304,18 @@ class LogDirs:
         """Set aside a folder that has the name already but is another incarnation's."""
         if not self._disk.exists(path) and not self._disk.is_link(path):
             return
-        folder = look_into(self._disk, directory.path, path.rpartition("/")[2])
+        folder = read_partition_dir(self._disk, directory.path, path.rpartition("/")[2])
         if folder is None:
             raise NameTaken(errno.ENOTDIR, "Not a directory", path)
-        if folder.unread is not None:
-            error = folder.unread
+        if folder.error is not None:
+            error = folder.error
             raise NameTaken(error.errno, error.strerror, error.filename)
         if folder.topic_id != topic_id:
-            self._departures.set_aside(directory, folder, FolderKind.STRAY)
+            self._departures.set_aside(directory, folder, PartitionDirKind.STRAY)
 
     def _refuse_hidden(self, key: TopicPartition) -> None:
         for directory in self.online_dirs:
-            error = directory.hides(key)
+            error = directory.unusable_error(key)
             if error is not None:
                 raise NameTaken(error.errno, error.strerror, error.filename)
 
@@ -322,12 +325,12 @@ class LogDirs:
         key = (topic, partition)
         for directory in self.offline_dirs:
             wanted = directory_id != NO_UUID and directory.directory_id == directory_id
-            if wanted or topic_id in directory.lost.get(key, ()):
-                directory.lose(key, topic_id)
+            if wanted or topic_id in directory.offline_replicas.get(key, ()):
+                directory.add_offline_replica(key, topic_id)
                 raise OSError(5, f"the log of {topic}-{partition} is offline", directory.path)
         if not is_new and self.offline_dirs:
             for directory in self.offline_dirs:
-                directory.lose(key, topic_id)
+                directory.add_offline_replica(key, topic_id)
             offline = ", ".join(directory.path for directory in self.offline_dirs)
             raise OSError(5, f"{topic}-{partition} may be on an offline directory", offline)
         for directory in self.online_dirs:
@@ -343,7 +346,7 @@ class LogDirs:
         A log that is not here, or whose folder has vanished, counts as deleted; return whether
         there was one. What an offline directory holds stays there, and is remembered: a replica
         that comes back would begin a second time, and the start after the mending refuse both.
-        One of very many is renamed a moment later: see `settled`. Raises: FolderKept; OSError.
+        One of very many is renamed a moment later: see `renames_done`. Raises: FolderKept; OSError.
         """
         log = self.get(topic, partition)
         if log is None:
@@ -353,27 +356,27 @@ class LogDirs:
         self._departures.delete(directory_of_it, log)
         return True
 
-    def discard(self, directory: LogDir, folder: FoundFolder) -> None:
+    def delete_dir(self, directory: LogDir, folder: PartitionDir) -> None:
         """Let a folder that no open log uses go, as a deleted log's does. Raises: OSError."""
-        if folder.kind is not FolderKind.DELETE:  # Else it goes already.
-            self._departures.set_aside(directory, folder, FolderKind.DELETE)
-            self._rewrites.soon(directory)
+        if folder.kind is not PartitionDirKind.DELETE:  # Else it goes already.
+            self._departures.set_aside(directory, folder, PartitionDirKind.DELETE)
+            self._rewrites.schedule(directory)
 
-    def settled(self) -> Pending[None]:
+    def renames_done(self) -> Pending[None]:
         """Return the promise that every log that was deleted has its folder's name no more."""
-        return self._departures.settled()
+        return self._departures.renames_done()
 
-    def told(self, directory: LogDir) -> Written:
+    def rewritten(self, directory: LogDir) -> Written:
         """Return the promise that no checkpoint speaks of what left a directory.
 
         See `CheckpointRewrites`.
         """
-        return self._rewrites.told(directory)
+        return self._rewrites.rewritten(directory)
 
     def _left(self, directory: LogDir, log: PartitionLog) -> None:
-        self._rewrites.soon(directory)
-        if self.on_retired is not None:
-            self.on_retired(log)
+        self._rewrites.schedule(directory)
+        if self.on_log_removed is not None:
+            self.on_log_removed(log)
 
     def delete_expired_segments(self) -> None:
         """Delete the segments below the log starts, once these are durable."""
@@ -423,20 +426,20 @@ class LogDirs:
             return [log]
         return self._take_offline(directory, error)
 
-    def hold_back(self, log: PartitionLog, reason: OSError) -> None:
+    def take_log_offline(self, log: PartitionLog, reason: OSError) -> None:
         """Take one log out of use until the next start; its folder stays, and so does its name."""
         directory = self.directory_of(log)
         log.fail()
         if directory is not None:
-            directory.hold_back(log, reason)
+            directory.take_log_offline(log, reason)
 
     def _take_offline(self, directory: LogDir, error: OSError) -> list[PartitionLog]:
         if directory.error is None:
             directory.error = error
-            directory.distrust()
+            directory.mark_unclean()
         lost = list(directory.logs.values())
         for key, log in directory.logs.items():
-            directory.lose(key, log.topic_id)
+            directory.add_offline_replica(key, log.topic_id)
             log.fail()
         directory.logs.clear()
         self._departures.give_up(directory)
@@ -494,7 +497,7 @@ class LogDirs:
             nonlocal clean
             some = tuple(islice(logs, LOGS_PER_STEP_MAX))
             if not some:
-                self.told(directory).then(lambda _: directory.checkpoint_all().then(written))
+                self.rewritten(directory).then(lambda _: directory.checkpoint_all().then(written))
                 return
             jobs: list[tuple[PartitionLog, FlushJob]] = []
             for log in some:
@@ -522,7 +525,7 @@ class LogDirs:
                 for log in directory.logs.values():
                     log.close()
                 # What a failed sync was to write may be gone, and the process ends by itself.
-                directory.distrust()
+                directory.mark_unclean()
                 ended(directory, result)
                 return
             for log in some:
@@ -533,7 +536,7 @@ class LogDirs:
             vouches = clean and error is None
             # Last of all: it vouches for everything else.
             self._workers.submit(
-                lambda: directory.write_clean_marker(broker_epoch) if vouches else None,
+                lambda: directory.write_clean_shutdown_file(broker_epoch) if vouches else None,
                 lambda result: ended(directory, result),
             )
 

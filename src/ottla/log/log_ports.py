@@ -26,7 +26,7 @@ class LogPorts:
 
     Fields: `on_failure`: a worker met a broken disk; `has_checkpoints`: somebody writes the
             recovery points and log starts of these logs, and a start believes them;
-            `on_shortened`: the checkpoints of a log say too much, and are to be written anew;
+            `on_truncated`: the checkpoints of a log say too much, and are to be written anew;
             `jitter_ms(bound)`: an integer of [0, bound].
     """
 
@@ -37,5 +37,5 @@ class LogPorts:
     clock: Clock
     on_failure: Callable[["PartitionLog", OSError], None] = ignore_failure
     has_checkpoints: bool = True
-    on_shortened: Callable[["PartitionLog"], None] = ignore
+    on_truncated: Callable[["PartitionLog"], None] = ignore
     jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)

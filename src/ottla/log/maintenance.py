@@ -42,7 +42,7 @@ def prepare_flush(
     job = FlushJob(
         disk=log.ports.disk,
         offset=log.log_end_offset if include_active else active.base_offset,
-        shortened=log.shortened,
+        truncation_count=log.truncation_count,
         with_active=include_active,
         active_base=active.base_offset,
     )

@@ -35,7 +35,7 @@ def open_log(
     loaded = load_log(
         disk,
         directory,
-        names.folder_name(topic, partition),
+        names.partition_dir_name(topic, partition),
         config,
         clean=clean,
         recovery_point=recovery_point,

@@ -54,10 +54,11 @@ class PartitionLog:
 
     Fields: `recovery_point`: everything below it survives a crash; `failed`: the disk failed
             beneath the log, which refuses everything from then on (KAFKA_STORAGE_ERROR);
-            `clean_offset`: below it, compaction left no key twice; `shortened`: how often the
-            log's end went back, which ends a cleaning under way; `cut_unflushed`: it went back
-            since the last flush, so that nothing may be appended before the next one; `limits`:
-            what the checkpoints may say at most, until they are written again.
+            `clean_offset`: below it, compaction left no key twice; `truncation_count`: how often
+            the log was truncated (a truncation ends a cleaning in progress);
+            `truncation_unflushed`: it was truncated since the last flush, so nothing may be
+            appended before the next one; `limits`: upper bounds for the log's checkpoint entries,
+            until the checkpoints are written again.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class PartitionLog:
         self.directory = directory
         self.topic = topic
         self.partition = partition
-        self.name = names.folder_name(topic, partition)
+        self.name = names.partition_dir_name(topic, partition)
         self.topic_id = topic_id
         self.config = config
         self.failed = False
@@ -91,8 +92,8 @@ class PartitionLog:
         limits = lowest(self.limits.values())
         clean_offset = min(clean_offset, limits.clean_offset)
         self.clean_offset = clean_offset if clean_offset <= self.log_end_offset else 0
-        self.shortened = 0
-        self.cut_unflushed = False
+        self.truncation_count = 0
+        self.truncation_unflushed = False
         self.epochs: EpochCache = loaded.epochs
         self.producers: ProducerState = loaded.producers
         self.snapshots: list[int] = loaded.snapshots
@@ -188,7 +189,7 @@ class PartitionLog:
             if plain is not None:
                 return appending.append_plain(self, plain, leader_epoch, now_ms)
         batches = check_batches(
-            data, config, now_ms=now_ms, origin=origin, where=self.name, allowance=allowance
+            data, config, now_ms=now_ms, origin=origin, log_name=self.name, allowance=allowance
         )
         return appending.append_checked(self, batches, leader_epoch, now_ms, origin)
 
@@ -279,7 +280,7 @@ class PartitionLog:
                     break
                 if found.size == HEADER_SIZE and not with_empty:
                     emptied = emptied or (segment, found.position, end - found.position)
-                    found = segment.first_filled(found.position, end)
+                    found = segment.first_non_empty(found.position, end)
                     if found is None:
                         continue
                 limit = max_bytes
@@ -408,24 +409,24 @@ class PartitionLog:
         self.check_usable()
         return truncation.truncate_in_background(self, offset, is_wanted)
 
-    def start_in_background(
+    def truncate_fully_in_background(
         self, offset: int, is_wanted: Callable[[], bool]
     ) -> truncation.Truncated:
         """Do as `truncate_fully_and_start_at`, as `truncate_in_background` does."""
         self.check_usable()
-        return truncation.start_in_background(self, offset, is_wanted)
+        return truncation.truncate_fully_in_background(self, offset, is_wanted)
 
     def next_limits_number(self) -> int:
         """Return a number that no file of limits in the folder has."""
         self._limits_number += 1
         return self._limits_number
 
-    def checkpointed(self, numbers: Iterable[int], shortened: int) -> None:
+    def checkpointed(self, numbers: Iterable[int], truncation_count: int) -> None:
         """Follow that the checkpoints are as of now, where limits of these numbers were known.
 
         The log had been shortened so often. Raises: OSError.
         """
-        if self.shortened != shortened:
+        if self.truncation_count != truncation_count:
             return  # The truncation since may count on them, and asks for checkpoints itself.
         for number in numbers:
             if self.limits.pop(number, None) is not None:
@@ -481,14 +482,14 @@ class PartitionLog:
         self.last_flush_ms = self.ports.clock.now_ms()
         if job.directories:
             self._begins_durably = True
-        if job.shortened != self.shortened:
+        if job.truncation_count != self.truncation_count:
             return  # What was there then is gone, and what was appended since was not synced.
         point = min(job.offset, self.log_end_offset)
         if job.active_base < point <= self.segments.active.base_offset:
             point -= 1  # The segment that may end there was sealed only after the job had begun.
         self.recovery_point = max(self.recovery_point, point)
         if job.with_active:
-            self.cut_unflushed = False
+            self.truncation_unflushed = False
 
     def flush_now(self) -> None:
         """Flush on the caller's thread: for logs that are no loop's. Raises: OSError."""
@@ -530,7 +531,7 @@ class PartitionLog:
 
     def _check_appendable(self) -> None:
         self.check_usable()
-        if self.cut_unflushed:
+        if self.truncation_unflushed:
             # Whoever shortens a log waits for its flush. Who does not, waits here.
             self.flush_now()
 

@@ -55,14 +55,14 @@ def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerS
 
 
 def rebuild_producers(
-    disk: Disk, directory: str, where: str, segments: Sequence[Extent], end: int
+    disk: Disk, directory: str, log_name: str, segments: Sequence[Extent], end: int
 ) -> ProducerState:
     """Return the state as of offset `end`; snapshots that are damaged are removed.
 
     Raises: OSError. Damaged batches end the replay: what follows them is not of the log.
     """
     start, entries = _newest_snapshot(disk, directory, end)
-    producers = ProducerState(where, entries)
+    producers = ProducerState(log_name, entries)
     for index, segment in enumerate(segments):
         following = index + 1
         segment_end = segments[following].base_offset if following < len(segments) else end
@@ -71,7 +71,7 @@ def rebuild_producers(
     return producers
 
 
-def date_producers(
+def estimate_append_times(
     disk: Disk, directory: str, segments: Sequence[Extent], producers: ProducerState, now_ms: int
 ) -> None:
     """Say when producers that were read from files last wrote, at the latest. Raises: OSError.

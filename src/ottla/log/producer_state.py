@@ -112,8 +112,8 @@ class ProducerState:
 
     __slots__ = ("_entries", "_open", "_unreplicated", "_where")
 
-    def __init__(self, where: str, entries: Iterable[ProducerEntry] = ()) -> None:
-        self._where = where
+    def __init__(self, log_name: str, entries: Iterable[ProducerEntry] = ()) -> None:
+        self._where = log_name
         self._entries: dict[int, ProducerEntry] = {}
         self._open: list[tuple[int, int]] = []
         """(First offset, producer id) of open transactions, ascending."""

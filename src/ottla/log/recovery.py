@@ -32,7 +32,7 @@ from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.producer_replay import (
     Extent,
-    date_producers,
+    estimate_append_times,
     prune_snapshots,
     rebuild_producers,
     replay_batch,
@@ -118,7 +118,7 @@ class _Scan:
 def load_log(
     disk: Disk,
     directory: str,
-    where: str,
+    log_name: str,
     config: LogConfig,
     *,
     clean: bool,
@@ -129,17 +129,17 @@ def load_log(
 ) -> LoadedLog:
     """Load the log in `directory`. Blocks: for a worker thread.
 
-    Fields: `where`: names the log in messages; `clean`: the last shutdown was; `keep_below`: a log
-            that is not sound up to this offset is left as it is.
+    Fields: `log_name`: for messages; `clean`: the last shutdown was clean; `keep_below`: a log that
+            is damaged below this offset is left as it is.
     Raises: OSError; LogDamaged, because of `keep_below`.
     """
-    loader = _Loader(disk, directory, where, config, keep_below)
+    loader = _Loader(disk, directory, log_name, config, keep_below)
     return loader.load(clean, recovery_point, log_start_offset, now_ms)
 
 
 class _Loader:
     def __init__(
-        self, disk: Disk, directory: str, where: str, config: LogConfig, keep_below: int
+        self, disk: Disk, directory: str, log_name: str, config: LogConfig, keep_below: int
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -147,8 +147,8 @@ class _Loader:
         self.config = config
         self.epochs = EpochCache()
         self.stored_epochs: tuple[EpochEntry, ...] = ()
-        self.producers = ProducerState(where)
-        self.where = where
+        self.producers = ProducerState(log_name)
+        self.log_name = log_name
         self.segments: list[LoadedSegment] = []
         self.cut_bytes = 0
         self.dropped_segments = 0
@@ -190,7 +190,7 @@ class _Loader:
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self._complete_epochs(start)
-        date_producers(self.disk, self.directory, self._extents(), self.producers, now_ms)
+        estimate_append_times(self.disk, self.directory, self._extents(), self.producers, now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         return LoadedLog(
             segments=self.segments,
@@ -241,7 +241,7 @@ class _Loader:
         logger.warning(
             "%s: recovery truncated the log at offset %d: %s; at least %d offsets and %d bytes "
             "are lost, %d segments dropped; the log ends at offset %d",
-            *(self.where, self.cut_from, self.cause, max(0, self.lost_to - self.cut_from)),
+            *(self.log_name, self.cut_from, self.cause, max(0, self.lost_to - self.cut_from)),
             *(self.cut_bytes, self.dropped_segments, end),
         )
 
@@ -507,7 +507,7 @@ class _Loader:
             file.append([encode_entry(entry) for entry in aborted])
 
     def _producers_at(self, end: int) -> ProducerState:
-        return rebuild_producers(self.disk, self.directory, self.where, self._extents(), end)
+        return rebuild_producers(self.disk, self.directory, self.log_name, self._extents(), end)
 
     def _extents(self) -> list[Extent]:
         return [Extent(segment.base_offset, segment.size) for segment in self.segments]

@@ -19,10 +19,10 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.checkpoints import TopicPartition
-from ottla.log.dir_loading import FoundFolder, look_into
+from ottla.log.dir_loading import PartitionDir, read_partition_dir
 from ottla.log.log_dir import LogDir
 from ottla.log.log_dirs import LogDirs
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.undeletable_dirs import UndeletableDir
 
 Replica = tuple[Uuid, int]
@@ -45,19 +45,21 @@ def remove_replicas(
     return removal.done
 
 
-def unopened(disk: Disk, path: str, is_open: Collection[TopicPartition]) -> list[FoundFolder]:
+def unopened_partition_dirs(
+    disk: Disk, path: str, is_open: Collection[TopicPartition]
+) -> list[PartitionDir]:
     """Return a directory's folders of partitions but for the open logs', and what leaves.
 
     Blocks. Raises: OSError.
     """
-    found: list[FoundFolder] = []
+    found: list[PartitionDir] = []
     for name in disk.listdir(path):
-        parsed = names.parse_folder_name(name)
-        if parsed is None or parsed.kind is FolderKind.DELETE:
+        parsed = names.parse_partition_dir_name(name)
+        if parsed is None or parsed.kind is PartitionDirKind.DELETE:
             continue
-        if parsed.kind is FolderKind.LIVE and (parsed.topic, parsed.partition) in is_open:
+        if parsed.kind is PartitionDirKind.LIVE and (parsed.topic, parsed.partition) in is_open:
             continue
-        folder = look_into(disk, path, name)
+        folder = read_partition_dir(disk, path, name)
         if folder is not None:
             found.append(folder)
     return found
@@ -77,7 +79,7 @@ class _ReplicaDeletion:
         self._errors: dict[Replica, OSError] = {}
         self._unknown: OSError | None = None
         """Why a replica that was found nowhere may lie somewhere still."""
-        self._unread: dict[int, list[FoundFolder]] = defaultdict(list)
+        self._unread: dict[int, list[PartitionDir]] = defaultdict(list)
         """By partition: folders that may be a replica's that is found nowhere, but are not read.
 
         What is found elsewhere cannot be in one, and is not held up.
@@ -93,13 +95,15 @@ class _ReplicaDeletion:
                 if replica in self._wanted:
                     remove = partial(log_dirs.delete, log.topic, log.partition)
                     self._remove(directory, replica, remove)
-        log_dirs.settled().then(self._look)
+        log_dirs.renames_done().then(self._look)
 
     def _look(self, _: None) -> None:
         log_dirs = self._log_dirs
         for directory in log_dirs.offline_dirs:
             self._went_offline(directory)
-            lost = {(each, key[1]) for key, ids in directory.lost.items() for each in ids}
+            lost = {
+                (each, key[1]) for key, ids in directory.offline_replicas.items() for each in ids
+            }
             for replica in self._wanted & (lost | directory.may_come_back()):
                 # Whatever else is found of it: it may have left another directory before.
                 self._errors[replica] = OSError(errno.EIO, "it is offline", directory.path)
@@ -109,23 +113,25 @@ class _ReplicaDeletion:
             self._finish()
         for directory in online:
             ports = log_dirs.ports
-            look = partial(unopened, ports.disk, directory.path, frozenset(directory.logs))
+            look = partial(
+                unopened_partition_dirs, ports.disk, directory.path, frozenset(directory.logs)
+            )
             ports.workers.submit(look, partial(self._looked, directory))
 
-    def _looked(self, directory: LogDir, result: list[FoundFolder] | BaseException) -> None:
+    def _looked(self, directory: LogDir, result: list[PartitionDir] | BaseException) -> None:
         if isinstance(result, BaseException):
             self._ended(directory, result)
             return
-        for replica in self._wanted & directory.leaving.keys():
+        for replica in self._wanted & directory.deleting.keys():
             self._found.setdefault(replica, directory)
         for folder in result:
-            if folder.unread is not None:
+            if folder.error is not None:
                 self._unread[folder.partition].append(folder)
             if folder.topic_id is None or self._is_open(directory, folder):
                 continue
             replica = (folder.topic_id, folder.partition)
             if replica in self._wanted:
-                remove = partial(self._log_dirs.discard, directory, folder)
+                remove = partial(self._log_dirs.delete_dir, directory, folder)
                 self._remove(directory, replica, remove)
         if directory.error is not None:
             self._ended(directory, directory.error)
@@ -137,7 +143,9 @@ class _ReplicaDeletion:
 
     def _synced(self, directory: LogDir, result: BaseException | None) -> None:
         if result is None:
-            self._log_dirs.told(directory).then(partial(self._told, directory, directory.is_online))
+            self._log_dirs.rewritten(directory).then(
+                partial(self._told, directory, directory.is_online)
+            )
             return
         if isinstance(result, OSError):
             # The next one would say that all is well, and the names could be back after a loss of
@@ -166,9 +174,12 @@ class _ReplicaDeletion:
                     errno.EIO, "it went offline while the replica was to go", directory.path
                 )
 
-    def _is_open(self, directory: LogDir, folder: FoundFolder) -> bool:
+    def _is_open(self, directory: LogDir, folder: PartitionDir) -> bool:
         """Tell whether a folder has become a log since it was seen: the metadata wants it."""
-        return folder.kind is FolderKind.LIVE and (folder.topic, folder.partition) in directory.logs
+        return (
+            folder.kind is PartitionDirKind.LIVE
+            and (folder.topic, folder.partition) in directory.logs
+        )
 
     def _remove(self, directory: LogDir, replica: Replica, remove: Callable[[], object]) -> None:
         try:
@@ -179,7 +190,7 @@ class _ReplicaDeletion:
         except OSError as error:
             topic_id, number = replica
             if topic_id in self._topics:
-                directory.lose((self._topics[topic_id], number), topic_id)
+                directory.add_offline_replica((self._topics[topic_id], number), topic_id)
             # Not the directory's own error: that one means what it never had, too.
             self._errors[replica] = OSError(error.errno, error.strerror, directory.path)
             directory.fail(error)
@@ -212,5 +223,5 @@ class _ReplicaDeletion:
         topic = self._topics.get(topic_id)
         for folder in self._unread.get(number, ()):
             if topic is None or folder.topic == names.topic_in_name(topic, number, folder.kind):
-                return folder.unread
+                return folder.error
         return None

@@ -124,7 +124,7 @@ class Segment:
 
     # --- appending -----------------------------------------------------------------------
 
-    def takes(
+    def fits(
         self,
         last_offset: int,
         max_timestamp: int,
@@ -154,10 +154,10 @@ class Segment:
         return age_ms <= config.segment_ms - self.jitter_ms
 
     def append(self, data: Sequence[Buffer], headers: Sequence[BatchHeader], interval: int) -> None:
-        """Write batches, which `takes` let in, at the end.
+        """Write batches, which `fits` let in, at the end.
 
         Raises: OSError; the segment is then as before, though the file may have torn bytes
-                behind `size`: `cut_torn` removes them.
+                behind `size`: `truncate_torn_append` removes them.
         """
         self.log.file().append(data)
         for header in headers:
@@ -197,7 +197,7 @@ class Segment:
         self._since_entry = 0
         self._indexes_full = offsets.is_full or times.is_full
 
-    def cut_torn(self) -> None:
+    def truncate_torn_append(self) -> None:
         """Remove what a failed append left behind `size`. Raises: OSError."""
         file = self.log.file()
         if file.size() != self.size:
@@ -249,7 +249,7 @@ class Segment:
                 return Found(position, header.size_in_bytes)
         return None
 
-    def first_filled(self, position: int, end: int) -> Found | None:
+    def first_non_empty(self, position: int, end: int) -> Found | None:
         """Return the first batch from `position` on that compaction has not emptied.
 
         Raises: OSError, RecordsError.

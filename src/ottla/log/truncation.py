@@ -112,14 +112,14 @@ def truncate_in_background(
 ) -> Truncated:
     """Do as `truncate_to`, without a sync on the loop: see `_in_background`."""
     if offset < log.segments.first.base_offset:
-        return start_in_background(log, offset, is_wanted)
+        return truncate_fully_in_background(log, offset, is_wanted)
     if offset >= log.log_end_offset:
         return _in_background(log, None, partial(truncate_to, log, offset), is_wanted)
     limits = _limits_to(log, offset)
     return _in_background(log, limits, partial(truncate_to, log, offset), is_wanted)
 
 
-def start_in_background(
+def truncate_fully_in_background(
     log: "PartitionLog", offset: int, is_wanted: Callable[[], bool]
 ) -> Truncated:
     """Do as `start_at`, without waiting for the limits on the loop: see `_in_background`."""
@@ -159,7 +159,7 @@ def _in_background(
             done.complete(None)
             return
         if not is_wanted():
-            log.ports.on_shortened(log)  # For the limits that are there for nothing.
+            log.ports.on_truncated(log)  # For the limits that are there for nothing.
             done.complete(None)
             return
         try:
@@ -167,7 +167,7 @@ def _in_background(
         except (OSError, ApiError) as error:
             done.complete(error)
             return
-        if log.cut_unflushed:
+        if log.truncation_unflushed:
             log.flush().then(flushed)
         else:
             done.complete(None)
@@ -230,11 +230,11 @@ def _begin(log: "PartitionLog", limits: CheckpointLimits) -> None:
     """Let nothing from here on take the log for what it was. Raises: OSError."""
     while log.swap is not None:  # The end of one lets the next one begin.
         log.swap.settle()
-    log.shortened += 1
+    log.truncation_count += 1
     log.recovery_point = limits.recovery_point
-    log.cut_unflushed = log.names_changed = True
+    log.truncation_unflushed = log.names_changed = True
     if log.limits:
-        log.ports.on_shortened(log)
+        log.ports.on_truncated(log)
 
 
 def _follow_end(log: "PartitionLog") -> None:

@@ -92,10 +92,10 @@ class Allowance:
 class NullKeys(ApiError):
     """A compacted topic was sent records without a key; `indexes`: which ones, in the batch."""
 
-    def __init__(self, where: str, indexes: tuple[int, ...]) -> None:
+    def __init__(self, log_name: str, indexes: tuple[int, ...]) -> None:
         super().__init__(
             Error.INVALID_RECORD,
-            f"Compacted topic cannot accept message without key in topic partition {where}.",
+            f"Compacted topic cannot accept message without key in topic partition {log_name}.",
         )
         self.indexes = indexes
 
@@ -139,7 +139,7 @@ def check_batches(
     *,
     now_ms: int,
     origin: Origin,
-    where: str,
+    log_name: str,
     allowance: Allowance | None = None,
 ) -> list[NewBatch]:
     """Return the batches of `data`, checked, compressed and stamped as the topic asks.
@@ -151,11 +151,11 @@ def check_batches(
     try:
         header = parse_header(data)
         if header.size_in_bytes == len(data):
-            return [_check_batch(data, header, config, now_ms, origin, where, allowance)]
+            return [_check_batch(data, header, config, now_ms, origin, log_name, allowance)]
         view = memoryview(data)
         found = list(iter_headers(view, allow_partial=True))
         if origin == "client" and len(found) > 1:
-            raise InvalidRecord(f"{len(found)} batches for {where} in one request, not 1")
+            raise InvalidRecord(f"{len(found)} batches for {log_name} in one request, not 1")
         return [
             _check_batch(
                 view[start : start + header.size_in_bytes],
@@ -163,7 +163,7 @@ def check_batches(
                 config,
                 now_ms,
                 origin,
-                where,
+                log_name,
                 allowance,
             )
             for start, header in found
@@ -176,7 +176,7 @@ def check_plain(
     data: bytes | Writable,
     config: LogConfig,
     now_ms: int,
-    where: str,
+    log_name: str,
     allowance: Allowance | None = None,
 ) -> NewBatch | None:
     """Check a client's one batch for a plain topic (`LogConfig.is_plain`).
@@ -190,13 +190,13 @@ def check_plain(
         header = parse_header(data)
         if header.size_in_bytes != len(data):
             return None
-        examined = _examine(data, header, config, where, allowance)
+        examined = _examine(data, header, config, log_name, allowance)
     except RecordsError as error:
         raise api_error(error) from None
     return finish(examined, config, now_ms)
 
 
-def examine(data: bytes | Writable, config: LogConfig, where: str) -> Examined:
+def examine(data: bytes | Writable, config: LogConfig, log_name: str) -> Examined:
     """Examine a client's one batch as long as that takes; `finish` says what is left to do.
 
     Touches nothing else, so that any thread may do it. Raises: ApiError.
@@ -205,7 +205,7 @@ def examine(data: bytes | Writable, config: LogConfig, where: str) -> Examined:
         header = parse_header(data)
         if header.size_in_bytes != len(data):
             raise InvalidRecord("there must be one record batch for each partition")
-        return _examine(data, header, config, where, None)
+        return _examine(data, header, config, log_name, None)
     except RecordsError as error:
         raise api_error(error) from None
 
@@ -254,18 +254,18 @@ def _check_batch(
     config: LogConfig,
     now_ms: int,
     origin: Origin,
-    where: str,
+    log_name: str,
     allowance: Allowance | None,
 ) -> NewBatch:
     if origin == "client":
-        return finish(_examine(data, header, config, where, allowance), config, now_ms)
+        return finish(_examine(data, header, config, log_name, allowance), config, now_ms)
     # The broker's own: nothing in it is anybody else's.
-    _check_size(header, config, where)
+    _check_size(header, config, log_name)
     check_crc(data, 0, header)
     data = writable(data)
     if header.is_control:
         return NewBatch(data, header, marker_of(data, 0, header))
-    data, header = _compressed(data, header, config, where)
+    data, header = _compressed(data, header, config, log_name)
     return finish(Examined(data, header, None, config), config, now_ms)
 
 
@@ -273,12 +273,12 @@ def _examine(
     data: bytes | Writable,
     header: BatchHeader,
     config: LogConfig,
-    where: str,
+    log_name: str,
     allowance: Allowance | None,
 ) -> Examined:
     """Do as `examine`. Raises: ApiError, RecordsError, TooHeavy."""
     if header.size_in_bytes > config.batch_bytes_max:
-        _check_size(header, config, where)
+        _check_size(header, config, log_name)
     check_crc(data, 0, header)
     check_produced(header)
     if header.attributes & LOG_APPEND_TIME_BIT:
@@ -286,18 +286,18 @@ def _examine(
             Error.INVALID_TIMESTAMP, "A producer must not set the timestamp type LogAppendTime."
         )
     found = None
-    if config.looks_inside:
+    if config.decodes_records:
         found = _look(data, header, config, allowance)
         if found.has_null_key and config.compacts:
             limit = expanded_bytes_max(config)
-            raise NullKeys(where, null_keys(data, 0, header, limit=limit))
+            raise NullKeys(log_name, null_keys(data, 0, header, limit=limit))
     data = writable(data)
     if config.codec is not None and config.codec is not header.compression:
         if allowance is not None and (
             found is None or found.size_in_bytes > allowance.recompressed_bytes
         ):
             raise TooHeavy
-        data, header = _compressed(data, header, config, where)
+        data, header = _compressed(data, header, config, log_name)
     return Examined(data, header, found, config)
 
 
@@ -335,7 +335,7 @@ def _look(
 
 
 def _compressed(
-    data: Writable, header: BatchHeader, config: LogConfig, where: str
+    data: Writable, header: BatchHeader, config: LogConfig, log_name: str
 ) -> tuple[Writable, BatchHeader]:
     """Return the batch under the topic's codec. Raises: ApiError, RecordsError."""
     codec = config.codec
@@ -344,22 +344,22 @@ def _compressed(
     limit = expanded_bytes_max(config)
     data = bytearray(recompress(data, 0, header, codec, level=config.level(codec), limit=limit))
     header = parse_header(data)
-    _check_size(header, config, where)
+    _check_size(header, config, log_name)
     return data, header
 
 
-def _check_size(header: BatchHeader, config: LogConfig, where: str) -> None:
+def _check_size(header: BatchHeader, config: LogConfig, log_name: str) -> None:
     size = header.size_in_bytes
     if size > config.max_message_bytes:
         raise ApiError(
             Error.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {where} is {size} bytes which exceeds "
+            f"The record batch size in the append to {log_name} is {size} bytes which exceeds "
             f"the maximum configured value of {config.max_message_bytes}.",
         )
     if size > config.segment_bytes:
         raise ApiError(
             Error.RECORD_LIST_TOO_LARGE,
-            f"The record batch size in the append to {where} is {size} bytes which exceeds "
+            f"The record batch size in the append to {log_name} is {size} bytes which exceeds "
             f"the maximum configured segment size of {config.segment_bytes}.",
         )
 

@@ -9,7 +9,7 @@ Source: KIP-595, KAFKA-15489 (check-quorum); LeaderState, KafkaRaftClient of Kaf
 
 from typing import TYPE_CHECKING
 
-from ottla.raft.effects import AskBeginEpoch, AskEndEpoch
+from ottla.raft.effects import SendBeginEpoch, SendEndEpoch
 
 if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
@@ -71,9 +71,9 @@ class CheckQuorum:
         for voter in node.others:
             fetched_ms = self._fetched_ms.get(voter)
             if fetched_ms is None or node.now_ms - fetched_ms >= interval_ms:
-                node.effects.append(AskBeginEpoch(voter_id=voter, epoch=node.epoch))
+                node.effects.append(SendBeginEpoch(voter_id=voter, epoch=node.epoch))
 
-    def say_goodbye(self, progress: "LeaderProgress") -> None:
+    def send_end_epoch(self, progress: "LeaderProgress") -> None:
         """Tell the voters that the epoch ends, whoever has most of the log first."""
         node = self._node
         best_first = sorted(
@@ -81,5 +81,5 @@ class CheckQuorum:
         )
         for voter in node.others:
             node.effects.append(
-                AskEndEpoch(voter_id=voter, epoch=node.epoch, successors=tuple(best_first))
+                SendEndEpoch(voter_id=voter, epoch=node.epoch, successors=tuple(best_first))
             )

@@ -81,7 +81,7 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFetch:
+class RespondToFetch:
     """Answer a replica: an error, a verdict on its log, or the records of [start, end).
 
     Fields: `verdict`: None where there is an error. `start == end`: nothing new.
@@ -98,7 +98,7 @@ class AnswerFetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSnapshot:
+class RespondToFetchSnapshot:
     """Answer a replica that asked for a piece of a snapshot; without an error, it may have it."""
 
     token: int
@@ -109,7 +109,7 @@ class AnswerSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskFetch:
+class SendFetch:
     """Ask the leader, or with -1 the voter after the one asked last, for records from here on.
 
     `serial`: the answer must carry it; an answer to an older question is ignored.
@@ -123,7 +123,7 @@ class AskFetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskSnapshot:
+class SendFetchSnapshot:
     """Ask the leader for the piece of a snapshot that begins at `position`."""
 
     leader_id: int
@@ -134,7 +134,7 @@ class AskSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskVote:
+class SendVote:
     """Ask a voter for its vote in `epoch`, or with `pre_vote` whether it would give it.
 
     Fields: `log_end`: the end of this candidate's log, which the voter compares with its own.
@@ -147,7 +147,7 @@ class AskVote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskBeginEpoch:
+class SendBeginEpoch:
     """Tell a voter that this member leads `epoch`."""
 
     voter_id: int
@@ -155,7 +155,7 @@ class AskBeginEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskEndEpoch:
+class SendEndEpoch:
     """Tell a voter that this member leads `epoch` no more. `successors`: the best one first."""
 
     voter_id: int
@@ -164,7 +164,7 @@ class AskEndEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerVote:
+class RespondToVote:
     """Answer a candidate."""
 
     token: int
@@ -175,7 +175,7 @@ class AnswerVote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerEpoch:
+class RespondToEpoch:
     """Answer a leader that begins or ends its epoch."""
 
     token: int
@@ -216,15 +216,15 @@ Effect = (
     | FlushLog
     | AdvanceHighWatermark
     | LeaderChanged
-    | AnswerFetch
-    | AnswerSnapshot
-    | AskFetch
-    | AskSnapshot
-    | AskVote
-    | AskBeginEpoch
-    | AskEndEpoch
-    | AnswerVote
-    | AnswerEpoch
+    | RespondToFetch
+    | RespondToFetchSnapshot
+    | SendFetch
+    | SendFetchSnapshot
+    | SendVote
+    | SendBeginEpoch
+    | SendEndEpoch
+    | RespondToVote
+    | RespondToEpoch
     | WriteSnapshot
     | AdoptSnapshot
     | DeletePrefix

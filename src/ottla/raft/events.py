@@ -46,7 +46,7 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAsked:
+class FetchRequestReceived:
     """A replica wants the records after what it has. Parked until `deadline_ms` at most."""
 
     token: int
@@ -67,7 +67,7 @@ class FetchAbandoned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotAsked:
+class SnapshotRequestReceived:
     """A replica wants a piece of a snapshot."""
 
     token: int
@@ -90,7 +90,7 @@ class CleanUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswered:
+class FetchResponseReceived:
     """A peer answered our fetch. Of `diverging`, `snapshot` and `batches` one is set at most.
 
     Fields: `data`: the bytes of `batches`, whose checksums the host has checked.
@@ -110,7 +110,7 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotAnswered:
+class SnapshotResponseReceived:
     """A peer answered with a piece of a snapshot, `size` bytes in all."""
 
     error: Error
@@ -125,7 +125,7 @@ class SnapshotAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskFailed:
+class FetchFailed:
     """Our fetch, of records or of a snapshot, got no answer, or one that made no sense."""
 
     now_ms: int
@@ -133,7 +133,7 @@ class AskFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAsked:
+class VoteRequestReceived:
     """A candidate wants this member's vote in `epoch`, or with `pre_vote` its word for it."""
 
     token: int
@@ -145,7 +145,7 @@ class VoteAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAnswered:
+class VoteResponseReceived:
     """A voter answered; `epoch` and `pre_vote` are the question's, `leader_epoch` its own."""
 
     voter_id: int
@@ -170,7 +170,7 @@ class VoteFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginEpochAsked:
+class BeginEpochRequestReceived:
     """A member says that it leads an epoch."""
 
     token: int
@@ -180,7 +180,7 @@ class BeginEpochAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndEpochAsked:
+class EndEpochRequestReceived:
     """A member says that it leads its epoch no more, and who had better follow it."""
 
     token: int
@@ -191,7 +191,7 @@ class EndEpochAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochAnswered:
+class EpochResponseReceived:
     """A voter that was told of this member's epoch says what it knows."""
 
     error: Error
@@ -210,19 +210,19 @@ Event = (
     | Tick
     | Propose
     | Flushed
-    | FetchAsked
+    | FetchRequestReceived
     | FetchAbandoned
-    | SnapshotAsked
+    | SnapshotRequestReceived
     | SnapshotStored
     | CleanUp
-    | FetchAnswered
-    | SnapshotAnswered
-    | AskFailed
-    | VoteAsked
-    | VoteAnswered
+    | FetchResponseReceived
+    | SnapshotResponseReceived
+    | FetchFailed
+    | VoteRequestReceived
+    | VoteResponseReceived
     | VoteFailed
-    | BeginEpochAsked
-    | EndEpochAsked
-    | EpochAnswered
+    | BeginEpochRequestReceived
+    | EndEpochRequestReceived
+    | EpochResponseReceived
     | Resign
 )

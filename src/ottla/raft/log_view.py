@@ -135,7 +135,7 @@ class LogView:
             floor = entry.epoch
         raise AssertionError("a larger epoch is there")
 
-    def judge(self, offset: int, epoch: int) -> Verdict:
+    def validate_offset_and_epoch(self, offset: int, epoch: int) -> Verdict:
         """Tell a reader whose log ends at `offset`, with `epoch`, how to go on."""
         latest = self.latest_snapshot
         if offset == 0 and latest is not None and latest != EMPTY_LOG:

@@ -15,34 +15,34 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.ports import Dice
+from ottla.raft.candidate import Candidate
 from ottla.raft.effects import Effect, LeaderChanged, Ready, StoreElection
-from ottla.raft.electing import Electing
 from ottla.raft.election import NOBODY, ElectionState
 from ottla.raft.events import (
-    AskFailed,
-    BeginEpochAsked,
+    BeginEpochRequestReceived,
     CleanUp,
-    EndEpochAsked,
-    EpochAnswered,
+    EndEpochRequestReceived,
+    EpochResponseReceived,
     Event,
     FetchAbandoned,
-    FetchAnswered,
-    FetchAsked,
+    FetchFailed,
+    FetchRequestReceived,
+    FetchResponseReceived,
     Flushed,
     Propose,
     Resign,
-    SnapshotAnswered,
-    SnapshotAsked,
+    SnapshotRequestReceived,
+    SnapshotResponseReceived,
     SnapshotStored,
     Start,
     Tick,
-    VoteAnswered,
-    VoteAsked,
     VoteFailed,
+    VoteRequestReceived,
+    VoteResponseReceived,
 )
 from ottla.raft.flushing import Flushing
-from ottla.raft.following import Following
-from ottla.raft.leading import Leading
+from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
 from ottla.raft.log_view import LogView
 from ottla.raft.roles import OBSERVER_ROLES, Cause, Role, next_role
 from ottla.raft.timing import NoDice, QuorumTiming
@@ -81,9 +81,9 @@ class RaftNode:
         self.now_ms = 0
         self.effects: list[Effect] = []
         self.flushing = Flushing(self)
-        self.leading = Leading(self)
-        self.following = Following(self)
-        self.electing = Electing(self)
+        self.leader = Leader(self)
+        self.follower = Follower(self)
+        self.candidate = Candidate(self)
 
     @property
     def is_voter(self) -> bool:
@@ -98,7 +98,7 @@ class RaftNode:
     @property
     def leader_high_watermark(self) -> int | None:
         """Return the high watermark that the leader of this epoch said last; None = none yet."""
-        return self.high_watermark if self.is_leader else self.following.leader_high_watermark
+        return self.high_watermark if self.is_leader else self.follower.leader_high_watermark
 
     @property
     def elects(self) -> bool:
@@ -117,7 +117,7 @@ class RaftNode:
         handler: Callable[[RaftNode, Any], None] = _HANDLERS[type(event)]
         handler(self, event)
         effects, self.effects = tuple(self.effects), []
-        parts = (self.leading, self.following, self.electing)
+        parts = (self.leader, self.follower, self.candidate)
         moments = [part.wake_at_ms() for part in parts]
         return Ready(effects, min((at for at in moments if at is not None), default=None))
 
@@ -130,11 +130,11 @@ class RaftNode:
         assert self.is_voter or role in OBSERVER_ROLES
         self.role = role
         if self.elects:
-            self.electing.entered(role)
+            self.candidate.entered(role)
             if role is Role.FOLLOWER:
-                self.following.begin(self.now_ms)
+                self.follower.begin(self.now_ms)
             else:
-                self.following.stop()
+                self.follower.stop()
 
     def _start(self, event: Start) -> None:
         if self.log.last_epoch > self.epoch:
@@ -144,7 +144,7 @@ class RaftNode:
         if not self.is_voter:
             if self.leader_id != NOBODY:
                 self.move(Cause.LEADER_SEEN)
-            self.following.begin(event.now_ms)
+            self.follower.begin(event.now_ms)
             return
         led_before = self.leader_id == self.local.id
         if led_before:
@@ -160,8 +160,8 @@ class RaftNode:
             if self.leader_id != NOBODY:
                 # Its leader is no voter any more. That epoch has had its leader: no vote in it.
                 self.leader_id, self.voted_id = NOBODY, self.leader_id
-            self.electing.entered(self.role)
-        self.electing.started()
+            self.candidate.entered(self.role)
+        self.candidate.started()
 
     def _stand_for_election(self, wall_ms: int) -> None:
         self.move(Cause.START_OVER)
@@ -173,7 +173,7 @@ class RaftNode:
         self.move(Cause.VOTES_WON)
         self.leader_id = self.local.id
         self.store()
-        self.leading.begin(wall_ms, self.voters)
+        self.leader.begin(wall_ms, self.voters)
         self.effects.append(LeaderChanged(leader_id=self.leader_id, epoch=self.epoch))
 
     def observe_leader(self, leader_id: int, epoch: int, cause: Cause | None = None) -> None:
@@ -190,10 +190,10 @@ class RaftNode:
             assert self.leader_id == NOBODY, f"two leaders in epoch {epoch}"
         else:
             self.voted_id = NOBODY
-        self.following.leader_changed()
+        self.follower.leader_changed()
         self.epoch, self.leader_id = epoch, leader_id
         self.store()
-        self.leading.end()
+        self.leader.end()
         self.effects.append(LeaderChanged(leader_id=leader_id, epoch=epoch))
         self.move(cause or (Cause.NEW_EPOCH if leader_id == NOBODY else Cause.LEADER_SEEN))
 
@@ -207,28 +207,28 @@ class RaftNode:
 
     def give_up_leadership(self) -> None:
         """Lead no more in this epoch, and say so."""
-        assert self.leading.progress is not None
-        self.leading.office.say_goodbye(self.leading.progress)
+        assert self.leader.progress is not None
+        self.leader.check_quorum.send_end_epoch(self.leader.progress)
         self.leader_id = NOBODY
-        self.leading.end()
+        self.leader.end()
         self.effects.append(LeaderChanged(leader_id=NOBODY, epoch=self.epoch))
         self.move(Cause.RESIGN)
 
     def _resign(self, _event: Resign) -> None:
         if self.is_leader:
             self.give_up_leadership()
-        self.following.stop()
-        self.electing.stop()
+        self.follower.stop()
+        self.candidate.stop()
 
     def _flushed(self, event: Flushed) -> None:
         self.flushing.ended(event)
         if self.is_leader:
-            self.leading.flushed()
+            self.leader.flushed()
         else:
-            self.following.flushed()
+            self.follower.flushed()
 
     def _tick(self, event: Tick) -> None:
-        for part in (self.leading, self.following, self.electing):
+        for part in (self.leader, self.follower, self.candidate):
             part.tick(event.now_ms)
 
 
@@ -236,20 +236,20 @@ _HANDLERS: dict[type, Callable[[RaftNode, Any], None]] = {
     Start: RaftNode._start,
     Tick: RaftNode._tick,
     Resign: RaftNode._resign,
-    Propose: lambda node, event: node.leading.propose(event),
+    Propose: lambda node, event: node.leader.propose(event),
     Flushed: RaftNode._flushed,
-    FetchAsked: lambda node, event: node.leading.fetch_asked(event),
-    FetchAbandoned: lambda node, event: node.leading.fetch_abandoned(event),
-    SnapshotAsked: lambda node, event: node.leading.snapshot_asked(event),
-    SnapshotStored: lambda node, event: node.leading.snapshot_stored(event),
-    CleanUp: lambda node, event: node.leading.clean_up(event),
-    FetchAnswered: lambda node, event: node.following.fetch_answered(event),
-    SnapshotAnswered: lambda node, event: node.following.snapshot_answered(event),
-    AskFailed: lambda node, event: node.following.ask_failed(event),
-    VoteAsked: lambda node, event: node.electing.vote_asked(event),
-    VoteAnswered: lambda node, event: node.electing.vote_answered(event),
-    VoteFailed: lambda node, event: node.electing.vote_failed(event),
-    BeginEpochAsked: lambda node, event: node.electing.begin_epoch_asked(event),
-    EndEpochAsked: lambda node, event: node.electing.end_epoch_asked(event),
-    EpochAnswered: lambda node, event: node.electing.epoch_answered(event),
+    FetchRequestReceived: lambda node, event: node.leader.handle_fetch_request(event),
+    FetchAbandoned: lambda node, event: node.leader.fetch_abandoned(event),
+    SnapshotRequestReceived: lambda node, event: node.leader.handle_snapshot_request(event),
+    SnapshotStored: lambda node, event: node.leader.snapshot_stored(event),
+    CleanUp: lambda node, event: node.leader.clean_up(event),
+    FetchResponseReceived: lambda node, event: node.follower.handle_fetch_response(event),
+    SnapshotResponseReceived: lambda node, event: node.follower.handle_snapshot_response(event),
+    FetchFailed: lambda node, event: node.follower.handle_fetch_failure(event),
+    VoteRequestReceived: lambda node, event: node.candidate.handle_vote_request(event),
+    VoteResponseReceived: lambda node, event: node.candidate.handle_vote_response(event),
+    VoteFailed: lambda node, event: node.candidate.handle_vote_failure(event),
+    BeginEpochRequestReceived: lambda node, event: node.candidate.handle_begin_epoch_request(event),
+    EndEpochRequestReceived: lambda node, event: node.candidate.handle_end_epoch_request(event),
+    EpochResponseReceived: lambda node, event: node.candidate.handle_epoch_response(event),
 }

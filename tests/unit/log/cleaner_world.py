@@ -142,7 +142,7 @@ class Storage:
     def clean(self) -> None:
         """Seal what there is and clean it."""
         self.roll()
-        self.cleaner.look()
+        self.cleaner.start_cleanings()
 
     def reconfigure(self, **changes: Any) -> None:
         self.config = replace(self.config, **changes)

@@ -106,10 +106,10 @@ def test_a_replica_that_goes_again_takes_no_name_of_a_folder_that_is_being_remov
     assert node.disk.listdir(f"/d1/{emptied}") == []
     node.run()
     (left,) = leaving(node)
-    assert dirs.dirs[0].leaving == {(TOPIC_ID, 0): {left}}
+    assert dirs.dirs[0].deleting == {(TOPIC_ID, 0): {left}}
     node.pass_ms(1_000)
     assert leaving(node) == []
-    assert [(each.is_online, each.leaving) for each in dirs.dirs] == [(True, {}), (True, {})]
+    assert [(each.is_online, each.deleting) for each in dirs.dirs] == [(True, {}), (True, {})]
 
 
 def test_a_removal_that_a_crash_cut_short_is_taken_up(node: Node) -> None:
@@ -161,7 +161,7 @@ def test_very_many_logs_go_a_step_at_a_time_and_are_not_found_from_the_first_mom
 ) -> None:
     dirs = crowded(node)
     assert list(dirs.logs()) == []
-    settled = dirs.settled()
+    settled = dirs.renames_done()
     for step in (1, 2, 3):
         assert len(leaving(node)) == step * LOGS_PER_STEP_MAX
         assert settled.done == (step == 3)
@@ -169,7 +169,7 @@ def test_very_many_logs_go_a_step_at_a_time_and_are_not_found_from_the_first_mom
     node.pass_ms(1_000)
     assert leaving(node) == []
     for directory in dirs.dirs:
-        assert directory.stale == {}
+        assert directory.stale_entries == {}
         assert node.disk.read_bytes(f"{directory.path}/{names.LOG_STARTS}") == b"0\n0\n"
 
 
@@ -221,7 +221,7 @@ def test_a_disk_that_fails_in_a_later_step_is_told(node: Node) -> None:
     assert told == ["/d1"]
     for (_, partition), failure in ordered.value.items():
         on_lost_disk = partition % 2 == 0 and partition >= LOGS_PER_STEP_MAX
-        assert dirs.lost_ids("t", partition) == ({TOPIC_ID} if on_lost_disk else set())
+        assert dirs.offline_topic_ids("t", partition) == ({TOPIC_ID} if on_lost_disk else set())
         if on_lost_disk:
             assert isinstance(failure, OSError)
     assert ordered.value[TOPIC_ID, MANY - 1] is None
@@ -316,7 +316,7 @@ def test_the_same_where_a_start_finds_the_old_folder(node: Node, workers: Queued
     for name in (names.LOG_STARTS, names.HIGH_WATERMARKS, names.RECOVERY_POINTS):
         assert b"t 0" not in node.disk.read_bytes(f"/d1/{name}")
         node.disk.write_atomic(f"/d1/{name}", stale)
-    dirs.dirs[0].forget(("t", 0))
+    dirs.dirs[0].mark_entries_stale(("t", 0))
     append(dirs.get_or_create("t", OTHER_ID, 0, CONFIG), batch(3))
     node.disk.kill()
     dirs, _ = node.start()
@@ -329,9 +329,9 @@ def test_a_log_is_believed_once_its_checkpoints_are_its_own(node: Node) -> None:
     dirs.delete("t", 0)
     log = dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
     append(log, batch(3))
-    assert node.disk.exists(f"/d1/t-0/{names.UNTOLD}")
+    assert node.disk.exists(f"/d1/t-0/{names.STALE_CHECKPOINTS}")
     node.pass_ms(1)
-    assert not node.disk.exists(f"/d1/t-0/{names.UNTOLD}")
+    assert not node.disk.exists(f"/d1/t-0/{names.STALE_CHECKPOINTS}")
     log.advance_high_watermark(3)
     log.delete_records(2)
     dirs.checkpoint()
@@ -348,7 +348,7 @@ def test_a_start_that_finds_a_log_untold_tells_of_it(node: Node, workers: Queued
     node.disk.kill()
     workers.queue.clear()
     dirs, _ = node.start(lambda _topic, _partition, found: _keep(found == OTHER_ID))
-    assert not node.disk.exists(f"/d1/t-0/{names.UNTOLD}")
+    assert not node.disk.exists(f"/d1/t-0/{names.STALE_CHECKPOINTS}")
     assert node.disk.read_bytes(f"/d1/{names.LOG_STARTS}") == b"0\n1\nt 0 0\n"
 
 
@@ -361,15 +361,15 @@ def test_a_name_given_up_twice_is_told_twice(node: Node, workers: QueuedWorkers)
     dirs.delete("t", 0)
     log = create(dirs)
     workers.run(4)
-    assert node.disk.exists(f"{log.directory}/{names.UNTOLD}")
+    assert node.disk.exists(f"{log.directory}/{names.STALE_CHECKPOINTS}")
     node.pass_ms(1)
-    assert not node.disk.exists(f"{log.directory}/{names.UNTOLD}")
-    assert dirs.dirs[0].stale == {}
+    assert not node.disk.exists(f"{log.directory}/{names.STALE_CHECKPOINTS}")
+    assert dirs.dirs[0].stale_entries == {}
 
 
 def test_a_name_that_was_never_given_up_needs_no_mark(node: Node) -> None:
     dirs, _ = node.start()
-    assert not node.disk.exists(f"{create(dirs).directory}/{names.UNTOLD}")
+    assert not node.disk.exists(f"{create(dirs).directory}/{names.STALE_CHECKPOINTS}")
 
 
 def test_a_clean_stop_right_after_leaves_no_mark(node: Node) -> None:
@@ -388,6 +388,6 @@ def test_a_mark_that_cannot_be_taken_away_is_a_broken_disk(node: Node) -> None:
     dirs = long_lived(node)
     dirs.delete("t", 0)
     dirs.get_or_create("t", OTHER_ID, 0, CONFIG)
-    node.disk.fail("remove", errno.EIO, path=names.UNTOLD)
+    node.disk.fail("remove", errno.EIO, path=names.STALE_CHECKPOINTS)
     node.pass_ms(1)
     assert [directory.path for directory in dirs.offline_dirs] == ["/d1"]

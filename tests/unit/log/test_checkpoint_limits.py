@@ -157,7 +157,7 @@ def restarted(node: Node) -> PartitionLog:
     node.world.workers.queue.clear()
     node.world.timers = Timers()
     again, _ = node.start()
-    assert again.lacking == []
+    assert again.below_high_watermark == []
     found = again.get("t", 0)
     assert found is not None
     return found

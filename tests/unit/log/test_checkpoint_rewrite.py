@@ -39,9 +39,9 @@ class Site:
         directory.error = directory.error or error
         self.failed.append(error)
 
-    def soon(self, directory: LogDir) -> Pending[OSError | None]:
-        self.rewrites.soon(directory)
-        return self.rewrites.told(directory)
+    def schedule(self, directory: LogDir) -> Pending[OSError | None]:
+        self.rewrites.schedule(directory)
+        return self.rewrites.rewritten(directory)
 
     def run(self) -> None:
         self.world.pass_ms(0)
@@ -50,8 +50,8 @@ class Site:
 
 def test_what_comes_in_one_turn_is_written_together_and_in_its_own_directory() -> None:
     site = Site()
-    promises = [site.soon(site.dirs[0]) for _ in range(3)]
-    assert site.rewrites.told(site.dirs[1]).value is None, "there is nothing to tell"
+    promises = [site.schedule(site.dirs[0]) for _ in range(3)]
+    assert site.rewrites.rewritten(site.dirs[1]).value is None, "there is nothing to tell"
     site.run()
     assert sorted(site.written) == sorted(f"/d1/{name}" for name in CHECKPOINTS)
     assert [each.value for each in promises] == [None] * 3
@@ -60,10 +60,10 @@ def test_what_comes_in_one_turn_is_written_together_and_in_its_own_directory() -
 def test_a_batch_is_written_at_its_end() -> None:
     """Of thousands of logs that go in steps each step would have written them all."""
     site = Site()
-    early = site.soon(site.dirs[0])
+    early = site.schedule(site.dirs[0])
     site.is_busy = True
     for _ in range(5):
-        told = site.soon(site.dirs[0])
+        told = site.schedule(site.dirs[0])
         site.run()
     assert not site.written
     assert told is early
@@ -76,10 +76,10 @@ def test_a_batch_is_written_at_its_end() -> None:
 
 def test_what_comes_while_they_are_written_is_written_right_after() -> None:
     site = Site()
-    first = site.soon(site.dirs[0])
+    first = site.schedule(site.dirs[0])
     site.world.pass_ms(0)
     site.workers.run(2)
-    second = site.soon(site.dirs[0])
+    second = site.schedule(site.dirs[0])
     site.world.pass_ms(0)
     site.workers.run(len(CHECKPOINTS) - 1)
     assert (first.done, second.done) == (True, False)
@@ -91,14 +91,14 @@ def test_what_comes_while_they_are_written_is_written_right_after() -> None:
 def test_a_directory_that_fails_keeps_nobody_waiting() -> None:
     """Neither who waited for what was being written, nor who comes later."""
     site = Site()
-    first = site.soon(site.dirs[0])
+    first = site.schedule(site.dirs[0])
     site.world.pass_ms(0)
     site.workers.run(1)
-    second = site.soon(site.dirs[0])
+    second = site.schedule(site.dirs[0])
     site.world.disk.fail("write_atomic", path=CHECKPOINTS[0])
     site.run()
     assert (first.value, second.value, site.failed) == (None, None, [site.dirs[0].error])
-    third = site.soon(site.dirs[0])
+    third = site.schedule(site.dirs[0])
     site.run()
     assert third.value is None
     assert len(site.written) == len(CHECKPOINTS), "an offline directory is left as it is"
@@ -106,7 +106,7 @@ def test_a_directory_that_fails_keeps_nobody_waiting() -> None:
 
 def test_new_names_that_may_not_be_durable_are_told() -> None:
     site = Site()
-    told = site.soon(site.dirs[0])
+    told = site.schedule(site.dirs[0])
     site.world.disk.fail("sync_dir", path="/d1")
     site.run()
     assert [told.value] == site.failed

@@ -44,7 +44,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset(storage: Storage) -> 
 def test_only_sealed_durable_and_replicated_segments_are_cleaned(storage: Storage) -> None:
     fill(storage)
     active = storage.log.segments.active.base_offset
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     assert {offset for offset, _, _ in storage.rows()} >= set(range(active, 30))
     assert storage.log.clean_offset == active
 
@@ -191,7 +191,7 @@ def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
     fill(storage)
     storage.roll()
     storage.disk.fail("append", errno.ENOSPC, path=".tmp")
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     assert len(storage.rows()) == 30
     assert not [name for name in storage.names() if name.endswith(".tmp")]
     storage.world.pass_ms(1_000)
@@ -202,8 +202,8 @@ def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
     victim = storage.log.segments[1]
     storage.disk.corrupt(victim.path(".log"), 80, b"\0\1\2\3")
     jobs = len(storage.runner.jobs)
-    storage.cleaner.look()
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
+    storage.cleaner.start_cleanings()
     assert len(storage.runner.jobs) == jobs + 1
     assert not storage.log.failed
 
@@ -212,7 +212,7 @@ def test_a_broken_disk_takes_the_directory_offline(storage: Storage) -> None:
     fill(storage)
     storage.roll()
     storage.disk.fail("sync", errno.EIO, path=".tmp")
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     assert storage.log.failed
     assert not storage.dirs.online_dirs
 

@@ -161,7 +161,7 @@ def test_a_death_at_any_operation_loses_nothing(keep: int | None) -> None:
         storage = Storage()
         written = history(storage)
         storage.die_at(operation)
-        died = dies(lambda: (storage.cleaner.look(), storage.world.pass_ms(2_000)))
+        died = dies(lambda: (storage.cleaner.start_cleanings(), storage.world.pass_ms(2_000)))
         storage.disk.on_operation = None
         if died:
             if keep is None:

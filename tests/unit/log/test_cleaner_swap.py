@@ -36,7 +36,7 @@ def new_storage(workers: Workers | None = None) -> Storage:
 
 
 def clean_and_wait(storage: Storage) -> None:
-    storage.cleaner.look()
+    storage.cleaner.start_cleanings()
     storage.world.pass_ms(2_000)
 
 
@@ -78,7 +78,7 @@ class Swapping:
             self.storage.append(batch([b"%d" % number + bytes(80)], key=b"k%d" % (number % 3)))
         self.storage.log.flush()
         self.workers.holds = True
-        self.storage.cleaner.look()
+        self.storage.cleaner.start_cleanings()
         assert self.storage.log.swap is not None
 
 

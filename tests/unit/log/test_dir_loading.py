@@ -139,7 +139,7 @@ def test_one_whose_metadata_file_is_damaged_is_offline(
     for _ in range(2):
         dirs, found = node.start()
         assert (found.logs, found.strays) == ((), ())
-        assert [(type(error), error.filename) for error in found.unread] == [
+        assert [(type(error), error.filename) for error in found.unusable] == [
             (DamagedMetadata, path)
         ]
         with pytest.raises(NameTaken) as caught:
@@ -157,7 +157,7 @@ def test_one_whose_metadata_file_is_damaged_is_offline(
 def test_one_whose_metadata_file_is_a_directory_is_offline(node: Node) -> None:
     node.disk.mkdir("/d1/t-0/partition.metadata")
     dirs, found = node.start()
-    assert [type(error) for error in found.unread] == [DamagedMetadata]
+    assert [type(error) for error in found.unusable] == [DamagedMetadata]
     with pytest.raises(NameTaken):
         create(dirs)
 
@@ -183,7 +183,7 @@ def test_one_that_was_set_aside_goes_its_way_whatever_its_metadata_file_holds(
     node.disk.write_atomic(f"/d1/{name}/partition.metadata", b"garbage")
     dirs, found = node.start()
     node.pass_ms(1_000_000)
-    assert found.unread == ()
+    assert found.unusable == ()
     assert (name in node.disk.listdir("/d1")) == (kind == "stray")
     assert create(dirs).log_end_offset == 0
 

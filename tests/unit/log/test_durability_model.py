@@ -60,7 +60,7 @@ class Checkpoint(NamedTuple):
     recovery_point: int
     log_start_offset: int
     numbers: tuple[int, ...]
-    shortened: int
+    truncation_count: int
 
 
 def sized(number: int, offset: int, epoch: int) -> tuple[bytes, bytes]:
@@ -134,7 +134,7 @@ class History:
     # --- what happens --------------------------------------------------------------------
 
     def append(self) -> None:
-        if self.log.cut_unflushed and self.random.random() < 0.5:
+        if self.log.truncation_unflushed and self.random.random() < 0.5:
             self.workers.run()  # Mostly one waits for the flush, as a fetcher does.
             self._settle()
         # What a leader sends is not older than what it shares with its follower.
@@ -149,7 +149,7 @@ class History:
             entry = Entry(before.end, value, epoch)
             # Whoever dies within the append may find it done.
             self.now = State(before.start, before.end + 1, (*before.entries, entry), before.began)
-            if self.log.cut_unflushed:
+            if self.log.truncation_unflushed:
                 self.now = before
                 self.log._check_appendable()
                 self._settle()
@@ -209,14 +209,14 @@ class History:
         if self.random.random() < 0.5:
             self.log.truncate_fully_and_start_at(offset)
         else:
-            self.log.start_in_background(offset, lambda: True)
+            self.log.truncate_fully_in_background(offset, lambda: True)
             self.workers.run()
         self.now = State(offset, offset, ())
         self.flushed, self.cut_to = 0, None
         self.epoch_max += 1
 
     def flush(self) -> None:
-        covered, generation = self.now.end, self.log.shortened
+        covered, generation = self.now.end, self.log.truncation_count
         self._note_flush(self.log.flush(), covered, generation)
 
     def work(self) -> None:
@@ -224,14 +224,19 @@ class History:
 
     def begin_checkpoint(self) -> None:
         log = self.log
-        content = (log.recovery_point, log.log_start_offset, tuple(log.limits), log.shortened)
+        content = (
+            log.recovery_point,
+            log.log_start_offset,
+            tuple(log.limits),
+            log.truncation_count,
+        )
         self.unwritten.append(Checkpoint(*content))
 
     def end_checkpoint(self) -> None:
         if not self.unwritten:
             return
         self.checkpoint = self.unwritten.pop(0)
-        self.log.checkpointed(self.checkpoint.numbers, self.checkpoint.shortened)
+        self.log.checkpointed(self.checkpoint.numbers, self.checkpoint.truncation_count)
         if self.random.random() < 0.5:
             self.disk.sync_dir(self.log.directory)
 
@@ -355,14 +360,14 @@ class History:
     def _note_flush(self, done: Flushed, covered: int, generation: int) -> None:
         def ended(error: OSError | None) -> None:
             assert error is None
-            if self.log.shortened == generation:
+            if self.log.truncation_count == generation:
                 self.flushed = max(self.flushed, covered)
 
         done.then(ended)
 
     def _settle(self) -> None:
         """Follow that truncations are durable now."""
-        if not self.log.cut_unflushed:
+        if not self.log.truncation_unflushed:
             self.older.clear()
 
     def _cut_at(self) -> int:

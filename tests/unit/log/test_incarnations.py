@@ -20,7 +20,7 @@ from ottla.log.config import LogConfig
 from ottla.log.dir_loading import Verdict, read_topic_id
 from ottla.log.log_dirs import LogDirs
 from ottla.log.meta_properties import MetaProperties, encode_meta_properties
-from ottla.log.names import parse_folder_name
+from ottla.log.names import parse_partition_dir_name
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_deletion import remove_replicas
 from ottla.testing.sim.disk import SimDisk
@@ -226,7 +226,7 @@ class Story:
             (name, read_topic_id(self.disk, f"{path}/{name}"))
             for path in PATHS
             for name in self.disk.listdir(path)
-            if parse_folder_name(name) is not None
+            if parse_partition_dir_name(name) is not None
         ]
         living = sorted((f"{name}-0", topic.topic_id) for name, topic in self.alive.items())
         assert sorted(each for each in folders if each in living) == living
@@ -235,7 +235,7 @@ class Story:
             is_nobodys = topic_id is None or (topic_id in self.dead and not self.ledger)
             assert (name, topic_id) in living or (name.endswith("-stray") and is_nobodys)
         for directory in self.dirs.dirs:
-            assert directory.stale == {}
+            assert directory.stale_entries == {}
 
 
 STEPS = (

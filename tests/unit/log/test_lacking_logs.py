@@ -60,7 +60,7 @@ def test_a_cut_below_the_checkpointed_high_watermark_is_told_and_takes_the_note(
         log = dirs.get("t", 0)
         assert log is not None
         assert log.log_end_offset == HIGH_WATERMARK - 1
-        assert dirs.lacking == ["t-0"]
+        assert dirs.below_high_watermark == ["t-0"]
         assert noted(node) == [-1, 7]
 
 
@@ -72,7 +72,7 @@ def test_a_cut_above_it_is_a_torn_end() -> None:
     log = dirs.get("t", 0)
     assert log is not None
     assert log.log_end_offset == HIGH_WATERMARK
-    assert dirs.lacking == []
+    assert dirs.below_high_watermark == []
     assert noted(node) == [7, 7]
 
 
@@ -83,7 +83,7 @@ def test_a_log_whose_files_are_gone_lacks_everything() -> None:
         if name.startswith("0000"):
             node.disk.remove(f"/d1/t-0/{name}")
     dirs, _ = node.start()
-    assert dirs.lacking == ["t-0"]
+    assert dirs.below_high_watermark == ["t-0"]
 
 
 def test_the_next_start_finds_it_again_where_this_one_died_at_once() -> None:
@@ -93,7 +93,7 @@ def test_the_next_start_finds_it_again_where_this_one_died_at_once() -> None:
     damage(node, positions[2] + 30)
     for _ in range(3):
         dirs, _ = node.start()
-        assert dirs.lacking == ["t-0"]
+        assert dirs.below_high_watermark == ["t-0"]
         dirs.release()
         node.disk.kill()
 
@@ -103,7 +103,7 @@ def test_a_note_under_way_when_a_log_is_found_lacking_does_not_vouch_for_it() ->
     dirs, _ = node.start()
     directory = dirs.dirs[0]
     dirs.note_running(7, "monday")
-    directory.lacks_committed("t-0")
+    directory.note_below_high_watermark("t-0")
     node.run()
     assert noted(node) == [-1, 7]
     # A registration that has said so is vouched for again.

@@ -68,14 +68,14 @@ def test_a_disk_that_is_mounted_late_keeps_its_records(
     node.disk.mkdir("/mnt/lost+found")
     dirs, found = node.start(lambda *_: verdict)
     assert (found.logs, found.strays) == ((), ())
-    assert [error.filename for error in found.unread] == ["/d1/t-0"]
+    assert [error.filename for error in found.unusable] == ["/d1/t-0"]
     mount(node)
     node.pass_ms(1_000_000)
     assert node.disk.size(f"{target}/{FIRST}") > 0
     node.stop(dirs)
     _, found = node.start()
     assert [(log.log_start_offset, log.log_end_offset) for log in found.logs] == [(1, 3)]
-    assert found.unread == ()
+    assert found.unusable == ()
 
 
 @pytest.mark.parametrize("target", ["/mnt", "/mnt/t-0"], ids=["bare", "nowhere"])
@@ -151,7 +151,7 @@ def test_a_link_that_was_to_go_waits_for_its_disk(node: Node) -> None:
     mount(node, mounted=False)
     dirs, found = node.start()
     node.pass_ms(1_000)
-    assert len(found.unread) == 1
+    assert len(found.unusable) == 1
     node.stop(dirs)
     mount(node)
     node.start()
@@ -228,7 +228,7 @@ def test_what_was_empty_at_the_start_stays_if_anything_has_come_into_it(node: No
     node.disk.write_atomic(f"/d1/{stray}/{FIRST}", bytes(batch()))
     node.pass_ms(1_000)
     assert dirs.dirs[0].strays == {stray}
-    assert dirs.dirs[0].leaving == {}
+    assert dirs.dirs[0].deleting == {}
     node.stop(dirs)
     _, found = node.start()
     node.pass_ms(1_000)
@@ -270,7 +270,7 @@ def test_a_folder_that_may_not_be_read_is_left_alone(node: Node) -> None:
     node.disk.fail("read_bytes", errno.EACCES, path="/d1/backup-2024", times=None)
     dirs, found = node.start()
     assert [log.name for log in found.logs] == ["t-0"]
-    assert [(type(error), error.filename) for error in found.unread] == [
+    assert [(type(error), error.filename) for error in found.unusable] == [
         (PermissionError, "/d1/backup-2024")
     ]
     with pytest.raises(NameTaken):
@@ -320,7 +320,7 @@ def test_a_linked_disk_that_fails_is_not_the_log_folder_s_failure(node: Node, nu
     linked(node)
     node.disk.fail("read_bytes", number, path="/d1/t-0/")
     dirs, found = node.start()
-    assert [error.errno for error in found.unread] == [number]
+    assert [error.errno for error in found.unusable] == [number]
     assert len(dirs.online_dirs) == 2
 
 

@@ -337,7 +337,7 @@ def test_nor_does_one_that_a_start_could_not_find(node: Node, told: dict[str, An
             dirs.get_or_create("t", TOPIC_ID, 0, CONFIG, **how)
         dirs.delete("t", 0)
     assert dirs.get_or_create("t", OTHER_ID, 0, CONFIG).directory == "/d2/t-0"
-    assert dirs.lost_ids("t", 0) == {TOPIC_ID}
+    assert dirs.offline_topic_ids("t", 0) == {TOPIC_ID}
 
 
 def test_a_directory_that_cannot_be_read_at_start_is_offline(node: Node) -> None:
@@ -465,7 +465,7 @@ def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) 
     log.flush()
     node.run()
     log.advance_high_watermark(1)
-    dirs.hold_back(log, OSError(errno.EBADMSG, "damaged", log.directory))
+    dirs.take_log_offline(log, OSError(errno.EBADMSG, "damaged", log.directory))
     assert (dirs.get("t", 0), log.failed, len(dirs.online_dirs)) == (None, True, 2)
     with pytest.raises(NameTaken, match="damaged"):
         create(dirs)
@@ -482,7 +482,7 @@ def test_a_log_that_is_held_back_is_out_of_use_until_the_next_start(node: Node) 
 def test_a_log_that_is_held_back_can_be_deleted(node: Node) -> None:
     dirs, _ = node.start()
     log = create(dirs)
-    dirs.hold_back(log, OSError(errno.EBADMSG, "damaged", log.directory))
+    dirs.take_log_offline(log, OSError(errno.EBADMSG, "damaged", log.directory))
     removed = remove_replicas(dirs, [(TOPIC_ID, 0)], {TOPIC_ID: "t"})
     node.run()
     node.pass_ms(100)

@@ -263,16 +263,16 @@ def test_beginning_anew_where_a_segment_was() -> None:
 def test_a_shortened_log_asks_for_its_checkpoint() -> None:
     world = World()
     ports = world.ports()
-    shortened: list[PartitionLog] = []
+    truncated: list[PartitionLog] = []
     log = filled(world)
     log.ports = ports
-    ports.on_shortened = shortened.append
+    ports.on_truncated = truncated.append
     log.flush()
     log.truncate_to(11)
-    assert shortened == [log]
+    assert truncated == [log]
     assert log.recovery_point == 11
     log.truncate_to(11)
-    assert shortened == [log]
+    assert truncated == [log]
 
 
 def test_a_crash_during_truncation_leaves_no_hole() -> None:

@@ -71,11 +71,11 @@ def test_a_clean_log_comes_back_without_reading_its_records() -> None:
     close(log)
     world.disk.crash()
     read: list[str] = []
-    world.disk.on_operation = lambda operation, where: (
-        read.append(where) if operation == "read_at" else None
+    world.disk.on_operation = lambda operation, file: (
+        read.append(file) if operation == "read_at" else None
     )
     log = world.open(CONFIG, clean=True)
-    assert {where.rpartition(".")[2] for where in read} == {"log"}
+    assert {file.rpartition(".")[2] for file in read} == {"log"}
     assert set(read) == {path(bases(log)[-1], names.LOG)}
     world.disk.on_operation = None
     assert facts(log) == expected

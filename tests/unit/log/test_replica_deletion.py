@@ -14,7 +14,7 @@ from ottla.log import names
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dir import CHECKPOINTS
 from ottla.log.log_dirs import LogDirs
-from ottla.log.names import FolderKind
+from ottla.log.names import PartitionDirKind
 from ottla.log.replica_deletion import Removed, remove_replicas
 from ottla.testing.disk import Fault
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
@@ -151,15 +151,17 @@ def test_a_folder_that_may_not_be_read_holds_up_only_what_is_not_found_elsewhere
 
 
 @pytest.mark.parametrize("topic", ["t", "t" * 249])
-@pytest.mark.parametrize("kind", [FolderKind.STRAY, FolderKind.FUTURE, FolderKind.LIVE])
+@pytest.mark.parametrize(
+    "kind", [PartitionDirKind.STRAY, PartitionDirKind.FUTURE, PartitionDirKind.LIVE]
+)
 def test_a_folder_that_may_not_be_read_holds_up_no_topic_of_another_name(
-    node: Node, topic: str, kind: FolderKind
+    node: Node, topic: str, kind: PartitionDirKind
 ) -> None:
     """foo-0 on a disk that was not mounted held up the receipt of every topic's partition 0."""
     dirs, _ = node.start()
-    name = names.folder_name(topic, 0)
-    if kind is not FolderKind.LIVE:
-        name = names.marked_folder_name(topic, 0, TOKEN, kind)
+    name = names.partition_dir_name(topic, 0)
+    if kind is not PartitionDirKind.LIVE:
+        name = names.partition_dir_name_with_suffix(topic, 0, TOKEN, kind)
     node.disk.link(f"/d1/{name}", "/not-mounted/t-0")
     wanted = [(OTHER_ID, 0), (TOPIC_ID, 0), (OTHER_ID, 1)]
     topics = {OTHER_ID: topic, TOPIC_ID: "other"}
@@ -170,7 +172,7 @@ def test_a_folder_that_may_not_be_read_holds_up_no_topic_of_another_name(
     pending = remove_replicas(dirs, wanted, {TOPIC_ID: "t" * 248})
     node.run()
     assert isinstance(pending.value[OTHER_ID, 0], FileNotFoundError), "whose name is not known"
-    is_cut_alike = kind is not FolderKind.LIVE and topic != "t"
+    is_cut_alike = kind is not PartitionDirKind.LIVE and topic != "t"
     assert (pending.value[TOPIC_ID, 0] is not None) == is_cut_alike
 
 

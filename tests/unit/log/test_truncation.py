@@ -99,9 +99,9 @@ def test_nothing_is_appended_before_the_cut_is_durable() -> None:
     """Whoever does not wait for the flush gets one where it appends."""
     world, log = filled()
     log.truncate_to(3)
-    assert log.cut_unflushed
+    assert log.truncation_unflushed
     append(log, batch([b"new"]), epoch=1)
-    assert not log.cut_unflushed
+    assert not log.truncation_unflushed
     assert log.recovery_point == 3
     world.disk.crash()
     assert [offset for offset, _ in values(world.open(CONFIG))] == [0, 1, 2]
@@ -225,7 +225,7 @@ def test_a_truncation_that_lowers_no_checkpoint_writes_none() -> None:
     append(log, batch(3))
     log.truncate_to(3)
     assert limit_files(world) == []
-    assert log.cut_unflushed
+    assert log.truncation_unflushed
 
 
 @pytest.mark.parametrize("checkpoint", ["high_watermark", "clean_offset"])
@@ -243,7 +243,7 @@ def test_limits_go_with_the_checkpoints_that_were_written_since() -> None:
     world, log = filled()
     log.truncate_to(3)
     numbers = tuple(log.limits)
-    log.checkpointed(numbers, log.shortened)
+    log.checkpointed(numbers, log.truncation_count)
     assert (limit_files(world), log.limits) == ([], {})
 
 
@@ -251,10 +251,10 @@ def test_limits_stay_where_the_log_was_shortened_once_more() -> None:
     """The checkpoints that are durable now may say more than the second truncation leaves."""
     world, log = filled()
     log.truncate_to(5)
-    numbers, shortened = tuple(log.limits), log.shortened
+    numbers, truncation_count = tuple(log.limits), log.truncation_count
     log.truncate_to(4)
     assert limit_files(world) == [f".ottla_truncation-{numbers[0]}"]
-    log.checkpointed(numbers, shortened)
+    log.checkpointed(numbers, truncation_count)
     assert limit_files(world) == [f".ottla_truncation-{numbers[0]}"]
 
 
@@ -302,7 +302,7 @@ def test_in_the_background_no_sync_is_on_the_loop() -> None:
         done(result)
     assert truncated.value is None
     assert log.log_end_offset == 3
-    assert not log.cut_unflushed
+    assert not log.truncation_unflushed
     append(log, batch(), epoch=1)
     assert in_worker[0] == "write_atomic"
     assert "sync" in in_worker
@@ -311,7 +311,7 @@ def test_in_the_background_no_sync_is_on_the_loop() -> None:
 def test_what_is_not_wanted_any_more_is_not_cut() -> None:
     world, log = filled()
     asked: list[PartitionLog] = []
-    log.ports.on_shortened = asked.append
+    log.ports.on_truncated = asked.append
     truncated = log.truncate_in_background(3, lambda: False)
     run(world)
     assert truncated.value is None
@@ -321,7 +321,7 @@ def test_what_is_not_wanted_any_more_is_not_cut() -> None:
 
 def test_a_new_beginning_in_the_background() -> None:
     world, log = filled()
-    begun = log.start_in_background(50, lambda: True)
+    begun = log.truncate_fully_in_background(50, lambda: True)
     run(world)
     assert begun.value is None
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (50, 50, 50)

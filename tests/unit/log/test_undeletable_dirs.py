@@ -13,13 +13,13 @@ from ottla.log.async_delete import REMOVE_AGAIN_MS, REMOVE_AGAIN_MS_MAX
 from ottla.log.dir_loading import Verdict
 from ottla.log.log_dirs import LogDirs, NameTaken
 from ottla.log.replica_deletion import Removed, remove_replicas
-from ottla.log.undeletable_dirs import OF_A_FOLDER, UndeletableDir
+from ottla.log.undeletable_dirs import DIRECTORY_SPECIFIC_ERRNOS, UndeletableDir
 from tests.unit.log.node import CONFIG, OTHER_ID, TOKEN, Node, create
 from tests.unit.log.support import TOPIC_ID, InlineWorkers, QueuedWorkers, append, batch
 
 T0 = (TOPIC_ID, 0)
 DELETED = f"/d1/t-0.{TOKEN}-delete"
-REFUSED = sorted(OF_A_FOLDER)
+REFUSED = sorted(DIRECTORY_SPECIFIC_ERRNOS)
 OF_THE_DISK = (errno.EIO, errno.EROFS, errno.ENOSPC)
 
 
@@ -76,7 +76,7 @@ def test_one_that_cannot_be_removed_is_tried_again_ever_more_seldom(
     node.disk.faults.clear()
     node.pass_ms(4 * REMOVE_AGAIN_MS)
     assert not node.disk.exists(DELETED)
-    assert dirs.dirs[0].leaving == {}
+    assert dirs.dirs[0].deleting == {}
 
 
 def test_the_pauses_have_an_end(node: Node) -> None:
@@ -121,12 +121,12 @@ def test_what_a_worker_removed_from_a_disk_that_failed_meanwhile_may_be_back() -
     dirs.dirs[0].fail(OSError(errno.EIO, "broken"))
     workers.run()
     assert not node.disk.exists(DELETED)
-    assert set(dirs.dirs[0].leaving) == {T0}
+    assert set(dirs.dirs[0].deleting) == {T0}
 
 
 # --- that cannot be moved --------------------------------------------------------------------
 
-RENAMED = sorted(OF_A_FOLDER - {errno.ENOTEMPTY, errno.EEXIST})
+RENAMED = sorted(DIRECTORY_SPECIFIC_ERRNOS - {errno.ENOTEMPTY, errno.EEXIST})
 """The other two say of a rename that the new name is taken."""
 
 
@@ -155,11 +155,11 @@ def test_one_that_cannot_be_moved_is_not_gone_and_holds_up_no_other(
 def test_nor_do_its_files_stay_open(node: Node) -> None:
     dirs = filled(node)
     retired: list[str] = []
-    dirs.on_retired = lambda log: retired.append(log.name)
+    dirs.on_log_removed = lambda log: retired.append(log.name)
     node.disk.fail("rename", errno.EBUSY, path="/d1/t-0", times=None)
     with pytest.raises(UndeletableDir):
         dirs.delete("t", 0)
-    assert (retired, dirs.get("t", 0), dirs.lost_ids("t", 0)) == (["t-0"], None, set())
+    assert (retired, dirs.get("t", 0), dirs.offline_topic_ids("t", 0)) == (["t-0"], None, set())
     node.stop(dirs)
     assert node.disk.open_files == 0
 
@@ -173,7 +173,7 @@ def test_a_start_leaves_what_it_cannot_move(node: Node, number: int, verdict: Ve
     dirs, found = node.start(lambda _topic, each, _id: Verdict.KEEP if each else verdict)
     assert (offline(dirs), fault.hits) == ([], 1)
     assert sorted(log.name for log in found.logs) == ["t-1", "t-2"]
-    assert [error.filename for error in found.unread] == ["/d1/t-0"]
+    assert [error.filename for error in found.unusable] == ["/d1/t-0"]
     with pytest.raises(NameTaken):
         create(dirs)
     assert isinstance(remove(node, dirs, 0)[T0], UndeletableDir)
@@ -231,4 +231,4 @@ def test_a_disk_that_fails_under_a_rename_is_offline(node: Node, number: int, li
     for _ in range(2):
         assert isinstance(remove(node, dirs, 0)[T0], OSError)
         assert offline(dirs) == ["/d1"]
-        assert TOPIC_ID in dirs.lost_ids("t", 0)
+        assert TOPIC_ID in dirs.offline_topic_ids("t", 0)

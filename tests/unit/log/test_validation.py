@@ -34,7 +34,7 @@ NOW_MS = 1_000_000
 
 def checked(data: bytes | bytearray, origin: Any = "client", **settings: Any) -> Any:
     config = LogConfig(**settings)
-    return check_batches(data, config, now_ms=NOW_MS, origin=origin, where="t-0")
+    return check_batches(data, config, now_ms=NOW_MS, origin=origin, log_name="t-0")
 
 
 def changed(data: bytearray, **fields: Any) -> bytes:
@@ -304,14 +304,14 @@ def test_an_allowance_is_spent_and_held(codec: Codec) -> None:
     allowance = Allowance()
     before = dataclasses.replace(allowance)
     check_batches(
-        data, LogConfig(), now_ms=NOW_MS, origin="client", where="t-0", allowance=allowance
+        data, LogConfig(), now_ms=NOW_MS, origin="client", log_name="t-0", allowance=allowance
     )
     assert before.bytes - allowance.bytes > 500_000
     assert before.steps - allowance.steps >= 500
     for small in (Allowance(bytes=400_000), Allowance(steps=400)):
         with pytest.raises(TooHeavy):
             check_batches(
-                data, LogConfig(), now_ms=NOW_MS, origin="client", where="t-0", allowance=small
+                data, LogConfig(), now_ms=NOW_MS, origin="client", log_name="t-0", allowance=small
             )
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from ottla.raft import effects as fx
-from ottla.raft.events import VoteAsked
-from ottla.raft.following import CommittedDataLost
+from ottla.raft.events import VoteRequestReceived
+from ottla.raft.follower import CommittedDataLost
 
 from .checkers import (
     acknowledged_but_lost,
@@ -117,11 +117,11 @@ def test_a_seed_tells_the_same_history_again() -> None:
 
 
 def votes_twice(member: Member) -> None:
-    def grants(event: VoteAsked) -> bool:
+    def grants(event: VoteRequestReceived) -> bool:
         up_to_date = event.log_end.rank >= member.node.log.end.rank
         return up_to_date and not member.node.is_leader
 
-    member.node.electing.grants = grants  # type: ignore[method-assign]
+    member.node.candidate.grants = grants  # type: ignore[method-assign]
 
 
 def forgets_its_vote(member: Member) -> None:
@@ -135,12 +135,12 @@ def forgets_its_vote(member: Member) -> None:
 
 
 def compares_no_logs(member: Member) -> None:
-    grants = member.node.electing.grants
+    grants = member.node.candidate.grants
 
-    def generous(event: VoteAsked) -> bool:
+    def generous(event: VoteRequestReceived) -> bool:
         end = max(event.log_end, member.node.log.end, key=lambda each: each.rank)
         return grants(
-            VoteAsked(
+            VoteRequestReceived(
                 token=event.token,
                 candidate=event.candidate,
                 epoch=event.epoch,
@@ -150,11 +150,11 @@ def compares_no_logs(member: Member) -> None:
             )
         )
 
-    member.node.electing.grants = generous  # type: ignore[method-assign]
+    member.node.candidate.grants = generous  # type: ignore[method-assign]
 
 
 def skips_truncation(member: Member) -> None:
-    member.node.following._truncate = lambda leader_end: None  # type: ignore[method-assign]
+    member.node.follower._truncate = lambda leader_end: None  # type: ignore[method-assign]
 
 
 def fetches_before_it_is_durable(member: Member) -> None:

@@ -37,8 +37,8 @@ def a_voter(files: Files | None = None, node_id: int = 1) -> Member:
 
 def vote(
     epoch: int, *, by: int = 2, pre: bool = False, log_end: OffsetAndEpoch = NO_LOG
-) -> ev.VoteAsked:
-    return ev.VoteAsked(
+) -> ev.VoteRequestReceived:
+    return ev.VoteRequestReceived(
         token=1, candidate=ReplicaKey(by), epoch=epoch, log_end=log_end, pre_vote=pre, now_ms=1
     )
 
@@ -47,7 +47,7 @@ def answer(member: Member, voter: int, *, granted: bool = True, **changes: int) 
     """Let a voter answer the question that is open."""
     node = member.node
     return member.step(
-        ev.VoteAnswered(
+        ev.VoteResponseReceived(
             voter_id=voter,
             epoch=node.epoch,
             pre_vote=node.role is Role.PROSPECTIVE,
@@ -62,12 +62,12 @@ def answer(member: Member, voter: int, *, granted: bool = True, **changes: int) 
 
 
 def granted(effects: list[fx.Effect]) -> bool:
-    (found,) = [each for each in effects if isinstance(each, fx.AnswerVote)]
+    (found,) = [each for each in effects if isinstance(each, fx.RespondToVote)]
     return found.granted
 
 
 def error_of(effects: list[fx.Effect]) -> Error:
-    (found,) = [each for each in effects if isinstance(each, fx.AnswerVote | fx.AnswerEpoch)]
+    (found,) = [each for each in effects if isinstance(each, fx.RespondToVote | fx.RespondToEpoch)]
     return found.error
 
 
@@ -86,8 +86,10 @@ def a_follower(files: Files | None = None, epoch: int = 3) -> Member:
     return a_voter(files)
 
 
-def fetch(offset: int, epoch: int, *, by: int, at_ms: int = 1_000, leader: Member) -> ev.FetchAsked:
-    return ev.FetchAsked(
+def fetch(
+    offset: int, epoch: int, *, by: int, at_ms: int = 1_000, leader: Member
+) -> ev.FetchRequestReceived:
+    return ev.FetchRequestReceived(
         token=by,
         replica=ReplicaKey(by),
         leader_epoch=leader.node.epoch,
@@ -107,21 +109,21 @@ def test_a_voter_asks_first_then_begins_an_epoch_and_its_vote_is_durable_before_
     assert member.node.role is Role.UNATTACHED
     asked = member.step(ev.Tick(now_ms=1_000))
     assert asked == [
-        fx.AskVote(voter_id=voter, epoch=0, pre_vote=True, log_end=NO_LOG) for voter in (2, 3)
+        fx.SendVote(voter_id=voter, epoch=0, pre_vote=True, log_end=NO_LOG) for voter in (2, 3)
     ]
     assert member.files.election is None, "a pre-vote changes nothing"
     assert answer(member, 2) == [
         fx.StoreElection(state=ElectionState(epoch=1, voted_id=1, voters=VOTERS)),
         fx.LeaderChanged(leader_id=-1, epoch=1),
-        *(fx.AskVote(voter_id=voter, epoch=1, pre_vote=False, log_end=NO_LOG) for voter in (2, 3)),
+        *(fx.SendVote(voter_id=voter, epoch=1, pre_vote=False, log_end=NO_LOG) for voter in (2, 3)),
     ]
     won = answer(member, 3)
     assert [type(each) for each in won] == [
         fx.StoreElection,
         fx.AppendLeaderChange,
         fx.FlushLog,
-        fx.AskBeginEpoch,
-        fx.AskBeginEpoch,
+        fx.SendBeginEpoch,
+        fx.SendBeginEpoch,
         fx.LeaderChanged,
     ]
     assert isinstance(won[1], fx.AppendLeaderChange)
@@ -141,7 +143,7 @@ def test_a_restarted_follower_gives_its_leader_time_for_a_parked_fetch_only_at_f
     member.step(ev.Tick(now_ms=599))
     assert member.node.role is Role.FOLLOWER
     heard = a_follower()
-    heard.step(ev.BeginEpochAsked(token=1, leader_id=2, leader_epoch=4, now_ms=599))
+    heard.step(ev.BeginEpochRequestReceived(token=1, leader_id=2, leader_epoch=4, now_ms=599))
     heard.step(ev.Tick(now_ms=2_598))
     assert heard.node.role is Role.FOLLOWER
     member.step(ev.Tick(now_ms=600))
@@ -152,7 +154,7 @@ def test_a_pre_vote_that_comes_late_does_not_count_as_a_vote() -> None:
     member = a_voter()
     member.step(ev.Tick(now_ms=1_000))
     answer(member, 2)
-    late = ev.VoteAnswered(
+    late = ev.VoteResponseReceived(
         voter_id=3,
         epoch=0,
         pre_vote=True,
@@ -194,7 +196,7 @@ def test_a_question_without_an_answer_is_put_again() -> None:
     member.step(ev.VoteFailed(voter_id=3, epoch=0, pre_vote=True, now_ms=1_100))
     assert member.wake_at_ms == 1_120
     (again,) = member.step(ev.Tick(now_ms=1_120))
-    assert isinstance(again, fx.AskVote)
+    assert isinstance(again, fx.SendVote)
     assert again.voter_id == 3
 
 
@@ -215,7 +217,7 @@ def test_a_vote_is_durable_before_the_answer_leaves() -> None:
         fx.StoreElection,
         fx.LeaderChanged,
         fx.StoreElection,
-        fx.AnswerVote,
+        fx.RespondToVote,
     ]
     assert effects[2] == fx.StoreElection(state=ElectionState(epoch=4, voted_id=2, voters=VOTERS))
     assert granted(effects)
@@ -254,7 +256,7 @@ def test_only_a_log_that_lacks_nothing_gets_votes(
         (vote(4, log_end=OffsetAndEpoch(4, 5), pre=True), Error.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_is_refused(asked: ev.VoteAsked, error: Error) -> None:
+def test_what_cannot_be_is_refused(asked: ev.VoteRequestReceived, error: Error) -> None:
     assert error_of(a_follower().step(asked)) is error
 
 
@@ -262,7 +264,9 @@ def test_a_follower_that_hears_its_leader_gives_no_pre_vote_but_a_vote() -> None
     member = a_follower()
     assert granted(member.step(vote(3, by=3, pre=True))), "it has not heard of its leader yet"
     member.step(
-        ev.FetchAnswered(error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0)
+        ev.FetchResponseReceived(
+            error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0
+        )
     )
     assert not granted(member.step(vote(3, by=3, pre=True)))
     assert member.node.role is Role.FOLLOWER
@@ -295,25 +299,25 @@ def test_a_leader_without_a_fetching_majority_resigns() -> None:
     effects = member.step(ev.Tick(now_ms=6_000))
     assert member.node.role is Role.RESIGNED
     assert effects[:2] == [
-        fx.AskEndEpoch(voter_id=voter, epoch=1, successors=(3, 2)) for voter in (2, 3)
+        fx.SendEndEpoch(voter_id=voter, epoch=1, successors=(3, 2)) for voter in (2, 3)
     ]
 
 
 def test_a_leader_announces_itself_to_those_who_do_not_fetch() -> None:
     member = a_leader()
     member.step(fetch(1, 1, by=3, at_ms=1_900, leader=member))
-    assert member.step(ev.Tick(now_ms=2_000)) == [fx.AskBeginEpoch(voter_id=2, epoch=1)]
+    assert member.step(ev.Tick(now_ms=2_000)) == [fx.SendBeginEpoch(voter_id=2, epoch=1)]
 
 
 def test_the_first_successor_stands_at_once_and_the_others_let_it() -> None:
     first, second = a_follower(), a_follower()
-    heard = ev.FetchAnswered(
+    heard = ev.FetchResponseReceived(
         error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0
     )
     for member, place in ((first, 0), (second, 1)):
         member.step(heard)
         successors = (1, 3) if place == 0 else (3, 1)
-        goodbye = ev.EndEpochAsked(
+        goodbye = ev.EndEpochRequestReceived(
             token=5, leader_id=2, leader_epoch=3, successors=successors, now_ms=10
         )
         assert error_of(member.step(goodbye)) is Error.NONE
@@ -323,7 +327,7 @@ def test_the_first_successor_stands_at_once_and_the_others_let_it() -> None:
 
 
 def test_two_leaders_of_one_epoch_are_not_believed() -> None:
-    begin = ev.BeginEpochAsked(token=1, leader_id=3, leader_epoch=3, now_ms=1)
+    begin = ev.BeginEpochRequestReceived(token=1, leader_id=3, leader_epoch=3, now_ms=1)
     assert error_of(a_follower().step(begin)) is Error.INVALID_REQUEST
 
 
@@ -331,9 +335,9 @@ def test_a_leader_that_lost_its_voice_is_found_again_by_a_prospective_voter() ->
     member = a_follower()
     member.step(ev.Tick(now_ms=2_000))
     assert member.node.role is Role.PROSPECTIVE
-    member.step(ev.BeginEpochAsked(token=1, leader_id=2, leader_epoch=3, now_ms=2_001))
+    member.step(ev.BeginEpochRequestReceived(token=1, leader_id=2, leader_epoch=3, now_ms=2_001))
     assert member.node.role is Role.FOLLOWER
-    assert isinstance(member.effects[-2], fx.AskFetch)
+    assert isinstance(member.effects[-2], fx.SendFetch)
 
 
 # -- copies ------------------------------------------------------------------------------------
@@ -343,7 +347,7 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
     member = a_follower()
     member.on_wire[0] = Batch(0, 3, (b"a", b"b"))
     effects = member.step(
-        ev.FetchAnswered(
+        ev.FetchResponseReceived(
             error=Error.NONE,
             leader_id=2,
             leader_epoch=3,
@@ -359,7 +363,7 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
         fx.FlushLog,
     ]
     (ask,) = member.flush()
-    assert ask == fx.AskFetch(leader_id=2, leader_epoch=3, fetch_offset=2, last_fetched_epoch=3)
+    assert ask == fx.SendFetch(leader_id=2, leader_epoch=3, fetch_offset=2, last_fetched_epoch=3)
 
 
 def test_what_an_older_epoch_left_is_committed_only_with_a_record_of_the_own_epoch() -> None:
@@ -389,5 +393,5 @@ def test_a_voter_hears_of_a_commit_at_once_though_there_is_no_new_record() -> No
     assert member.committed == 1
     parked = fetch(1, 1, by=3, leader=member)
     member.step(parked)
-    (told,) = [each for each in member.answers if isinstance(each, fx.AnswerFetch)][-1:]
+    (told,) = [each for each in member.answers if isinstance(each, fx.RespondToFetch)][-1:]
     assert (told.token, told.high_watermark, told.start, told.end) == (3, 1, 1, 1)

@@ -18,13 +18,18 @@ from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
     AppendFetched,
-    AskFetch,
-    AskSnapshot,
+    SendFetch,
+    SendFetchSnapshot,
     TruncateLog,
     WriteSnapshot,
 )
 from ottla.raft.election import NOBODY
-from ottla.raft.events import ANY_SERIAL, AskFailed, FetchAnswered, SnapshotAnswered
+from ottla.raft.events import (
+    ANY_SERIAL,
+    FetchFailed,
+    FetchResponseReceived,
+    SnapshotResponseReceived,
+)
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch
 
@@ -42,7 +47,7 @@ class CommittedDataLost(Exception):
     """The leader lacks records that were committed before: its disk was lost or replaced."""
 
 
-class Following:
+class Follower:
     """What a member does to keep its copy of the leader's log."""
 
     def __init__(self, node: "RaftNode") -> None:
@@ -112,7 +117,7 @@ class Following:
         self._serial += 1
         if self._snapshot is not None:
             node.effects.append(
-                AskSnapshot(
+                SendFetchSnapshot(
                     leader_id=node.leader_id,
                     leader_epoch=node.epoch,
                     snapshot=self._snapshot,
@@ -122,7 +127,7 @@ class Following:
             )
             return
         node.effects.append(
-            AskFetch(
+            SendFetch(
                 leader_id=self._whom_to_ask(),
                 leader_epoch=node.epoch,
                 fetch_offset=node.log.end_offset,
@@ -138,7 +143,9 @@ class Following:
             return NOBODY
         return node.leader_id
 
-    def _is_old(self, event: FetchAnswered | SnapshotAnswered | AskFailed) -> bool:
+    def _is_old(
+        self, event: FetchResponseReceived | SnapshotResponseReceived | FetchFailed
+    ) -> bool:
         return not self._asking or event.serial not in (ANY_SERIAL, self._serial)
 
     def _try_later(self, now_ms: int) -> None:
@@ -146,14 +153,14 @@ class Following:
         self._failures += 1
         self._ask_at_ms = now_ms + delay_ms
 
-    def ask_failed(self, event: AskFailed) -> None:
+    def handle_fetch_failure(self, event: FetchFailed) -> None:
         """Wait, then ask again."""
         if self._is_old(event):
             return
         self._asking = False
         self._try_later(event.now_ms)
 
-    def _is_from_leader(self, event: FetchAnswered | SnapshotAnswered) -> bool:
+    def _is_from_leader(self, event: FetchResponseReceived | SnapshotResponseReceived) -> bool:
         """Take over what the answer says of the epoch; tell whether to look at its content."""
         node = self._node
         if self._is_old(event):
@@ -168,7 +175,7 @@ class Following:
             return False  # A role has begun, which knows what to ask.
         if event.error is Error.NONE and node.role is Role.FOLLOWER:
             self._failures = 0
-            node.electing.leader_answered()
+            node.candidate.leader_responded()
             return True
         if (node.epoch, node.leader_id) != was and node.role is Role.FOLLOWER:
             self._failures = 0  # It told who leads: go there at once.
@@ -177,7 +184,7 @@ class Following:
             self._try_later(event.now_ms)
         return False
 
-    def fetch_answered(self, event: FetchAnswered) -> None:
+    def handle_fetch_response(self, event: FetchResponseReceived) -> None:
         """Bring the log closer to the leader's."""
         if not self._is_from_leader(event):
             return
@@ -205,7 +212,7 @@ class Following:
         node.flushing.truncated_to(offset)
         node.effects.append(TruncateLog(offset=offset))
 
-    def _fits(self, event: FetchAnswered) -> bool:
+    def _fits(self, event: FetchResponseReceived) -> bool:
         """Tell whether the batches continue the log, in epochs that may be."""
         log = self._node.log
         offset, epoch = log.end_offset, log.last_epoch
@@ -217,7 +224,7 @@ class Following:
             offset, epoch = span.next_offset, span.epoch
         return True
 
-    def _append(self, event: FetchAnswered) -> None:
+    def _append(self, event: FetchResponseReceived) -> None:
         log = self._node.log
         for span in event.batches:
             log.appended(
@@ -235,7 +242,7 @@ class Following:
             node.high_watermark = offset
             node.effects.append(AdvanceHighWatermark(offset=offset))
 
-    def snapshot_answered(self, event: SnapshotAnswered) -> None:
+    def handle_snapshot_response(self, event: SnapshotResponseReceived) -> None:
         """Write the piece; adopt the snapshot with its last one."""
         if not self._is_from_leader(event):
             # The leader may have dropped the snapshot: a fetch will tell the next one.

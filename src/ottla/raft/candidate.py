@@ -11,15 +11,15 @@ Source: KIP-595, KIP-996; KafkaRaftClient.handleVoteRequest, the `…State` clas
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import Error
-from ottla.raft.effects import AnswerEpoch, AnswerVote, AskVote, LeaderChanged
+from ottla.raft.effects import LeaderChanged, RespondToEpoch, RespondToVote, SendVote
 from ottla.raft.election import NOBODY
 from ottla.raft.events import (
-    BeginEpochAsked,
-    EndEpochAsked,
-    EpochAnswered,
-    VoteAnswered,
-    VoteAsked,
+    BeginEpochRequestReceived,
+    EndEpochRequestReceived,
+    EpochResponseReceived,
     VoteFailed,
+    VoteRequestReceived,
+    VoteResponseReceived,
 )
 from ottla.raft.roles import Cause, Role
 
@@ -32,12 +32,12 @@ ASK_AGAIN_MS = 100
 STANDING = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
 
 
-class Electing:
+class Candidate:
     """What a voter does while it does not lead. Without effect in a member that cannot vote."""
 
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
-        self.hears_leader = False
+        self.has_fetched_from_leader = False
         """Whether the leader of this epoch has answered a fetch."""
         self.granted: set[int] = set()
         self._refused: set[int] = set()
@@ -62,7 +62,7 @@ class Electing:
     def entered(self, role: Role) -> None:
         """Begin the new role's time."""
         node = self._node
-        self.hears_leader = False
+        self.has_fetched_from_leader = False
         self.granted, self._refused, self._ask_at_ms = set(), set(), {}
         if role is Role.LEADER:
             self._deadline_ms = None
@@ -83,11 +83,11 @@ class Electing:
         self._deadline_ms = None
         self._ask_at_ms = {}
 
-    def leader_answered(self) -> None:
+    def leader_responded(self) -> None:
         """Note a sign of life from the leader."""
         node = self._node
         if node.elects:
-            self.hears_leader = True
+            self.has_fetched_from_leader = True
             self._deadline_ms = node.now_ms + node.timing.fetch_ms(node.dice)
 
     def wake_at_ms(self) -> int | None:
@@ -128,7 +128,7 @@ class Electing:
     def _ask(self, voter: int) -> None:
         node = self._node
         node.effects.append(
-            AskVote(
+            SendVote(
                 voter_id=voter,
                 epoch=node.epoch,
                 pre_vote=node.role is Role.PROSPECTIVE,
@@ -136,17 +136,17 @@ class Electing:
             )
         )
 
-    def _is_about_this_election(self, event: VoteAnswered | VoteFailed) -> bool:
+    def _is_about_this_election(self, event: VoteResponseReceived | VoteFailed) -> bool:
         node = self._node
         expected = Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE
         return node.role is expected and event.epoch == node.epoch and event.voter_id in node.others
 
-    def vote_failed(self, event: VoteFailed) -> None:
+    def handle_vote_failure(self, event: VoteFailed) -> None:
         """Ask again before long."""
         if self._is_about_this_election(event):
             self._ask_at_ms[event.voter_id] = event.now_ms + self._node.timing.retry_backoff_ms
 
-    def vote_answered(self, event: VoteAnswered) -> None:
+    def handle_vote_response(self, event: VoteResponseReceived) -> None:
         """Count a vote, or learn that there is no election to win."""
         node = self._node
         self._learn(event)
@@ -168,7 +168,7 @@ class Electing:
         elif len(self._refused) > len(node.voters) - node.majority:
             self._lost()
 
-    def _learn(self, event: VoteAnswered | EpochAnswered) -> None:
+    def _learn(self, event: VoteResponseReceived | EpochResponseReceived) -> None:
         if event.leader_epoch >= self._node.epoch:
             self._node.observe_leader(event.leader_id, event.leader_epoch)
 
@@ -185,7 +185,7 @@ class Electing:
         node.leader_id = node.local.id
         node.store()
         node.move(Cause.VOTES_WON)
-        node.leading.begin(wall_ms, granting)
+        node.leader.begin(wall_ms, granting)
         node.effects.append(LeaderChanged(leader_id=node.leader_id, epoch=node.epoch))
 
     def _lost(self) -> None:
@@ -200,7 +200,7 @@ class Electing:
 
     # -- being asked ---------------------------------------------------------------------------
 
-    def vote_asked(self, event: VoteAsked) -> None:
+    def handle_vote_request(self, event: VoteRequestReceived) -> None:
         """Give or refuse a vote."""
         node = self._node
         error = self._check_vote(event)
@@ -212,7 +212,7 @@ class Electing:
             if granted and not event.pre_vote:
                 self._vote_for(event.candidate.id)
         node.effects.append(
-            AnswerVote(
+            RespondToVote(
                 token=event.token,
                 error=error,
                 granted=granted,
@@ -221,7 +221,7 @@ class Electing:
             )
         )
 
-    def _check_vote(self, event: VoteAsked) -> Error:
+    def _check_vote(self, event: VoteRequestReceived) -> Error:
         node = self._node
         last_epoch = event.log_end.epoch
         # A candidate's epoch is new to its log; one that only asks may be in its log's last one.
@@ -234,14 +234,14 @@ class Electing:
             return Error.INCONSISTENT_VOTER_SET
         return Error.NONE
 
-    def grants(self, event: VoteAsked) -> bool:
+    def grants(self, event: VoteRequestReceived) -> bool:
         """Tell whether the candidate has, or would have, this voter's vote in its epoch."""
         node = self._node
         if node.role is Role.LEADER:
             return False
         up_to_date = event.log_end.rank >= node.log.end.rank
         if event.pre_vote:
-            return up_to_date and not self.hears_leader
+            return up_to_date and not self.has_fetched_from_leader
         if node.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
             return False
         if node.voted_id != NOBODY:
@@ -261,7 +261,7 @@ class Electing:
 
     # -- epochs --------------------------------------------------------------------------------
 
-    def begin_epoch_asked(self, event: BeginEpochAsked) -> None:
+    def handle_begin_epoch_request(self, event: BeginEpochRequestReceived) -> None:
         """Follow the leader that announces itself."""
         node = self._node
         error = self._check_leader(event)
@@ -271,7 +271,7 @@ class Electing:
                 node.move(Cause.LEADER_SEEN)
         self._answer_epoch(event.token, error)
 
-    def end_epoch_asked(self, event: EndEpochAsked) -> None:
+    def handle_end_epoch_request(self, event: EndEpochRequestReceived) -> None:
         """Give the leader up at once; the first of its successors stands first."""
         node = self._node
         error = self._check_leader(event)
@@ -281,11 +281,11 @@ class Electing:
                 successors = event.successors
                 place = successors.index(node.local.id) if node.local.id in successors else -1
                 # It said itself that it leads no more: nothing speaks against another.
-                self.hears_leader = False
+                self.has_fetched_from_leader = False
                 self._deadline_ms = node.now_ms + node.timing.successor_ms(place, node.dice)
         self._answer_epoch(event.token, error)
 
-    def _check_leader(self, event: BeginEpochAsked | EndEpochAsked) -> Error:
+    def _check_leader(self, event: BeginEpochRequestReceived | EndEpochRequestReceived) -> Error:
         node = self._node
         if event.leader_epoch < node.epoch:
             return Error.FENCED_LEADER_EPOCH
@@ -298,9 +298,11 @@ class Electing:
     def _answer_epoch(self, token: int, error: Error) -> None:
         node = self._node
         node.effects.append(
-            AnswerEpoch(token=token, error=error, leader_id=node.leader_id, leader_epoch=node.epoch)
+            RespondToEpoch(
+                token=token, error=error, leader_id=node.leader_id, leader_epoch=node.epoch
+            )
         )
 
-    def epoch_answered(self, event: EpochAnswered) -> None:
+    def handle_epoch_response(self, event: EpochResponseReceived) -> None:
         """Learn of a later epoch."""
         self._learn(event)

@@ -17,19 +17,19 @@ from ottla.base.errors import Error
 from ottla.raft.check_quorum import CheckQuorum
 from ottla.raft.effects import (
     AdvanceHighWatermark,
-    AnswerFetch,
-    AnswerSnapshot,
     AppendLeaderChange,
     AppendRecords,
     DeletePrefix,
+    RespondToFetch,
+    RespondToFetchSnapshot,
 )
 from ottla.raft.events import (
     NO_WATERMARK,
     CleanUp,
     FetchAbandoned,
-    FetchAsked,
+    FetchRequestReceived,
     Propose,
-    SnapshotAsked,
+    SnapshotRequestReceived,
     SnapshotStored,
 )
 from ottla.raft.log_view import Valid, Verdict
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
 
 
-class Leading:
+class Leader:
     """What a member does while it leads, and its refusals while it does not."""
 
     def __init__(self, node: "RaftNode") -> None:
         self._node = node
         self.progress: LeaderProgress | None = None
-        self.office = CheckQuorum(node)
-        self._parked: dict[int, FetchAsked] = {}
+        self.check_quorum = CheckQuorum(node)
+        self._parked: dict[int, FetchRequestReceived] = {}
         self._told: dict[ReplicaKey, int] = {}
 
     def begin(self, wall_ms: int, granting_voters: tuple[int, ...]) -> None:
@@ -70,12 +70,12 @@ class Leading:
         )
         node.log.appended(base_offset=base_offset, next_offset=base_offset + 1, epoch=node.epoch)
         node.flushing.begin()
-        self.office.begin()
+        self.check_quorum.begin()
 
     def end(self) -> None:
         """Lead no more: whoever waits is sent to look for the next leader."""
         self.progress = None
-        self.office.end()
+        self.check_quorum.end()
         parked, self._parked = self._parked, {}
         for asked in parked.values():
             self._refuse(asked, Error.NOT_LEADER_OR_FOLLOWER)
@@ -123,7 +123,7 @@ class Leading:
                 del self._parked[asked.token]
                 self._answer(asked, Valid())
 
-    def _has_news_for(self, asked: FetchAsked) -> bool:
+    def _has_news_for(self, asked: FetchRequestReceived) -> bool:
         if self._end_for(asked) > asked.fetch_offset:
             return True
         if asked.replica.id not in self._node.voters:
@@ -132,7 +132,7 @@ class Leading:
 
     # -- answers -------------------------------------------------------------------------------
 
-    def fetch_asked(self, event: FetchAsked) -> None:
+    def handle_fetch_request(self, event: FetchRequestReceived) -> None:
         """Answer a replica's fetch, or park it until there is something to say."""
         error = self._check_epoch(event.leader_epoch)
         if error is not Error.NONE:
@@ -141,8 +141,10 @@ class Leading:
         if event.fetch_offset < 0 or event.last_fetched_epoch > event.leader_epoch:
             self._refuse(event, Error.INVALID_REQUEST)
             return
-        verdict = self._node.log.judge(event.fetch_offset, event.last_fetched_epoch)
-        self.office.fetched(event.replica.id)
+        verdict = self._node.log.validate_offset_and_epoch(
+            event.fetch_offset, event.last_fetched_epoch
+        )
+        self.check_quorum.fetched(event.replica.id)
         if isinstance(verdict, Valid):
             self._note_progress(event)
             if not self._has_news_for(event) and event.deadline_ms > event.now_ms:
@@ -150,7 +152,7 @@ class Leading:
                 return
         self._answer(event, verdict)
 
-    def _note_progress(self, event: FetchAsked) -> None:
+    def _note_progress(self, event: FetchRequestReceived) -> None:
         assert self.progress is not None
         self.progress.fetched(
             event.replica,
@@ -161,7 +163,7 @@ class Leading:
         if event.replica.id in self._node.voters:
             self._commit()
 
-    def _end_for(self, event: FetchAsked) -> int:
+    def _end_for(self, event: FetchRequestReceived) -> int:
         """Return where the records end that this replica may read."""
         if event.replica.id in self._node.voters:
             return self._node.log.end_offset
@@ -175,9 +177,9 @@ class Leading:
             return Error.UNKNOWN_LEADER_EPOCH
         return Error.NONE if node.is_leader else Error.NOT_LEADER_OR_FOLLOWER
 
-    def _refuse(self, asked: FetchAsked, error: Error) -> None:
+    def _refuse(self, asked: FetchRequestReceived, error: Error) -> None:
         self._node.effects.append(
-            AnswerFetch(
+            RespondToFetch(
                 token=asked.token,
                 error=error,
                 leader_id=self._node.leader_id,
@@ -186,14 +188,14 @@ class Leading:
             )
         )
 
-    def _answer(self, asked: FetchAsked, verdict: Verdict) -> None:
+    def _answer(self, asked: FetchRequestReceived, verdict: Verdict) -> None:
         node = self._node
         start = asked.fetch_offset if isinstance(verdict, Valid) else 0
         end = max(start, self._end_for(asked)) if isinstance(verdict, Valid) else 0
         if asked.replica.id in node.voters and isinstance(verdict, Valid):
             self._told[asked.replica] = _or_unknown(node.high_watermark)
         node.effects.append(
-            AnswerFetch(
+            RespondToFetch(
                 token=asked.token,
                 error=Error.NONE,
                 leader_id=node.leader_id,
@@ -209,14 +211,14 @@ class Leading:
         """Forget a parked fetch; it may have been answered already."""
         self._parked.pop(event.token, None)
 
-    def snapshot_asked(self, event: SnapshotAsked) -> None:
+    def handle_snapshot_request(self, event: SnapshotRequestReceived) -> None:
         """Let a replica read a snapshot, if this is the leader and has it."""
         node = self._node
         error = self._check_epoch(event.leader_epoch)
         if error is Error.NONE and event.snapshot not in node.log.snapshots:
             error = Error.SNAPSHOT_NOT_FOUND
         node.effects.append(
-            AnswerSnapshot(
+            RespondToFetchSnapshot(
                 token=event.token,
                 error=error,
                 leader_id=node.leader_id,
@@ -230,12 +232,12 @@ class Leading:
     def wake_at_ms(self) -> int | None:
         """Return the first deadline of a parked fetch, or when the office wants something."""
         moments = [asked.deadline_ms for asked in self._parked.values()]
-        due_ms = self.office.wake_at_ms()
+        due_ms = self.check_quorum.wake_at_ms()
         return min(moments if due_ms is None else [*moments, due_ms], default=None)
 
     def tick(self, now_ms: int) -> None:
         """Answer the parked fetches whose time is over with nothing."""
-        self.office.tick(now_ms)
+        self.check_quorum.tick(now_ms)
         for asked in list(self._parked.values()):
             if asked.deadline_ms <= now_ms:
                 del self._parked[asked.token]

@@ -109,14 +109,14 @@ def forgets_to_store_epochs_that_are_cut_off() -> Iterator[None]:
 @contextmanager
 def keeps_producers_of_what_it_cut_off() -> Iterator[None]:
     """After a truncation the log still knows the producers' batches that are gone."""
-    follow = truncation._follow_end
+    follow = truncation._apply_new_end
 
     def keeping(log: PartitionLog) -> None:
         before = log.producers
         follow(log)
         log.producers = before
 
-    with replaced(truncation, "_follow_end", keeping):
+    with replaced(truncation, "_apply_new_end", keeping):
         yield
 
 

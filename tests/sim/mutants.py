@@ -169,7 +169,7 @@ QUORUM = (
         "fetches_unflushed",
         "a voter's fetch says that it has what is not durable yet",
         (
-            "raft.follower:Follower._ask",
+            "raft.follower:Follower._send_fetch",
             "node.elects and not node.flushing.is_done",
             "False",
         ),

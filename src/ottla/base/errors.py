@@ -1,7 +1,7 @@
-"""Kafka's error codes, each with what clients are told where no better message is at hand.
+"""Kafka's error codes, each with its default message for clients.
 
 Source: the protocol guide's table of error codes; 1071 is Ottla's own and always comes with a
-message. A handler that has more to say passes its own sentence beside the code.
+message. A handler may pass a more specific message beside the code.
 """
 
 from enum import IntEnum
@@ -149,12 +149,12 @@ class Error(IntEnum):
 
     @property
     def message(self) -> str:
-        """Return one sentence for people."""
+        """Return the default message."""
         return MESSAGES[self]
 
     @property
     def retriable(self) -> bool:
-        """Tell whether a client may succeed by trying again."""
+        """Return whether a retry of the client may succeed."""
         return self in RETRIABLE
 
 
@@ -362,7 +362,7 @@ RETRIABLE = frozenset(
 
 
 class ApiError(Exception):
-    """A refusal that a peer is told: an error code and a sentence.
+    """An error for the peer: an error code and a message.
 
     Raised inside deciders' helpers and turned into a response by the handler that called them.
     """
@@ -374,7 +374,7 @@ class ApiError(Exception):
 
 
 def error_of(code: int) -> Error:
-    """Return the error of a code that a peer sent; one that this table lacks is not known."""
+    """Return the error of a peer's code; UNKNOWN_SERVER_ERROR for one not in this table."""
     try:
         return Error(code)
     except ValueError:
@@ -382,7 +382,7 @@ def error_of(code: int) -> Error:
 
 
 def error_name(code: int) -> str:
-    """Return the name of a code, or the number itself where this table lacks it."""
+    """Return the name of a code; "error N" for one not in this table."""
     try:
         return Error(code).name
     except ValueError:

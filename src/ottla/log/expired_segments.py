@@ -1,13 +1,13 @@
-"""Deleting the segments below the log starts, in the order that survives a loss of power.
+"""Deleting the segments below the log starts, in an order that survives a power loss.
 
-1. The directory's checkpoint says where each log starts, durably.
-2. The names in the log's own directory are durable: of limits that a truncation left there
-   (`checkpoint_limits`), and that would lower what the checkpoint says, none comes back.
-3. The segments' files are renamed and, later, removed. A loss of power may undo any of the
-   renames; the next start removes what it finds below the log start.
+1. The log start checkpoint of the log directory is written, durably.
+2. The partition directory is synced, so that limits which a truncation left there
+   (`checkpoint_limits`), and which would lower the checkpointed log start, cannot come back.
+3. The segments' files are renamed and later removed. A power loss may undo any of the renames; the
+   next start removes what it finds below the log start.
 
-Without the first step a start that finds an older segment, and not the next one, would take the
-gap for lost records, and truncate the log there.
+Without the first step a start that finds an older segment, but not the next one, would take the gap
+for lost records, and truncate the log there.
 
 Source: UnifiedLog.deleteOldSegments, whose log start is checkpointed later.
 """
@@ -36,7 +36,7 @@ class _Due(NamedTuple):
 
 
 class ExpiredSegments:
-    """See the module. `failed` takes a log offline whose disk fails."""
+    """See the module. `failed`: takes a log offline whose disk fails."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Names of a log's files and folders, as Kafka writes them.
+"""Names of a log's files and directories, as Kafka writes them.
 
 Source: LogFileUtils, LocalLog.{logDirName, logDeleteDirName, logStrayDirName,
 parseTopicPartitionName}.
@@ -27,18 +27,19 @@ META_PROPERTIES: Final = "meta.properties"
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RUNNING: Final = ".ottla_running"
-"""Which registration of which boot of the machine used a folder last; Kafka ignores it."""
+"""In a log directory: broker epoch and boot id of its last user; Kafka ignores it."""
 STALE_CHECKPOINTS: Final = ".ottla_untold"
-"""In a log's folder: what the checkpoints say of its name is a former log's; Kafka ignores it."""
+"""In a partition directory: the checkpoints' entries are a former log's; Kafka ignores it."""
 TRUNCATION: Final = ".ottla_truncation"
-"""In a log's folder, with a number: the most that the checkpoints may say; Kafka ignores it."""
+"""In a partition directory, with a number: bounds for the checkpoints' entries
+(`checkpoint_limits`); Kafka ignores it."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 DIR_NAME_BYTES_MAX: Final = 255
-"""What file systems take; the topic's part of a longer name is cut."""
+"""What file systems allow; in a longer name the topic is cut."""
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)")
 PARTITION_MAX: Final = 2**31 - 1
@@ -48,7 +49,7 @@ _MARKED_FOLDER = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>del
 
 
 class PartitionDirKind(Enum):
-    """What a partition's folder is, by the end of its name."""
+    """The kind of a partition directory, by its name's suffix."""
 
     LIVE = "live"
     DELETE = "delete"
@@ -57,7 +58,7 @@ class PartitionDirKind(Enum):
 
 
 class PartitionDirName(NamedTuple):
-    """A folder's name, read. The topic of a marked one may have been cut."""
+    """The parsed name of a partition directory. With a suffix the topic may be cut."""
 
     topic: str
     partition: int
@@ -76,21 +77,21 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
 
 
 def partition_dir_name(topic: str, partition: int) -> str:
-    """Return the name of the folder that holds a partition's log."""
+    """Return the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def partition_dir_name_with_suffix(
     topic: str, partition: int, token: str, kind: PartitionDirKind
 ) -> str:
-    """Return the name of a folder on its way out; `token` is 32 hexadecimal digits."""
+    """Return a partition directory's `-delete` or `-stray` name; `token`: 32 hex digits."""
     assert kind is not PartitionDirKind.LIVE
     assert len(token) == 32
     return topic_in_name(topic, partition, kind) + f"-{partition}.{token}-{kind.value}"
 
 
 def topic_in_name(topic: str, partition: int, kind: PartitionDirKind) -> str:
-    """Return what the name of a partition's folder of this kind has of the topic's name."""
+    """Return the topic's name as a partition directory's name of this kind contains it."""
     if kind is PartitionDirKind.LIVE:
         return topic
     end = f"-{partition}.{'0' * 32}-{kind.value}"
@@ -98,10 +99,10 @@ def topic_in_name(topic: str, partition: int, kind: PartitionDirKind) -> str:
 
 
 def parse_partition_dir_name(name: str) -> PartitionDirName | None:
-    """Return what a folder of a log directory holds; None where it is no partition's.
+    """Return what a directory's name says; None where it is no partition directory's.
 
-    A name that is only read like a partition's, as t-00, is none: a copy of people's beside t-0
-    would be a second folder of the same log.
+    A name that Kafka would not write, as t-00, is none: beside t-0 it would be a second directory
+    of the same partition.
     """
     kind = PartitionDirKind.LIVE
     marked = _MARKED_FOLDER.fullmatch(name)

@@ -1,10 +1,10 @@
 """One member of a metadata quorum, without sockets, disks or clocks: `step(event) -> Ready`.
 
 Every event goes through `step`, which changes the member's state and returns the effects that
-the host must run, in order (see `effects`). The member keeps the shape of KIP-595: roles are
-`roles.TABLE`, epochs only grow and are durable before anything rests on them, a leader opens its
-epoch with a LeaderChange record, and the high watermark moves only over a record of the leader's
-own epoch that a majority has, durably.
+the host must run, in order (see `effects`). As in KIP-595: roles are `roles.TABLE`; epochs only
+grow and are durable before anything depends on them; a leader begins its epoch with a LeaderChange
+record; the high watermark only moves past a record of the leader's own epoch that a majority has,
+durably.
 
 Not done: changes of the set of voters (KIP-853).
 
@@ -53,7 +53,7 @@ class RaftNode:
     """The member. Its attributes are for reading; only `step` changes them.
 
     Fields: `voters`: the configured voters' ids; empty = unknown, for an observer that only
-            has bootstrap servers. `log`: what raft knows of the log, kept current by `step`.
+            has bootstrap servers. `log`: the bounds and epochs of the log, updated by `step`.
             `dice`: needed by a voter of several.
     """
 
@@ -97,7 +97,7 @@ class RaftNode:
 
     @property
     def leader_high_watermark(self) -> int | None:
-        """Return the high watermark that the leader of this epoch said last; None = none yet."""
+        """Return the last known high watermark of this epoch's leader; None = none yet."""
         return self.high_watermark if self.is_leader else self.follower.leader_high_watermark
 
     @property
@@ -107,11 +107,11 @@ class RaftNode:
 
     @property
     def majority(self) -> int:
-        """Return how many voters decide."""
+        """Return how many voters are a majority."""
         return len(self.voters) // 2 + 1
 
     def step(self, event: Event) -> Ready:
-        """Take one event; return what is to be done and when to tick next."""
+        """Handle one event; return the effects and when to tick next."""
         assert not self.effects, "one step at a time"
         self.now_ms = max(self.now_ms, getattr(event, "now_ms", 0))
         handler: Callable[[RaftNode, Any], None] = _HANDLERS[type(event)]
@@ -124,7 +124,7 @@ class RaftNode:
     # -- roles ---------------------------------------------------------------------------------
 
     def move(self, cause: Cause) -> None:
-        """Change the role as the table says; a move that it lacks is our own mistake."""
+        """Change the role as the table says; a missing transition is a bug."""
         role = next_role(self.role, cause)
         assert role is not None, f"{cause} in role {self.role}"
         assert self.is_voter or role in OBSERVER_ROLES
@@ -138,8 +138,8 @@ class RaftNode:
 
     def _start(self, event: Start) -> None:
         if self.log.last_epoch > self.epoch:
-            # The file was lost or is older than the log: no vote in the log's epoch is safe.
-            # Nor can one be asked of us: whoever led it has a record in it, a candidate has none.
+            # The file was lost or is older than the log: no vote in the log's epoch is safe. None
+            # can be requested either: that epoch had a leader, so it has no candidate.
             self.epoch, self.leader_id, self.voted_id = self.log.last_epoch, NOBODY, NOBODY
         if not self.is_voter:
             if self.leader_id != NOBODY:
@@ -148,7 +148,7 @@ class RaftNode:
             return
         led_before = self.leader_id == self.local.id
         if led_before:
-            # It led this epoch and cannot know how far: it must never lead it again.
+            # It led this epoch and may have lost unflushed records: it must never lead it again.
             self.leader_id, self.voted_id = NOBODY, self.local.id
             self.move(Cause.RESIGN)
         if not self.elects:
@@ -158,7 +158,7 @@ class RaftNode:
             self.move(Cause.LEADER_SEEN)
         elif not led_before:
             if self.leader_id != NOBODY:
-                # Its leader is no voter any more. That epoch has had its leader: no vote in it.
+                # The leader is not a voter any more. The epoch had its leader: no vote in it.
                 self.leader_id, self.voted_id = NOBODY, self.leader_id
             self.candidate.entered(self.role)
         self.candidate.started()
@@ -177,13 +177,13 @@ class RaftNode:
         self.effects.append(LeaderChanged(leader_id=self.leader_id, epoch=self.epoch))
 
     def observe_leader(self, leader_id: int, epoch: int, cause: Cause | None = None) -> None:
-        """Take over what a peer says of the epoch, where that is news; `epoch` is not older.
+        """Take over a peer's leader and epoch if they are new; `epoch` is not older than ours.
 
-        `cause`: why the role changes, where it is not what the peer said.
+        `cause`: why the role changes, if it is not the peer's leader or epoch.
         """
         assert epoch >= self.epoch
         if leader_id == self.local.id:
-            leader_id = NOBODY  # Ours is known better here: we lead it no more.
+            leader_id = NOBODY  # This member knows that it does not lead any more.
         if epoch == self.epoch and leader_id in (NOBODY, self.leader_id):
             return
         if epoch == self.epoch:
@@ -198,7 +198,7 @@ class RaftNode:
         self.move(cause or (Cause.NEW_EPOCH if leader_id == NOBODY else Cause.LEADER_SEEN))
 
     def store(self) -> None:
-        """Have the epoch, its leader and the own vote written down; a leader ends the vote."""
+        """Store the epoch, its leader and the own vote; with a leader there is no vote."""
         voted_id = self.voted_id if self.leader_id == NOBODY else NOBODY
         state = ElectionState(
             epoch=self.epoch, leader_id=self.leader_id, voted_id=voted_id, voters=self.voters
@@ -206,7 +206,7 @@ class RaftNode:
         self.effects.append(StoreElection(state=state))
 
     def give_up_leadership(self) -> None:
-        """Lead no more in this epoch, and say so."""
+        """Resign in this epoch, and send EndQuorumEpoch."""
         assert self.leader.progress is not None
         self.leader.check_quorum.send_end_epoch(self.leader.progress)
         self.leader_id = NOBODY

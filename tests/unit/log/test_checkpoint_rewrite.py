@@ -68,7 +68,7 @@ def test_a_batch_is_written_at_its_end() -> None:
     assert not site.written
     assert told is early
     site.is_busy = False
-    site.rewrites.begin()
+    site.rewrites.write_due()
     site.run()
     assert len(site.written) == len(CHECKPOINTS)
     assert told.value is None

@@ -61,7 +61,7 @@ def test_the_rest_is_cleaned(codec: Codec, caplog: pytest.LogCaptureFixture) -> 
     assert values == {10}
     assert storage.log.clean_offset == 11
     assert "t-0: 1 batches cannot be decoded" in caplog.text
-    assert f"at the offsets {at}" in caplog.text
+    assert f"base offsets {at}" in caplog.text
     assert "uncleanable" not in caplog.text
 
 
@@ -104,7 +104,7 @@ def test_damage_makes_a_log_uncleanable_with_one_warning(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             storage.clean()
-    assert caplog.text.count("t-0 is uncleanable") == 1
+    assert caplog.text.count("the partition is uncleanable") == 1
 
 
 def test_mutated_batches_do_not_stop_the_cleaner(caplog: pytest.LogCaptureFixture) -> None:

@@ -145,10 +145,10 @@ class Story:
 
     def crowd(self, _name: str) -> None:
         """So many others go in this very turn that deletions are put off."""
-        departures = self.dirs._departures
-        departures._step_left = 0
-        if departures._step is None:
-            departures._arm()
+        async_delete = self.dirs._async_delete
+        async_delete._step_left = 0
+        if async_delete._step is None:
+            async_delete._arm()
 
     def order(self, _name: str) -> None:
         """Have all that ever went proven gone, as the controller's orders do."""

@@ -87,7 +87,7 @@ def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> Non
         state.appended(parse_header(produced(producer, 0, 0, base_offset=offset)))
     state.appended(parse_header(produced(6, 0, 0, base_offset=9)), 7)
     marker = parse_header(produced(7, 0, -1, base_offset=9))
-    state.ended(marker, Marker(True, 0), 0)
+    state.marker_appended(marker, Marker(True, 0), 0)
     estimate_append_times(disk, "/d", [Extent(base, 1) for base in (5, 8, 20)], state, 25)
     dated = {producer: entry.appended_ms for producer, entry in state.entries.items()}
     assert dated == {1: 10, 2: 10, 3: 20, 4: 20, 5: 25, 6: 7, 7: 25}

@@ -74,7 +74,7 @@ def _long_hop(data: Buffer, cursor: int) -> int:
     """Return how far it is from a record whose length takes 3 bytes or more to the next."""
     length, size = read_varint(bytes(data[cursor : cursor + 5]), 0)
     if length < 0:
-        raise InvalidRecord(f"a record says its length is {length}")
+        raise InvalidRecord(f"a record has length {length}")
     return size + length
 
 

@@ -44,8 +44,8 @@ DIR_NAME_BYTES_MAX: Final = 255
 _OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)")
 PARTITION_MAX: Final = 2**31 - 1
 
-_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-_MARKED_FOLDER = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>delete|stray|future)")
+_DIR_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_WITH_SUFFIX = re.compile(r"(?P<what>.+)\.(?P<token>[0-9a-f]{32})-(?P<kind>delete|stray|future)")
 
 
 class PartitionDirKind(Enum):
@@ -105,11 +105,11 @@ def parse_partition_dir_name(name: str) -> PartitionDirName | None:
     of the same partition.
     """
     kind = PartitionDirKind.LIVE
-    marked = _MARKED_FOLDER.fullmatch(name)
+    marked = _WITH_SUFFIX.fullmatch(name)
     if marked:
         kind = PartitionDirKind(marked["kind"])
         name = marked["what"]
-    found = _FOLDER.fullmatch(name)
+    found = _DIR_NAME.fullmatch(name)
     if not found:
         return None
     topic, partition = found["topic"], int(found["partition"])

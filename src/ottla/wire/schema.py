@@ -198,7 +198,7 @@ def record(*, type: int, versions: str, flexible: str = "0+") -> Callable[[type[
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 def struct_of(cls: type[T]) -> type[T]:
-    """Declare a struct nested in messages; its versions are those of whoever holds it."""
+    """Declare a struct nested in messages; its versions are those of its message."""
     return _declare(cls, None, NEVER, NEVER)
 
 

@@ -22,7 +22,7 @@ from ottla.log.flushing import Flushed
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import restamp
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.support import QueuedWorkers, World, batch, values
+from tests.unit.log.support import Environment, QueuedWorkers, batch, values
 
 HISTORIES = int(os.environ.get("OTTLA_DURABILITY_HISTORIES", "120"))
 STEPS = 40
@@ -84,8 +84,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.workers = QueuedWorkers()
-        self.world = World(workers=self.workers)
-        self.world.disk = self.disk = SimDisk(now_ms=self.world.clock.now_ms)
+        self.env = Environment(workers=self.workers)
+        self.env.disk = self.disk = SimDisk(now_ms=self.env.clock.now_ms)
         self.disk.mkdir("/data")
         self.disk.sync_dir("/")
         self.disk.on_operation = self._operation
@@ -147,7 +147,7 @@ class History:
             before = self.now
             self.epochs[value] = epoch
             entry = Entry(before.end, value, epoch)
-            # Whoever dies within the append may find it done.
+            # After a crash within the append it may have been done.
             self.now = State(before.start, before.end + 1, (*before.entries, entry), before.began)
             if self.log.truncation_unflushed:
                 self.now = before
@@ -342,7 +342,7 @@ class History:
 
     def _open(self) -> PartitionLog:
         point, start = self.checkpoint.recovery_point, self.checkpoint.log_start_offset
-        return self.world.open(CONFIG, recovery_point=point, log_start_offset=start)
+        return self.env.open(CONFIG, recovery_point=point, log_start_offset=start)
 
     def _operation(self, operation: str, path: str) -> None:
         if self.doom is not None and operation in CHANGES:
@@ -412,7 +412,7 @@ def test_power_losses_leave_what_the_log_was(part: int) -> None:
 
 
 def test_the_limits_of_a_truncation_are_all_four_checkpoints() -> None:
-    """Whoever adds a checkpoint must say what a truncation makes of it."""
+    """A new checkpoint needs a rule for truncations."""
     from ottla.log.log_dir import CHECKPOINTS
 
     assert len(CheckpointLimits._fields) == len(CHECKPOINTS)

@@ -103,7 +103,7 @@ def test_a_failed_checkpoint_is_reported() -> None:
     assert len(failures) == 1
 
 
-def test_writes_of_one_file_do_not_overtake_each_other_nor_pile_up() -> None:
+def test_writes_of_one_file_are_ordered_and_coalesced() -> None:
     disk, workers = formatted(), QueuedWorkers()
     write = CoalescedWrite(disk, workers, "/logs/a", lambda error: None, lambda: None)
     first = write.write(lambda: b"1")

@@ -1,4 +1,4 @@
-"""Names of files and folders must be Kafka's, and reading them must be exact.
+"""Names of files and directories must be Kafka's, and must be parsed exactly.
 
 Method: names written out by hand, and names that only look like ones of ours.
 """
@@ -28,7 +28,7 @@ def test_segment_names() -> None:
         "leader-epoch-checkpoint",
     ],
 )
-def test_other_files_are_no_segments(name: str) -> None:
+def test_other_file_names_are_not_segments(name: str) -> None:
     assert names.parse_segment_name(name) is None
 
 
@@ -57,7 +57,7 @@ def test_other_files_are_no_segments(name: str) -> None:
         (f"t-01.{TOKEN}-future", None),
     ],
 )
-def test_folder_names(name: str, expected: PartitionDirName | None) -> None:
+def test_partition_directory_names(name: str, expected: PartitionDirName | None) -> None:
     assert names.parse_partition_dir_name(name) == expected
 
 

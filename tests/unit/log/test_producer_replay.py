@@ -75,7 +75,7 @@ def test_damaged_batches_end_the_replay() -> None:
 
 
 def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> None:
-    """Of a batch that is gone the first segment tells, of a marker alone the last one."""
+    """For a deleted batch the first segment's time counts, for a marker alone the last one's."""
     now = [10]
     disk = MemoryDisk(now_ms=lambda: now[0])
     disk.mkdir("/d")
@@ -93,7 +93,7 @@ def test_producers_are_dated_by_the_segment_that_their_last_batch_is_in() -> Non
     assert dated == {1: 10, 2: 10, 3: 20, 4: 20, 5: 25, 6: 7, 7: 25}
 
 
-def test_control_batches_that_are_no_markers_say_nothing() -> None:
+def test_control_batches_that_are_no_markers_are_ignored() -> None:
     state = ProducerState("t-0")
     data = build_control(ControlType.LEADER_CHANGE, b"", timestamp=0)
     assert replay_batch(state, parse_header(data)._replace(producer_id=5), data, 0) is None

@@ -77,7 +77,7 @@ def test_a_clients_batch(
     assert (found and (found.first_offset, found.last_offset)) == answer
 
 
-def test_an_unknown_producer_may_begin_anywhere() -> None:
+def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
     assert ProducerState("t-0").check(header(3, 42), "client") is None
 
 
@@ -89,7 +89,7 @@ def test_coordinators_have_epochs_but_no_sequences() -> None:
     assert caught.value.error is Error.INVALID_PRODUCER_EPOCH
 
 
-def test_sequences_begin_anew_after_the_largest() -> None:
+def test_sequences_wrap_after_the_largest() -> None:
     state = ProducerState("t-0")
     state.appended(header(0, INT32_MAX - 1, 3, offset=10))
     assert state.entries[PRODUCER].last_sequence == 0
@@ -194,8 +194,8 @@ def test_silent_producers_expire_but_not_within_a_transaction() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [0, 10_000])
-def test_expiration_counts_from_the_append_whatever_the_records_say(timestamp: int) -> None:
-    """Whoever wrote historic data was forgotten at once, and its retry landed twice."""
+def test_expiration_counts_from_the_append_not_from_record_timestamps(timestamp: int) -> None:
+    """A producer of historic data expired at once, and its retry was appended twice."""
     state = ProducerState("t-0")
     state.appended(header(0, 0, timestamp=timestamp), 1_000)
     assert state.expire(1_049, 50) == 0
@@ -211,7 +211,7 @@ def test_a_marker_counts_from_its_append_too() -> None:
     assert state.expire(1_050, 50) == 1
 
 
-def test_a_producer_of_whom_nobody_knows_when_it_wrote_is_kept_from_the_first_look_on() -> None:
+def test_a_producer_without_append_time_expires_from_the_first_check_on() -> None:
     state = ProducerState("t-0")
     state.appended(header(0, 0))
     assert state.expire(1_000, 50) == 0

@@ -1,7 +1,7 @@
-"""A folder that refuses to be moved or removed holds up itself, not the log directory around it.
+"""A directory that cannot be renamed or removed does not take its log directory offline.
 
-Method: two directories on a disk in memory that refuses single folders, with workers that act at
-once and workers that wait; time is moved by hand.
+Method: two log directories on a disk in memory with errors for single directories, with workers
+that act at once and workers that wait; time is moved by hand.
 """
 
 import errno
@@ -58,7 +58,7 @@ def offline(dirs: LogDirs) -> list[str]:
 def test_one_that_cannot_be_removed_is_tried_again_ever_more_seldom(
     node: Node, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file of root's in it took the log folder offline, and again after each start."""
+    """A file of root's in it took the log directory offline, also after each start."""
     dirs = filled(node)
     fault = node.disk.fail("rmtree", number, path=DELETED, times=None)
     assert remove(node, dirs, 0, 2) == {T0: None, (TOPIC_ID, 2): None}
@@ -117,7 +117,7 @@ def test_what_a_worker_removed_from_a_disk_that_failed_meanwhile_may_be_back() -
     node = Node(workers)
     dirs = filled(node)
     dirs.delete("t", 0)
-    node.world.pass_ms(1_000)
+    node.env.pass_ms(1_000)
     dirs.dirs[0].fail(OSError(errno.EIO, "broken"))
     workers.run()
     assert not node.disk.exists(DELETED)
@@ -131,10 +131,8 @@ RENAMED = sorted(DIRECTORY_SPECIFIC_ERRNOS - {errno.ENOTEMPTY, errno.EEXIST})
 
 
 @pytest.mark.parametrize("number", RENAMED)
-def test_one_that_cannot_be_moved_is_not_gone_and_holds_up_no_other(
-    node: Node, number: int
-) -> None:
-    """A mount point in a log folder took that folder offline, once its topic was deleted."""
+def test_a_replica_that_cannot_be_renamed_fails_alone(node: Node, number: int) -> None:
+    """A mount point in a log directory took that offline, once its topic was deleted."""
     dirs = filled(node)
     node.disk.fail("rename", number, path="/d1/t-0", times=None)
     for _ in range(2):
@@ -167,7 +165,7 @@ def test_nor_do_its_files_stay_open(node: Node) -> None:
 @pytest.mark.parametrize("verdict", [Verdict.STRAY, Verdict.DELETE])
 @pytest.mark.parametrize("number", RENAMED)
 def test_a_start_leaves_what_it_cannot_move(node: Node, number: int, verdict: Verdict) -> None:
-    """With a single log folder the node could not start any more."""
+    """With a single log directory the node could not start any more."""
     node.stop(filled(node))
     fault = node.disk.fail("rename", number, path="/d1/t-0", times=None)
     dirs, found = node.start(lambda _topic, each, _id: Verdict.KEEP if each else verdict)
@@ -207,8 +205,8 @@ def test_a_former_log_that_cannot_be_moved_refuses_the_new_one_alone(node: Node)
     assert offline(dirs) == []
 
 
-def test_one_of_very_many_that_cannot_be_moved_holds_up_no_other(node: Node) -> None:
-    """They go a step at a time, when nobody is there any more who would hear of one."""
+def test_one_of_very_many_that_cannot_be_renamed_fails_alone(node: Node) -> None:
+    """They are renamed in later steps, when the caller cannot get an error any more."""
     many = 2 * LOGS_PER_STEP_MAX
     dirs, _ = node.start()
     for partition in range(many):

@@ -21,7 +21,7 @@ from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 
 from .checkers import History
 from .faults import HASTY, Faults, SeededDice, draw_faults
-from .world import Batch, Files, Member
+from .member import Batch, Files, Member
 
 REQUEST_TIMEOUT_MS = 2_500
 SHORT_TIMEOUT_MS = 30
@@ -33,18 +33,18 @@ HALF = len(SNAPSHOT) // 2
 class SimulatedMember(Member):
     """A process; effects that reach others go to `send`."""
 
-    def __init__(self, world: "Simulation", node_id: int, life: int, files: Files) -> None:
-        super().__init__(node_id, world.voters, files, SeededDice(world.rng))
-        self.node.timing = world.timing
-        self.world, self.node_id, self.life = world, node_id, life
+    def __init__(self, sim: "Simulation", node_id: int, life: int, files: Files) -> None:
+        super().__init__(node_id, sim.voters, files, SeededDice(sim.rng))
+        self.node.timing = sim.timing
+        self.sim, self.node_id, self.life = sim, node_id, life
         self.paused_until = 0
         self.silent = False
         self.asked = 0
         self.open: list[tuple[int, bytes, int]] = []
-        world.tamper(self)
+        sim.tamper(self)
 
     def _run(self, effect: fx.Effect) -> None:
-        world, was = self.world, self.committed
+        sim, was = self.sim, self.committed
         match effect:
             case fx.TruncateLog():
                 assert effect.offset >= self.committed
@@ -55,21 +55,21 @@ class SimulatedMember(Member):
                 assert self.files.end_offset == effect.offset
                 return
             case fx.FlushLog():
-                world.after(world.rng.randrange(1, 15), partial(world.flushed, self, effect))
+                sim.after(sim.rng.randrange(1, 15), partial(sim.flushed, self, effect))
                 return
             case fx.LeaderChanged():
                 if self.node.is_leader and effect.leader_id == self.node_id:
-                    world.history.leaders.append((effect.epoch, self.node_id))
-                    world.perhaps_kill(self, world.faults.office_crash)
+                    sim.history.leaders.append((effect.epoch, self.node_id))
+                    sim.perhaps_kill(self, sim.faults.election_crash)
             case fx.SendVote() | fx.SendBeginEpoch() | fx.SendEndEpoch():
-                world.ask(self, effect.voter_id, effect)
+                sim.ask(self, effect.voter_id, effect)
                 return
             case fx.SendFetch() | fx.SendFetchSnapshot():
                 to = effect.leader_id
                 if to < 0:
-                    to = next((each for each in world.voters if each > self.asked), 1)
+                    to = next((each for each in sim.voters if each > self.asked), 1)
                 self.asked = to
-                world.ask(self, to, effect)
+                sim.ask(self, to, effect)
                 return
             case (
                 fx.RespondToFetch()
@@ -77,15 +77,15 @@ class SimulatedMember(Member):
                 | fx.RespondToVote()
                 | fx.RespondToEpoch()
             ):
-                world.answer(self, effect)
+                sim.answer(self, effect)
                 if isinstance(effect, fx.RespondToVote) and effect.granted:
-                    world.perhaps_kill(self, world.faults.vote_crash)
+                    sim.perhaps_kill(self, sim.faults.vote_crash)
                 return
         super()._run(effect)
         if self.committed > was:
-            world.note_commits(self, max(was, 0))
+            sim.note_commits(self, max(was, 0))
             if self.node.is_leader:
-                world.perhaps_kill(self, world.faults.commit_crash)
+                sim.perhaps_kill(self, sim.faults.commit_crash)
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ class Simulation:
         self.after(self.rng.randrange(1, away_ms), boot)
 
     def perhaps_kill(self, member: SimulatedMember, chance: float) -> None:
-        """Kill a member at a moment that matters, before anybody hears from it."""
+        """Kill a member at a critical moment, before its messages are sent."""
         if chance and self.rng.random() < chance:
             member.silent = True
             self.after(0, lambda: self._die(member) if self.is_alive(member) else None)

@@ -13,7 +13,7 @@ from ottla.raft.election import ElectionState
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
-from .world import Batch, Files, Member
+from .member import Batch, Files, Member
 
 VOTERS = (1, 2, 3)
 NO_LOG = OffsetAndEpoch(0, 0)
@@ -104,7 +104,7 @@ def fetch(
 # -- standing ----------------------------------------------------------------------------------
 
 
-def test_a_voter_asks_first_then_begins_an_epoch_and_its_vote_is_durable_before_it_asks() -> None:
+def test_a_voter_pre_votes_then_begins_an_epoch_with_a_durable_vote() -> None:
     member = a_voter()
     assert member.node.role is Role.UNATTACHED
     asked = member.step(ev.Tick(now_ms=1_000))
@@ -138,7 +138,7 @@ def test_a_quorum_that_starts_as_a_whole_does_not_sit_out_an_election_first() ->
     assert member.node.role is Role.PROSPECTIVE
 
 
-def test_a_restarted_follower_gives_its_leader_time_for_a_parked_fetch_only_at_first() -> None:
+def test_a_restarted_follower_has_a_short_first_fetch_timeout() -> None:
     member = a_follower()
     member.step(ev.Tick(now_ms=599))
     assert member.node.role is Role.FOLLOWER
@@ -181,7 +181,7 @@ def test_a_candidate_without_a_majority_backs_off_and_asks_again_in_its_epoch() 
     assert (member.node.role, member.node.epoch) == (Role.PROSPECTIVE, 1)
 
 
-def test_a_refused_pre_vote_goes_back_to_the_leader_that_others_hear() -> None:
+def test_after_a_refused_pre_vote_the_old_leader_is_followed_again() -> None:
     member = a_follower()
     member.step(ev.Tick(now_ms=2_000))
     assert member.node.role is Role.PROSPECTIVE
@@ -260,7 +260,7 @@ def test_what_cannot_be_is_refused(asked: ev.VoteRequestReceived, error: Error) 
     assert error_of(a_follower().step(asked)) is error
 
 
-def test_a_follower_that_hears_its_leader_gives_no_pre_vote_but_a_vote() -> None:
+def test_a_follower_with_a_live_leader_refuses_a_pre_vote_but_grants_a_vote() -> None:
     member = a_follower()
     assert granted(member.step(vote(3, by=3, pre=True))), "it has not heard of its leader yet"
     member.step(
@@ -281,7 +281,7 @@ def test_nobody_votes_in_an_epoch_that_has_a_leader() -> None:
 # -- offices -----------------------------------------------------------------------------------
 
 
-def test_an_ex_leader_begins_resigned_and_never_leads_or_votes_in_its_epoch_again() -> None:
+def test_a_restarted_leader_is_resigned_and_never_leads_or_votes_in_its_epoch() -> None:
     member = a_voter(a_leader().durable.copy())
     assert (member.node.role, member.node.epoch, member.node.leader_id) == (Role.RESIGNED, 1, -1)
     end = OffsetAndEpoch(9, 0)
@@ -309,7 +309,7 @@ def test_a_leader_announces_itself_to_those_who_do_not_fetch() -> None:
     assert member.step(ev.Tick(now_ms=2_000)) == [fx.SendBeginEpoch(voter_id=2, epoch=1)]
 
 
-def test_the_first_successor_stands_at_once_and_the_others_let_it() -> None:
+def test_the_first_successor_starts_its_election_at_once() -> None:
     first, second = a_follower(), a_follower()
     heard = ev.FetchResponseReceived(
         error=Error.NONE, leader_id=2, leader_epoch=3, now_ms=5, high_watermark=0
@@ -366,7 +366,7 @@ def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
     assert ask == fx.SendFetch(leader_id=2, leader_epoch=3, fetch_offset=2, last_fetched_epoch=3)
 
 
-def test_what_an_older_epoch_left_is_committed_only_with_a_record_of_the_own_epoch() -> None:
+def test_records_of_older_epochs_are_committed_only_with_one_of_the_leaders_epoch() -> None:
     """The Raft paper's figure 8.
 
     1. Node 1 led epoch 2, appended at offset 1, and died before it was committed.
@@ -387,7 +387,7 @@ def test_what_an_older_epoch_left_is_committed_only_with_a_record_of_the_own_epo
     assert member.committed == 3
 
 
-def test_a_voter_hears_of_a_commit_at_once_though_there_is_no_new_record() -> None:
+def test_a_voters_fetch_is_answered_when_the_high_watermark_moves() -> None:
     member = a_leader()
     member.step(fetch(1, 1, by=2, leader=member))
     assert member.committed == 1

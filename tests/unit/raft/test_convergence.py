@@ -36,7 +36,7 @@ from ottla.raft.events import (
 from ottla.raft.log_view import Diverging, NeedsSnapshot
 from ottla.raft.values import BatchSpan, OffsetAndEpoch, ReplicaKey
 
-from .world import Crash, Files, Member
+from .member import Crash, Files, Member
 
 OBSERVERS = (2, 3)
 MARKS: Counter[str] = Counter()
@@ -71,7 +71,7 @@ class Quorum(RuleBasedStateMachine):
         member.crash_after = None
         if node_id == 1:
             assert member.node.epoch > self.epochs.get(1, 0)
-            # Whoever waited for the old process hears nothing more.
+            # Requests to the old process get no response any more.
             for other in OBSERVERS:
                 if other in self.members:
                     self._unstick(other)

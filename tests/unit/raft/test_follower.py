@@ -30,7 +30,7 @@ from ottla.raft.follower import RETRY_BACKOFF_MAX_MS, CommittedDataLost
 from ottla.raft.roles import Role
 from ottla.raft.values import BatchSpan, OffsetAndEpoch
 
-from .world import Batch, Files, Member
+from .member import Batch, Files, Member
 
 FOUND = FetchResponseReceived(
     error=Error.FENCED_LEADER_EPOCH, leader_id=1, leader_epoch=3, now_ms=0
@@ -80,7 +80,7 @@ def test_an_unattached_observer_asks_anybody() -> None:
     ]
 
 
-def test_an_observer_that_knew_its_leader_asks_it_again_after_a_restart() -> None:
+def test_a_restarted_observer_fetches_from_its_stored_leader() -> None:
     files = Files(ElectionState(epoch=3, leader_id=1), batches=list(TWO))
     assert observer(files).asks == [
         SendFetch(leader_id=1, leader_epoch=3, fetch_offset=3, last_fetched_epoch=3)
@@ -106,7 +106,7 @@ def test_an_observer_never_stands_for_election() -> None:
     assert member.node.epoch == 0
 
 
-def test_records_are_appended_then_committed_then_more_is_asked_for() -> None:
+def test_records_are_appended_then_committed_then_the_next_fetch_is_sent() -> None:
     member = following()
     assert deliver(member, *TWO, high_watermark=2) == [
         AppendFetched(data=b"0 1", next_offset=3),
@@ -116,7 +116,7 @@ def test_records_are_appended_then_committed_then_more_is_asked_for() -> None:
     assert deliver(member, high_watermark=3)[0] == AdvanceHighWatermark(offset=3)
 
 
-def test_the_watermark_is_bounded_by_the_own_log_and_never_falls() -> None:
+def test_the_high_watermark_is_bounded_by_the_log_and_never_falls() -> None:
     member = following()
     deliver(member, *TWO, high_watermark=900)
     assert member.committed == 3
@@ -333,7 +333,7 @@ def test_a_new_leader_ends_the_download() -> None:
     assert member.asks[-1].leader_epoch == 4
 
 
-def test_an_observer_that_its_leader_does_not_answer_asks_one_voter_after_another() -> None:
+def test_an_observer_without_a_response_tries_one_voter_after_another() -> None:
     member = Member(9, (1, 2, 3), Files(election=ElectionState(epoch=3, leader_id=2)))
     member.start()
     for now_ms in (1_000, 2_000, 3_000):

@@ -1,4 +1,4 @@
-"""What the leader tells a reader of its log, and where a follower cuts its own.
+"""How the leader validates a reader's offset and epoch, and where a follower truncates.
 
 Method: the cases of KIP-595's and KIP-630's text in tables; then histories of two logs that share
 a beginning, drawn at random, which must always end equal and never lose what both share.

@@ -35,7 +35,7 @@ from ottla.raft.log_view import Diverging, NeedsSnapshot, Valid
 from ottla.raft.roles import Role
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 
-from .world import Batch, Crash, Files, Member, leader
+from .member import Batch, Crash, Files, Member, leader
 
 
 def fetch(
@@ -104,7 +104,7 @@ def test_an_epoch_in_the_log_beats_a_lost_quorum_state() -> None:
     assert member.node.epoch == 8
 
 
-def test_an_epoch_known_only_from_quorum_state_is_never_used_again() -> None:
+def test_an_epoch_known_only_from_quorum_state_is_not_reused() -> None:
     member = Member(1, (1,), Files(election=ElectionState(epoch=12, voted_id=1)))
     member.start()
     assert member.node.epoch == 13
@@ -149,7 +149,7 @@ def test_proposals_during_a_flush_share_the_next_one() -> None:
     assert member.flushes == []
 
 
-def test_nothing_of_an_older_epoch_commits_before_the_own_epochs_record() -> None:
+def test_records_of_older_epochs_commit_only_with_the_leaders_own_record() -> None:
     member = leader()
     member.step(propose(b"a"))
     files = member.files.copy()
@@ -199,7 +199,7 @@ def test_a_fetch_that_contradicts_itself_is_invalid(offset: int, epoch: int) -> 
     assert answer.error is Error.INVALID_REQUEST
 
 
-def test_a_member_that_does_not_lead_says_who_does() -> None:
+def test_a_follower_returns_the_leader() -> None:
     member = Member(2, (1,), Files(election=ElectionState(epoch=4, leader_id=1)))
     member.start()
     (answer,) = member.step(fetch(0, 0, leader_epoch=4))
@@ -216,7 +216,7 @@ def test_an_observer_reads_what_is_committed_and_no_more() -> None:
     assert answer.high_watermark == 1
 
 
-def test_a_parked_fetch_is_answered_by_the_commit_in_the_same_step() -> None:
+def test_a_delayed_fetch_is_answered_by_the_commit_in_the_same_step() -> None:
     member = leader()
     assert member.step(fetch(1, 1, wait_ms=500)) == []
     assert member.wake_at_ms == 500
@@ -229,7 +229,7 @@ def test_a_parked_fetch_is_answered_by_the_commit_in_the_same_step() -> None:
     assert member.wake_at_ms is None
 
 
-def test_a_parked_fetch_is_answered_empty_at_its_deadline() -> None:
+def test_a_delayed_fetch_is_answered_empty_at_its_deadline() -> None:
     member = leader()
     member.step(fetch(1, 1, wait_ms=500))
     assert member.step(Tick(now_ms=499)) == []
@@ -238,7 +238,7 @@ def test_a_parked_fetch_is_answered_empty_at_its_deadline() -> None:
     assert (answer.error, answer.start, answer.end) == (Error.NONE, 1, 1)
 
 
-def test_a_parked_fetch_of_a_closed_connection_is_forgotten() -> None:
+def test_a_delayed_fetch_of_a_closed_connection_is_dropped() -> None:
     member = leader()
     member.step(fetch(1, 1, token=4, wait_ms=500))
     assert member.step(FetchAbandoned(token=4)) == []
@@ -246,7 +246,7 @@ def test_a_parked_fetch_of_a_closed_connection_is_forgotten() -> None:
     assert member.step(FetchAbandoned(token=4)) == []
 
 
-def test_resignation_sends_parked_fetches_away() -> None:
+def test_resignation_answers_delayed_fetches() -> None:
     member = leader()
     member.step(fetch(1, 1, wait_ms=500))
     effects = member.step(Resign())
@@ -254,7 +254,7 @@ def test_resignation_sends_parked_fetches_away() -> None:
     assert (answer.error, answer.leader_id) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-def test_a_fetch_beyond_the_log_is_told_where_it_diverges_at_once() -> None:
+def test_a_fetch_beyond_the_log_gets_the_diverging_epoch_at_once() -> None:
     member = leader()
     (answer,) = member.step(fetch(5, 1, wait_ms=500))
     assert isinstance(answer, RespondToFetch)

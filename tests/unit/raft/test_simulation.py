@@ -4,7 +4,7 @@ Method: the real `RaftNode`s in a simulated world (see `simulation`), one seed a
 is judged by the functions of `checkers`; after healing, everybody must catch up. Then members
 that break one rule of Raft each: some seed must show it, or the simulation proves nothing. (What
 older epochs left, committed too early, needs a history that chance does not find: it is told in
-`test_electing`.)
+`test_candidate`.)
 OTTLA_RAFT_SEEDS=5000 runs more of them; seeds that once failed are in `tests/seeds.txt`.
 """
 
@@ -28,8 +28,8 @@ from .checkers import (
     watermarks_that_fell,
 )
 from .faults import Faults
+from .member import Member
 from .simulation import Simulation
-from .world import Member
 
 SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "200"))
 ROUGH_MS, SETTLING_MS, CALM_MS = 7_000, 7_500, 1_000
@@ -108,7 +108,7 @@ def test_no_history_breaks_a_promise() -> None:
         assert marks[effect] > 0, effect
 
 
-def test_a_seed_tells_the_same_history_again() -> None:
+def test_a_seed_replays_the_same_history() -> None:
     first, again = (history_of(4)[0] for _run in range(2))
     assert (first.steps, first.history) == (again.steps, again.history)
 

@@ -40,7 +40,7 @@ def find_records(
 ) -> Ints:
     """Return where each record's length stands, for batches of `counts` records each.
 
-    `data` and `raw` are the same bytes. Lengths are read, not judged: whoever reads them again
+    `data` and `raw` are the same bytes. Lengths are read, not checked: whoever reads them again
     must check that they are not negative and lead to the next record.
 
     Raises: InvalidRecord where a batch's records do not end where the batch does.

@@ -49,7 +49,7 @@ def noted(node: Node) -> list[int]:
     return found
 
 
-def test_a_cut_below_the_checkpointed_high_watermark_is_told_and_takes_the_note() -> None:
+def test_a_cut_below_the_checkpointed_high_watermark_makes_the_shutdown_unclean() -> None:
     for clean in (False, True):
         node = Node()
         positions = left_behind(node, clean=clean)
@@ -87,7 +87,7 @@ def test_a_log_whose_files_are_gone_lacks_everything() -> None:
 
 
 def test_the_next_start_finds_it_again_where_this_one_died_at_once() -> None:
-    """The checkpoint is what tells it, and is not written anew before the loss is told."""
+    """The checkpoint shows the loss, and is not rewritten before the loss is reported."""
     node = Node(QueuedWorkers())
     positions = left_behind(node, clean=False)
     damage(node, positions[2] + 30)
@@ -124,7 +124,7 @@ def test_a_note_that_cannot_be_removed_is_emptied() -> None:
 
 
 def test_a_sync_that_fails_at_the_stop_takes_the_note() -> None:
-    """Nobody is killed and no directory is offline: only the note speaks of this life."""
+    """No process is killed and no directory is offline: only `.ottla_running` shows this run."""
     node = Node()
     dirs, _ = node.start()
     log = create(dirs)

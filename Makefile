@@ -42,7 +42,8 @@ soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
-	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
+	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_faults.py tests/cluster/test_controller_failover.py
+	@OTTLA_FAULT_ROUNDS=all OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py
 	@OTTLA_FUZZ_FRAMES=$${OTTLA_FUZZ_FRAMES:-100000} $(BIN)/python -m pytest -s tests/cluster/test_frame_fuzzer.py
 

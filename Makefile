@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 
+# Tests and benchmarks start some thousand processes. Compiled modules are kept, also where the
+# environment says otherwise: else each process spends half a second on compiling the same sources.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-unit test-cluster test-sim test-spark soak check bench clean
 
 help:

@@ -81,14 +81,14 @@ ConfigOf = Callable[[str], LogConfig]
 
 
 class _DirContents(NamedTuple):
-    """What a log directory holds. `stale`: logs whose checkpoint entries are a former log's."""
+    """A log directory's content. `stale_entries`: the logs with entries of a former log."""
 
     partition_dirs: list[PartitionDir]
-    stale: frozenset[TopicPartition]
+    stale_entries: frozenset[TopicPartition]
     checkpoints: dict[str, dict[TopicPartition, int]]
 
     def entry(self, checkpoint: str, key: TopicPartition) -> int:
-        return 0 if key in self.stale else self.checkpoints[checkpoint].get(key, 0)
+        return 0 if key in self.stale_entries else self.checkpoints[checkpoint].get(key, 0)
 
 
 def find_partition_dirs(disk: Disk, path: str) -> list[PartitionDir]:
@@ -235,14 +235,14 @@ class DirLoader:
         directory, disk = self.directory, self._ports.disk
         directory.take_clean_shutdown_file()
         partition_dirs = find_partition_dirs(disk, directory.path)
-        stale = frozenset(
+        stale_entries = frozenset(
             (partition_dir.topic, partition_dir.partition)
             for partition_dir in partition_dirs
             if partition_dir.kind is PartitionDirKind.LIVE
             and disk.exists(f"{directory.path}/{partition_dir.name}/{names.STALE_CHECKPOINTS}")
         )
         checkpoints = {name: directory.read_checkpoint(name) for name in CHECKPOINTS}
-        return _DirContents(partition_dirs, stale, checkpoints)
+        return _DirContents(partition_dirs, stale_entries, checkpoints)
 
     def _scanned(self, result: _DirContents | BaseException) -> None:
         if isinstance(result, BaseException):
@@ -330,7 +330,7 @@ class DirLoader:
             for key in listed - self.directory.logs.keys()
             if not self.directory.unusable_error(key)
         }
-        for key in sorted(contents.stale | missing):
+        for key in sorted(contents.stale_entries | missing):
             self.directory.mark_entries_stale(key)
         cleaned = contents.checkpoints[names.CLEANER_OFFSETS]
         limited = any(log.limits for log in self.directory.logs.values())

@@ -499,7 +499,7 @@ def test_an_epoch_without_an_entry_begins_at_the_earliest_possible_offset(clean:
 
 
 def with_gaps() -> Environment:
-    """Return the environment of a closed log that has offsets 0, 1 and 4 of epoch 0, 8 and 9 of 2."""
+    """Return an environment with a closed log: offsets 0, 1 and 4 of epoch 0, 8 and 9 of 2."""
     env = Environment()
     log = env.open(CONFIG)
     for offset, epoch in ((0, 0), (1, 0), (4, 0), (8, 2), (9, 2)):

@@ -2,7 +2,7 @@
 
 Method: a small cluster, one change, the requests that follow; tests have the names of the
 cases of Kafka's PartitionStateMachineTest and ControllerChannelManagerTest where they have one.
-What many changes in any order come to is in test_broker_request_histories; what deciders decide, in the
+Many changes in any order are in test_broker_request_histories; what deciders decide, in the
 tests of those.
 """
 

@@ -1,6 +1,6 @@
 """The requests that follow when a replica changes its state.
 
-Method: as in test_broker_requests, under the names of Kafka's ReplicaStateMachineTest. The states of
+Method: as in test_broker_requests, with the names of Kafka's ReplicaStateMachineTest. States of
 deletion are in test_deletion_manager, and their orders in test_deletion_orders.
 """
 

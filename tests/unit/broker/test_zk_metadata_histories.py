@@ -1,8 +1,9 @@
 """What a broker makes of a controller's requests is what the controller's image says.
 
 Method: the histories of `test_broker_request_histories`, read by the broker's own code for the
-three requests instead of a model of it. After each delta the broker's image must hold the same topics,
-ids, leaders, in-sync replicas and epochs, and of what it hosts what only LeaderAndIsr tells, too.
+three requests instead of a model of it. After each delta the broker's image must hold the same
+topics, ids, leaders, in-sync replicas and epochs, and of what it hosts what only LeaderAndIsr
+tells, too.
 Folders are each side's own; brokers' epochs are not told. Whatever a broker was ordered to delete,
 a copy of the order that is read at any later time deletes nothing of what it hosts then.
 """
@@ -28,7 +29,7 @@ from ottla.wire.messages.update_metadata import FULL, UpdateMetadataRequest
 
 from ..controller.model_brokers import compare, led, never_led
 from ..controller.model_brokers import topic as a_topic
-from ..controller.test_broker_request_histories import BROKERS, Telling
+from ..controller.test_broker_request_histories import BROKERS, RequestHistory
 
 UNTOLD: dict[str, Any] = {
     "adding_replicas": (),
@@ -54,7 +55,7 @@ class Broker:
     def __post_init__(self) -> None:
         self.facts = ZkMetadata(self.id, self.epoch)
 
-    def hear(self, sent_one: BrokerRequest) -> None:
+    def receive(self, sent_one: BrokerRequest) -> None:
         """Take a request as the broker's handlers do."""
         request = sent_one.request
         refusal = self.facts.check_sender(
@@ -182,12 +183,12 @@ def knowing_what_is_stored(broker_id: int, epoch: int, stored: ClusterImage) -> 
     return started
 
 
-class Retelling(Telling):
+class Retelling(RequestHistory):
     """Requests are sent again where no answer came, and the copies are read at any time."""
 
     @rule(broker_id=BROKERS, back=st.integers(0, 9))
     def read_a_late_stop(self, broker_id: int, back: int) -> None:
-        process = self.told.get(broker_id)
+        process = self.processes.get(broker_id)
         if process is not None:
             assert isinstance(process, Broker)
             for request in process.stops[::-1][back : back + 1]:
@@ -195,7 +196,7 @@ class Retelling(Telling):
 
     @rule(broker_id=BROKERS, back=st.integers(0, 30))
     def read_old_news(self, broker_id: int, back: int) -> None:
-        process = self.told.get(broker_id)
+        process = self.processes.get(broker_id)
         if process is not None:
             assert isinstance(process, Broker)
             for request in process.news[::-1][back : back + 1]:
@@ -218,7 +219,7 @@ TestHearing.settings = TestStarting.settings = SETTINGS
 def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
     """Its only broker was away when it was made; the order to delete it was refused for ever."""
     history = Starting()
-    history.begin(number=0, unclean=False)
+    history.begin(partition_id=0, unclean=False)
     history.write_a_topic_by_hand(name="v", replicas=[4])
     history.start(broker_id=4)
     history.begin_to_delete(name="v")
@@ -228,7 +229,7 @@ def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
 
 def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
     history = Starting()
-    history.begin(number=0, unclean=False)
+    history.begin(partition_id=0, unclean=False)
     history.append(*topic_records(a_topic("v", never_led(1, 2))))
     history.start(broker_id=2)
     # Of a broker's start its elections are to come, and do not where a deletion comes first.
@@ -240,23 +241,23 @@ def test_the_same_where_it_is_there_when_the_deletion_begins() -> None:
 def test_kafka_9539_an_order_from_before_a_replica_came_back_does_not_hit_it() -> None:
     """Its topic is the same, and so was its leader epoch."""
     history = Hearing()
-    history.begin(number=0, unclean=False)
-    history.reassign(name="t", number=0, to=[2, 3])
-    history.reassign(name="t", number=0, to=[2, 3, 1])
-    assert len(history.told[1].stops) == 1
+    history.begin(partition_id=0, unclean=False)
+    history.reassign(name="t", partition_id=0, to=[2, 3])
+    history.reassign(name="t", partition_id=0, to=[2, 3, 1])
+    assert len(history.processes[1].stops) == 1
     history.read_a_late_stop(broker_id=1, back=0)
-    history.change_isr(name="t", number=0, isr=[1, 2, 3])
+    history.change_isr(name="t", partition_id=0, isr=[1, 2, 3])
     history.read_a_late_stop(broker_id=1, back=0)
     check_all(history)
 
 
 def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
     history = Hearing()
-    history.begin(number=0, unclean=False)
+    history.begin(partition_id=0, unclean=False)
     history.start(broker_id=4)
     history.look_at_brokers(apart=False)
     history.append(*topic_records(a_topic("v", led([1, 2]))))
-    process = history.told[4]
+    process = history.processes[4]
     assert isinstance(process, Broker)
     assert FULL in {each.type for each in process.news}
     for back in range(len(process.news)):
@@ -264,6 +265,6 @@ def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
         check_all(history)
 
 
-def check_all(history: Telling) -> None:
-    for process in history.told.values():
+def check_all(history: RequestHistory) -> None:
+    for process in history.processes.values():
         process.check(history.image)

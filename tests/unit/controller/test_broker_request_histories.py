@@ -89,7 +89,7 @@ class Process(Protocol):
         ...
 
 
-class Telling(RuleBasedStateMachine):
+class RequestHistory(RuleBasedStateMachine):
     """Four brokers, two topics; brokers' registrations are what ZooKeeper holds.
 
     Another kind of broker may stand in for the model of one: `process` makes it, of an id, an
@@ -353,5 +353,5 @@ class Telling(RuleBasedStateMachine):
                 assert partition.leader == NO_LEADER or partition.leader in self.image.brokers
 
 
-TestBrokerRequests = Telling.TestCase
+TestBrokerRequests = RequestHistory.TestCase
 TestBrokerRequests.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

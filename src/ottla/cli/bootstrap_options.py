@@ -39,7 +39,7 @@ def bootstrap_controller_option(*short: str) -> Any:
 
 BootstrapController = Annotated[str | None, bootstrap_controller_option()]
 
-ASK_ANOTHER = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER})
+NOT_ACTIVE = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER})
 """What a controller answers that is not active."""
 
 BROKERS, CONTROLLERS = 1, 2
@@ -95,7 +95,7 @@ class BootstrapOptions:
         """
         if self.controllers is None:
             with connect(self.brokers, self.command_config, self.timeout, client_id) as client:
-                return client.patiently(lambda: question(client))
+                return client.with_retries(lambda: question(client))
         return self._ask_controllers(client_id, question, node)
 
     def any(self, client_id: str) -> WireClient:
@@ -112,7 +112,7 @@ class BootstrapOptions:
                 with self._controller(client_id, node) as client:
                     return question(client)
             except Refusal as refusal:
-                if refusal.code not in ASK_ANOTHER or waiting.is_over:
+                if refusal.code not in NOT_ACTIVE or waiting.is_over:
                     raise
                 what = str(refusal)
             except Unreachable as error:
@@ -159,6 +159,6 @@ def describe_cluster(
         include_fenced_brokers=fenced,
     )
     # Before version 1 nobody could say that controllers are meant.
-    answer = client.ask(request, cluster_wire.DescribeClusterResponse)
-    check("the cluster", answer.error_code, answer.error_message)
-    return answer
+    response = client.ask(request, cluster_wire.DescribeClusterResponse)
+    check("the cluster", response.error_code, response.error_message)
+    return response

@@ -110,8 +110,8 @@ def unregister(
     def act(client: WireClient) -> None:
         client.expect_kraft(UnregisterBrokerRequest)
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        answer = client.ask(request, UnregisterBrokerResponse)
-        check(f"broker {broker_id}", answer.error_code, answer.error_message)
+        response = client.ask(request, UnregisterBrokerResponse)
+        check(f"broker {broker_id}", response.error_code, response.error_message)
 
     where = _where(bootstrap_server, bootstrap_controller, command_config, config, timeout)
     where.ask(CLIENT_ID, act)

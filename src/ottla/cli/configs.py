@@ -253,8 +253,8 @@ def _alter(
     node = int(name) if kind == "brokers" and name and where.controllers is None else None
 
     def act(client: WireClient) -> None:
-        answer = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
-        for result in answer.responses:
+        response = client.ask(request, alter_wire.IncrementalAlterConfigsResponse, node=node)
+        for result in response.responses:
             subject = f"{kind[:-1]} {name or 'defaults'}"
             check(subject, result.error_code, result.error_message)
 

@@ -70,9 +70,9 @@ def describe(
         ),
         include_synonyms=synonyms,
     )
-    answer = client.ask(request, DescribeConfigsResponse, node=node)
+    response = client.ask(request, DescribeConfigsResponse, node=node)
     found = {}
-    for result in answer.results:
+    for result in response.results:
         subject = f"{_KINDS[kind]} {result.resource_name or 'defaults'}"
         check(subject, result.error_code, result.error_message)
         entries = [_entry(each) for each in result.configs]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ottla.base.errors import ApiError
 from ottla.base.zookeeper import Create, Operation, SetData
 from ottla.cli.errors import CommandError
-from ottla.cli.zookeeper_client import Overtaken, Read, ZooKeeperClient
+from ottla.cli.zookeeper_client import Read, WriteConflict, ZooKeeperClient
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType
 from ottla.metadata.topic_config import check_may_go, validate_topic_configs
 from ottla.metadata.znodes import paths
@@ -67,7 +67,7 @@ def alter(
         client.make_parents(paths.CONFIG_CHANGE)
         try:
             client.write([written, Create(paths.CONFIG_CHANGE, change, sequential=True)])
-        except Overtaken:
+        except WriteConflict:
             raise CommandError(f"{_entity(resource)} was changed meanwhile: try again") from None
     print(f"Completed Updating config for entity: {_entity(resource)}.")
 

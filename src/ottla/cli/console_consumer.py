@@ -178,7 +178,7 @@ def check(
         raise UsageError("exactly one of --topic and --include is required")
     if topic is not None:
         librdkafka.check_topic(topic)
-    if include is not None and not librdkafka.is_sayable(include):
+    if include is not None and not librdkafka.is_valid_text(include):
         raise UsageError(f"--include {shown(shortened(include))}: expected text in UTF-8")
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic")
@@ -198,7 +198,7 @@ def one_group(option: str | None, *properties: str | None) -> str | None:
     """
     named = [("--group", option), *(("group.id", each) for each in properties)]
     for where, name in named:
-        if name is not None and not (name.strip() and librdkafka.is_sayable(name)):
+        if name is not None and not (name.strip() and librdkafka.is_valid_text(name)):
             raise UsageError(
                 f"{where} {shown(shortened(name))}: expected a group's name, text in UTF-8"
             )

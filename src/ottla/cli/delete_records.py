@@ -110,8 +110,8 @@ def _delete(client: WireClient, wanted: dict[TopicPartition, int]) -> dict[Topic
             ),
             timeout_ms=client.timeout_ms,
         )
-        answer = client.ask(request, wire.DeleteRecordsResponse, node=leader)
-        for result in answer.topics:
+        response = client.ask(request, wire.DeleteRecordsResponse, node=leader)
+        for result in response.topics:
             for each in result.partitions:
                 outcomes[result.name, each.partition_index] = (
                     f"error: {reason_of(each.error_code)}"

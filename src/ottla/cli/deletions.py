@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.cli.deletions_client import CannotTell, Selection, check_served, fetch, fetch_ids
+from ottla.cli.deletions_client import LedgerUnsupported, Selection, check_served, fetch, fetch_ids
 from ottla.cli.deletions_text import json_text, open_text, table_lines, unproven_text
 from ottla.cli.errors import CommandError
 from ottla.cli.progress import Progress
@@ -26,13 +26,13 @@ FIND_SECONDS = 10.0
 """How long a deletion that is named may take to be in the ledger."""
 
 PAUSE_SECONDS = 0.2
-LOOKED_AT_MAX = 200
+POLLED_MAX = 200
 """Deletions that are asked for at once while they are waited for; all of them must end anyway."""
 
-ASK_SECONDS = 10.0
+REQUEST_SECONDS = 10.0
 """How long one answer is waited for by a command that has longer: its broker may have hung."""
 
-LASTING = frozenset({Error.UNSUPPORTED_VERSION, Error.CLUSTER_AUTHORIZATION_FAILED})
+NOT_RETRIABLE = frozenset({Error.UNSUPPORTED_VERSION, Error.CLUSTER_AUTHORIZATION_FAILED})
 """Refusals that no patience cures."""
 
 T = TypeVar("T")
@@ -41,11 +41,11 @@ T = TypeVar("T")
 def describe(client: WireClient, selection: Selection, *, as_json: bool) -> None:
     """Print what the ledger has. Raises: CommandError where something meant is not in it."""
     check_served(client)
-    found = client.patiently(lambda: fetch(client, selection, receipts=True))
+    found = client.with_retries(lambda: fetch(client, selection, receipts=True))
     missing = selection.missing(found)
     _print(found, as_json=as_json)
     if missing:
-        raise _nothing_of(client, selection, missing)
+        raise _not_found(client, selection, missing)
 
 
 def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: bool) -> None:
@@ -55,20 +55,20 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
             what is named is found.
     """
     progress = Progress()
-    waiting = _Waiting(client, timeout, progress)
+    waiting = _Retries(client, timeout, progress)
     try:
-        waiting.ask(lambda: check_served(client))
+        waiting.retry(lambda: check_served(client))
         found, missing = waiting.find(selection)
         if missing:
             _print(found, as_json=as_json)
-            raise _nothing_of(client, selection, missing)
+            raise _not_found(client, selection, missing)
         if selection.is_everything and not found:
             progress.say("no deletion is open")
         watch = _Watch({each.topic_id: each for each in found})
-        _see_through(client, watch, waiting)
+        _wait_until_finished(client, watch, waiting)
     finally:
         progress.done()
-    for name in watch.forgotten:
+    for name in watch.expired:
         progress.say(f"{name}: finished, and the receipt is forgotten already")
     _print(watch.listed(), as_json=as_json)
     for text in filter(None, map(unproven_text, watch.listed())):
@@ -77,55 +77,57 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
         raise CommandError(f"not finished after {timeout:g} s: {watch.open_text()}")
 
 
-def _see_through(client: WireClient, watch: "_Watch", waiting: "_Waiting") -> None:
+def _wait_until_finished(client: WireClient, watch: "_Watch", waiting: "_Retries") -> None:
     while watch.open and not waiting.is_over:
         waiting.pause(f"the end of {watch.open_text()}")
-        some = watch.some_open()
+        some = watch.next_open()
         try:
-            told = waiting.ask(partial(fetch_ids, client, some))
+            entries = waiting.retry(partial(fetch_ids, client, some))
         except CommandError as error:
-            if _is_lasting(error):
+            if _is_permanent(error):
                 raise
             return  # There was no time for this answer; what is known is told.
-        watch.see(some, told, waiting.seconds)
+        watch.update(some, entries, waiting.seconds)
 
 
 class _Watch:
     """The deletions that are waited for.
 
-    Fields: `open`: ids of those that are not finished; the values mean nothing. `forgotten`:
+    Fields: `open`: ids of those that are not finished; the values mean nothing. `expired`:
             names of those that were last seen open, and of which there is no receipt.
     """
 
     def __init__(self, chosen: dict[Uuid, DeletionImage]) -> None:
         self._chosen = chosen
-        self._lost: dict[Uuid, float] = {}
+        self._missing_since: dict[Uuid, float] = {}
         self.open = {key: None for key, each in chosen.items() if not each.is_finished}
-        self.forgotten: list[str] = []
+        self.expired: list[str] = []
 
-    def some_open(self) -> list[Uuid]:
+    def next_open(self) -> list[Uuid]:
         """Return what to ask for now: of many, some, and each time the next ones."""
-        some = list(islice(self.open, LOOKED_AT_MAX))
+        some = list(islice(self.open, POLLED_MAX))
         for key in some:
             self.open[key] = self.open.pop(key)
         return some
 
-    def see(self, asked: Iterable[Uuid], told: Iterable[DeletionImage], seconds: float) -> None:
+    def update(
+        self, requested: Iterable[Uuid], entries: Iterable[DeletionImage], seconds: float
+    ) -> None:
         """Take in what the ledger says of some that are open, at some second of the wait.
 
         What is not in it is finished and forgotten, or else the controller that answered was one
         no more and has yet to hear of it: it is over only if it stays so.
         """
-        known = {each.topic_id: each for each in told}
+        known = {each.topic_id: each for each in entries}
         self._chosen |= known
-        for key in asked:
+        for key in requested:
             if key in known:
-                self._lost.pop(key, None)
+                self._missing_since.pop(key, None)
                 if known[key].is_finished:
                     del self.open[key]
-            elif seconds - self._lost.setdefault(key, seconds) >= FIND_SECONDS:
+            elif seconds - self._missing_since.setdefault(key, seconds) >= FIND_SECONDS:
                 del self.open[key]
-                self.forgotten.append(self._chosen.pop(key).name)
+                self.expired.append(self._chosen.pop(key).name)
 
     def listed(self) -> list[DeletionImage]:
         """Return all of which something is known."""
@@ -138,7 +140,7 @@ class _Watch:
         return f"{len(still)} of {len(self._chosen)} deletion{plural} ({open_text(still)})"
 
 
-class _Waiting:
+class _Retries:
     """Asks again what leadership on the move and broken connections refuse, until the deadline."""
 
     def __init__(self, client: WireClient, timeout: float, progress: Progress) -> None:
@@ -146,7 +148,7 @@ class _Waiting:
         self._began = time.monotonic()
         self._timeout = timeout
         self._progress = progress
-        self._said = ""
+        self._last_line = ""
 
     @property
     def is_over(self) -> bool:
@@ -158,19 +160,19 @@ class _Waiting:
 
     def pause(self, what: str) -> None:
         """Wait a little; say for what where that is new."""
-        if what != self._said:
+        if what != self._last_line:
             self._progress.wait(f"waiting for {what}")
-            self._said = what
+            self._last_line = what
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._timeout - self.seconds)))
 
-    def ask(self, act: Callable[[], T]) -> T:
+    def retry(self, act: Callable[[], T]) -> T:
         """Return what `act` returns once it is not refused. Raises: CommandError, the last one."""
         while True:
-            self._client.timeout = max(0.05, min(ASK_SECONDS, self._timeout - self.seconds))
+            self._client.timeout = max(0.05, min(REQUEST_SECONDS, self._timeout - self.seconds))
             try:
                 return act()
             except CommandError as error:
-                if self.is_over or _is_lasting(error):
+                if self.is_over or _is_permanent(error):
                     raise
                 self.pause(f"an answer: {error}")
 
@@ -183,7 +185,7 @@ class _Waiting:
         """
         limit: float | None = None
         while True:
-            found = self.ask(
+            found = self.retry(
                 lambda: fetch(self._client, selection, receipts=not selection.is_everything)
             )
             missing = selection.missing(found)
@@ -194,13 +196,13 @@ class _Waiting:
             self.pause(f"the deletion of {missing[0]} to be known")
 
 
-def _is_lasting(error: CommandError) -> bool:
+def _is_permanent(error: CommandError) -> bool:
     if isinstance(error, Refusal):
-        return error.code in LASTING
-    return isinstance(error, CannotTell)
+        return error.code in NOT_RETRIABLE
+    return isinstance(error, LedgerUnsupported)
 
 
-def _nothing_of(client: WireClient, selection: Selection, missing: list[str]) -> CommandError:
+def _not_found(client: WireClient, selection: Selection, missing: list[str]) -> CommandError:
     present = {each.name: each.topic_id for each in client.topics()}
     if selection.topic_id in present.values() or present.keys() & set(selection.names or ()):
         return CommandError(f"no deletion of {missing[0]} is known, and there is such a topic")

@@ -23,7 +23,7 @@ _NAMES = re.compile(r"[\w-]+(,[\w-]+)*", re.ASCII)
 """Names that mean only themselves; a dot would be a regular expression's."""
 
 
-class CannotTell(CommandError):
+class LedgerUnsupported(CommandError):
     """The brokers do not speak of deletions in words that are understood here: for good."""
 
 
@@ -62,7 +62,7 @@ class Selection:
 def check_served(client: WireClient) -> None:
     """Raise CannotTell where the cluster does not know what to answer."""
     if not client.serves(wire.DescribeDeletionsRequest):
-        raise CannotTell(
+        raise LedgerUnsupported(
             f"the brokers at {client.bootstrap} cannot tell of deletions: they are Kafka's, or an "
             "older Ottla's"
         )
@@ -75,7 +75,7 @@ def fetch(client: WireClient, selection: Selection, *, receipts: bool) -> list[D
         topics = (wire.DescribeDeletionsTopic(topic_id=selection.topic_id),)
     elif selection.names is not None:
         topics = tuple(wire.DescribeDeletionsTopic(name=name) for name in selection.names)
-    found = _ask(client, topics, receipts)
+    found = _describe(client, topics, receipts)
     if selection.text is None or topics:
         return found
     pattern = compile_filter(selection.text)
@@ -85,10 +85,10 @@ def fetch(client: WireClient, selection: Selection, *, receipts: bool) -> list[D
 def fetch_ids(client: WireClient, topic_ids: Collection[Uuid]) -> list[DeletionImage]:
     """Return the entries of some ids, finished or not. Raises: Refusal."""
     topics = tuple(wire.DescribeDeletionsTopic(topic_id=each) for each in sorted(topic_ids))
-    return _ask(client, topics, receipts=True)
+    return _describe(client, topics, receipts=True)
 
 
-def _ask(
+def _describe(
     client: WireClient, topics: tuple[wire.DescribeDeletionsTopic, ...], receipts: bool
 ) -> list[DeletionImage]:
     found: list[DeletionImage] = []
@@ -97,32 +97,32 @@ def _ask(
         request = wire.DescribeDeletionsRequest(
             topics=topics, include_receipts=receipts, after=after
         )
-        answer = client.ask(request, wire.DescribeDeletionsResponse)
-        check("deletions", answer.error_code, answer.error_message)
-        found += map(told_deletion, answer.deletions)
-        after = answer.next_after
+        response = client.ask(request, wire.DescribeDeletionsResponse)
+        check("deletions", response.error_code, response.error_message)
+        found += map(deletion_image, response.deletions)
+        after = response.next_after
         if after == NO_UUID:
             return sorted(found, key=lambda each: (each.name, each.asked_ms, each.topic_id))
 
 
-def told_deletion(said: wire.DescribedDeletion) -> DeletionImage:
+def deletion_image(described: wire.DescribedDeletion) -> DeletionImage:
     """Return an entry as the image has it. Raises: CannotTell."""
     try:
         deletion = DeletionImage(
-            topic_id=said.topic_id,
-            name=said.name,
-            policy=Policy(said.policy),
-            asked_ms=said.asked_ms,
-            halted=Halt(said.halted),
-            remote=Remote(said.remote),
-            finished_ms=said.finished_ms,
+            topic_id=described.topic_id,
+            name=described.name,
+            policy=Policy(described.policy),
+            asked_ms=described.asked_ms,
+            halted=Halt(described.halted),
+            remote=Remote(described.remote),
+            finished_ms=described.finished_ms,
         )
-        for row in said.replicas:
+        for row in described.replicas:
             standing = Standing(DeletionState(row.state), Reason(row.reason), row.error)
             deletion = deletion.with_standing(row.broker_id, standing, row.partitions)
     except ValueError as error:
-        raise CannotTell(
-            f"topic {said.name}: the brokers say what this version of the command does not know "
-            f"({error}): expected one of their version"
+        raise LedgerUnsupported(
+            f"topic {described.name}: the response holds a value that this command does not know "
+            f"({error}): use the command of the brokers' version"
         ) from None
     return deletion

@@ -85,8 +85,8 @@ def _groups(deletion: DeletionImage) -> list[tuple[str, ...]]:
     return [
         (
             _standing_text(standing),
-            _numbers("broker", holders),
-            _numbers("partition", partitions),
+            _ids_text("broker", holders),
+            _ids_text("partition", partitions),
         )
         for (standing, partitions), holders in sorted(brokers.items())
     ]
@@ -101,8 +101,8 @@ def _standing_text(standing: Standing) -> str:
     return text
 
 
-def _numbers(noun: str, numbers: Sequence[int]) -> str:
-    return f"{noun if len(numbers) == 1 else noun + 's'} {encode_ranges(numbers)}"
+def _ids_text(noun: str, ids: Sequence[int]) -> str:
+    return f"{noun if len(ids) == 1 else noun + 's'} {encode_ranges(ids)}"
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -171,7 +171,7 @@ def unproven_text(deletion: DeletionImage) -> str | None:
     if not abandoned or not deletion.is_finished:
         return None
     why = "; ".join(
-        f"{word(reason)}: {_numbers('broker', sorted(brokers))}"
+        f"{word(reason)}: {_ids_text('broker', sorted(brokers))}"
         for reason, brokers in sorted(abandoned.items())
     )
     gone = deletion.count(DeletionState.SUCCESSFUL)
@@ -205,7 +205,7 @@ def causes(deletion: DeletionImage) -> list[str]:
 
 
 def _cause(policy: Policy, standing: Standing, brokers: Sequence[int]) -> str:
-    who, is_one = _numbers("broker", brokers), len(brokers) == 1
+    who, is_one = _ids_text("broker", brokers), len(brokers) == 1
     match standing.reason:
         case Reason.BROKER_DOWN:
             what = "is down: start it" if is_one else "are down: start them"

@@ -113,7 +113,7 @@ def _run_steps(console: Console, folder: Path, stack: ExitStack) -> None:
     with step(console, "Stopping the whole cluster and starting it again"):
         restart(console, cluster, written)
     with step(console, 'Asking Spark, through format("ottla")'):
-        ask_spark(console, cluster.bootstrap, written)
+        query_spark(console, cluster.bootstrap, written)
 
 
 def write_flights(bootstrap: str, source: Path) -> Written:
@@ -223,7 +223,7 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
     cluster.wait_ready(60)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": GROUP})
     try:
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
         ends = {p.partition: consumer.get_watermark_offsets(p, 30)[1] for p in partitions}
         committed = {p.partition: p.offset for p in consumer.committed(partitions, 30)}
         check(console, "records after the restart", sum(ends.values()), written.totals.count)
@@ -232,7 +232,7 @@ def restart(console: Console, cluster: "Cluster", written: Written) -> None:
         close(consumer)
 
 
-def ask_spark(console: Console, bootstrap: str, written: Written) -> None:
+def query_spark(console: Console, bootstrap: str, written: Written) -> None:
     """Count flights and miles per carrier and month with Spark; compare each cell."""
     import ottla.spark
 

@@ -11,7 +11,7 @@ from ottla.base.zookeeper import Create
 from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError
 from ottla.cli.wire_client import TopicPartition
-from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.metadata.znodes import admin, paths
 
 
@@ -19,10 +19,10 @@ def elect(connect: str, timeout: float, wanted: Collection[TopicPartition] | Non
     """Ask for the election of preferred leaders, of all partitions where None."""
     with ZooKeeperClient(connect, timeout) as client:
         existing = {
-            (name, number)
+            (name, partition)
             for name in client.topic_names()
             if (found := client.topic(name)) is not None
-            for number in found[0].partitions
+            for partition in found[0].partitions
         }
         partitions = sorted(existing if wanted is None else wanted)
         missing = [each for each in partitions if each not in existing]
@@ -35,7 +35,7 @@ def elect(connect: str, timeout: float, wanted: Collection[TopicPartition] | Non
         data = admin.encode_preferred_election(partitions)
         try:
             client.write([Create(paths.PREFERRED_ELECTION, data)])
-        except Overtaken:
+        except WriteConflict:
             raise CommandError(
                 "Preferred replica leader election currently in progress. Aborting operation"
             ) from None

@@ -14,7 +14,7 @@ _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 """Of signed integers, by their struct letters."""
 
 
-def refusal_of(request: object, error: EncodeError) -> CommandError | UsageError:
+def encode_failure(request: object, error: EncodeError) -> CommandError | UsageError:
     """Return what to raise where a request cannot be encoded. Names the field where it is found.
 
     Text that is not UTF-8 can only come from the command line: that is wrong usage.

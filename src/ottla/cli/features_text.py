@@ -25,10 +25,10 @@ class Change:
     dry_run: bool = False
 
 
-def describe_lines(told: ApiVersionsResponse) -> list[str]:
+def describe_lines(response: ApiVersionsResponse) -> list[str]:
     """Return a line a feature: what the node supports, and what the cluster is at."""
-    finalized = {each.name: each.max_version_level for each in told.finalized_features}
-    epoch = told.finalized_features_epoch
+    finalized = {each.name: each.max_version_level for each in response.finalized_features}
+    epoch = response.finalized_features_epoch
     return [
         "\t".join(
             (
@@ -39,7 +39,7 @@ def describe_lines(told: ApiVersionsResponse) -> list[str]:
                 f"Epoch: {'-' if epoch < 0 else epoch}",
             )
         )
-        for each in sorted(told.supported_features, key=lambda each: each.name)
+        for each in sorted(response.supported_features, key=lambda each: each.name)
     ]
 
 
@@ -49,17 +49,17 @@ def _level(name: str, level: int) -> str:
     return str(level)
 
 
-def outcome_lines(wish: Change, refusal: str | None) -> list[str]:
+def outcome_lines(change: Change, refusal: str | None) -> list[str]:
     """Return a line a feature: what became of it; `refusal` = why nothing did."""
-    is_off = wish.action == "disable"
+    is_off = change.action == "disable"
     lines = []
-    for name, level in sorted(wish.levels.items()):
+    for name, level in sorted(change.levels.items()):
         if refusal is not None:
-            what = f"disable {name}" if is_off else f"{wish.action} {name} to {level}"
-            lines.append(f"{'Can' if wish.dry_run else 'Could'} not {what}. {refusal}")
+            what = f"disable {name}" if is_off else f"{change.action} {name} to {level}"
+            lines.append(f"{'Can' if change.dry_run else 'Could'} not {what}. {refusal}")
         else:
-            done = "disabled" if is_off else f"{wish.action}d to {level}"
-            lines.append(f"{name} {'can be' if wish.dry_run else 'was'} {done}.")
+            done = "disabled" if is_off else f"{change.action}d to {level}"
+            lines.append(f"{name} {'can be' if change.dry_run else 'was'} {done}.")
     return lines
 
 

@@ -97,18 +97,18 @@ def get_offsets(
         }
         if not found:
             raise CommandError("Could not match any topic-partitions with the specified filters")
-        offsets = ask(client, found, timestamp)
-    for topic_name, number in in_order(offsets):
-        error, offset = offsets[topic_name, number]
+        offsets = fetch_offsets(client, found, timestamp)
+    for topic_name, partition_id in in_order(offsets):
+        error, offset = offsets[topic_name, partition_id]
         if error:
             reason = reason_of(error)
             print(
-                f"Skip getting offsets for topic-partition {topic_name}-{number} due to error: "
-                f"{reason}",
+                f"Skip getting offsets for topic-partition {topic_name}-{partition_id} due to "
+                f"error: {reason}",
                 file=sys.stderr,
             )
         elif offset >= 0:
-            print(f"{topic_name}:{number}:{offset}")
+            print(f"{topic_name}:{partition_id}:{offset}")
 
 
 def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -122,17 +122,17 @@ def chooser(topic: str | None, partitions: str | None, rules: str | None) -> Cho
         if topic is not None or partitions is not None:
             raise UsageError("--topic-partitions cannot be used with --topic or --partitions")
         choosers = [_rule(each) for each in rules.split(",")]
-        return lambda name, number: any(each(name, number) for each in choosers)
+        return lambda name, partition: any(each(name, partition) for each in choosers)
     pattern = None if topic is None else compile_filter(topic)
-    numbers = None if partitions is None else parse_ids(partitions)
-    if partitions is not None and numbers is None:
+    ids = None if partitions is None else parse_ids(partitions)
+    if partitions is not None and ids is None:
         raise UsageError(
             "--partitions expects a comma separated list of numeric partition ids, but received: "
             + shown(shortened(partitions))
         )
-    return lambda name, number: (
+    return lambda name, partition: (
         (pattern is None or pattern.fullmatch(name) is not None)
-        and (numbers is None or number in numbers)
+        and (ids is None or partition in ids)
     )
 
 
@@ -140,9 +140,9 @@ def _rule(text: str) -> Chooser:
     match = RULE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"Invalid rule specification: {shown(shortened(text))}")
-    topic, number, first, end = match.groups()
+    topic, single, first, end = match.groups()
     pattern = compile_filter(topic) if topic else None
-    only = number or None
+    only = single or None
     return lambda name, partition: (
         (pattern is None or pattern.fullmatch(name) is not None)
         and (only is None or partition == int(only))
@@ -158,14 +158,14 @@ def parse_time(text: str) -> int:
         return TIMES[word]
     if re.fullmatch(r"-?[0-9]{1,19}", word) and -TIMESTAMP_MAX <= int(word) <= TIMESTAMP_MAX:
         return int(word)
-    names = " / ".join(f"{number} or {name}" for name, number in TIMES.items())
+    names = " / ".join(f"{timestamp} or {name}" for name, timestamp in TIMES.items())
     raise UsageError(
         f"Malformed time argument {shown(shortened(text))}. Please use {names}, "
         "or a specified long format timestamp"
     )
 
 
-def ask(
+def fetch_offsets(
     client: WireClient, leaders: dict[TopicPartition, int], timestamp: int
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return an error code and an offset for each partition; -1 = no such offset."""
@@ -184,16 +184,16 @@ def ask(
                 wire.ListOffsetsTopic(
                     name=name,
                     partitions=tuple(
-                        wire.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
-                        for number in numbers
+                        wire.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                        for partition in ids
                     ),
                 )
-                for name, numbers in by_topic(led).items()
+                for name, ids in by_topic(led).items()
             ),
             timeout_ms=client.timeout_ms,
         )
-        answer = client.ask(request, wire.ListOffsetsResponse, node=leader)
-        for topic in answer.topics:
+        response = client.ask(request, wire.ListOffsetsResponse, node=leader)
+        for topic in response.topics:
             for each in topic.partitions:
                 offsets[topic.name, each.partition_index] = (each.error_code, each.offset)
     return offsets

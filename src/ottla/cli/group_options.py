@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.errors import UsageError
-from ottla.cli.options import check_takers, flag, is_given
+from ottla.cli.options import check_allowed, flag, is_given
 
 OPTIONAL_VALUES = {"--state": "", "--type": ""}
 """Options whose value may be left out."""
@@ -86,7 +86,7 @@ TimeoutMs = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class GroupOptions:
     """What the options say. Fields are named as the options."""
 
     group: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ SCENARIOS = (
     "from_file",
 )
 _RESET = frozenset({"reset-offsets"})
-TAKERS: dict[str, frozenset[str]] = {
+ALLOWED_ACTIONS: dict[str, frozenset[str]] = {
     "group": frozenset({"describe", "delete", "reset-offsets", "delete-offsets"}),
     "all_groups": frozenset({"describe", "delete", "reset-offsets"}),
     "topic": frozenset({"reset-offsets", "delete-offsets"}),
@@ -136,43 +136,43 @@ TAKERS: dict[str, frozenset[str]] = {
 """Which actions take an option."""
 
 
-def check(action: str, wish: Wish) -> None:
+def check(action: str, options: GroupOptions) -> None:
     """Raise UsageError where the options do not fit the action or each other."""
-    check_takers(action, wish, TAKERS)
-    if action in TAKERS["group"]:
-        _check_groups(action, wish)
+    check_allowed(action, options, ALLOWED_ACTIONS)
+    if action in ALLOWED_ACTIONS["group"]:
+        _check_groups(action, options)
     if action == "describe":
-        chosen = [wish.members, wish.offsets, wish.state is not None]
+        chosen = [options.members, options.offsets, options.state is not None]
         if sum(chosen) > 1:
             raise UsageError("--describe takes one of --members, --offsets and --state")
-        if wish.state:
-            raise UsageError(f"--state {wish.state}: --describe takes it without a value")
-    if action == "delete-offsets" and (len(wish.group) != 1 or not wish.topic):
+        if options.state:
+            raise UsageError(f"--state {options.state}: --describe takes it without a value")
+    if action == "delete-offsets" and (len(options.group) != 1 or not options.topic):
         raise UsageError("--delete-offsets needs one --group, and --topic")
     if action == "reset-offsets":
-        _check_reset(wish)
+        _check_reset(options)
 
 
-def _check_groups(action: str, wish: Wish) -> None:
-    if wish.group and wish.all_groups:
+def _check_groups(action: str, options: GroupOptions) -> None:
+    if options.group and options.all_groups:
         raise UsageError("--group cannot be used with --all-groups")
-    if not (wish.group or wish.all_groups):
+    if not (options.group or options.all_groups):
         choice = "--group" if action == "delete-offsets" else "--group or --all-groups"
         raise UsageError(f"--{action} needs {choice}")
 
 
-def _check_reset(wish: Wish) -> None:
-    if wish.dry_run and wish.execute:
+def _check_reset(options: GroupOptions) -> None:
+    if options.dry_run and options.execute:
         raise UsageError("--dry-run cannot be used with --execute")
-    given = [name for name in SCENARIOS if is_given(getattr(wish, name))]
+    given = [name for name in SCENARIOS if is_given(getattr(options, name))]
     if len(given) != 1:
         got = ", ".join(map(flag, given)) or "none"
         raise UsageError(
             f"--reset-offsets needs exactly one of {', '.join(map(flag, SCENARIOS))}, got {got}"
         )
-    if wish.topic and wish.all_topics:
+    if options.topic and options.all_topics:
         raise UsageError("--topic cannot be used with --all-topics")
-    if not (wish.topic or wish.all_topics) and wish.from_file is None:
+    if not (options.topic or options.all_topics) and options.from_file is None:
         raise UsageError("--reset-offsets needs --topic or --all-topics")
 
 

@@ -61,14 +61,14 @@ def parse_topics(arguments: list[str]) -> tuple[set[TopicPartition], set[str]]:
     partitions: set[TopicPartition] = set()
     topics: set[str] = set()
     for argument in arguments:
-        topic, separator, numbers = argument.partition(":")
+        topic, separator, listed = argument.partition(":")
         if not separator:
             topics.add(topic)
             continue
-        found = parse_ids(numbers)
+        found = parse_ids(listed)
         if not topic or found is None:
             raise UsageError(f"--topic {shown(argument)}: expected TOPIC or TOPIC:0,1,2")
-        partitions.update((topic, number) for number in found)
+        partitions.update((topic, partition) for partition in found)
     return partitions, topics
 
 

@@ -94,7 +94,7 @@ def member_lines(group: Group, *, verbose: bool) -> list[str]:
 
 def _assignment(member: Member) -> str:
     topics = by_topic(member.partitions)
-    named = (f"{topic}({','.join(map(str, numbers))})" for topic, numbers in topics.items())
+    named = (f"{topic}({','.join(map(str, ids))})" for topic, ids in topics.items())
     return ", ".join(named) or MISSING
 
 

@@ -87,7 +87,7 @@ def groups(
     with connect(bootstrap_server, command_config, timeout, "groups-tool") as client:
         rows = [
             row
-            for row in ask(client)
+            for row in list_groups(client)
             if (wanted is None or row.type == wanted)
             and (protocol is None or row.protocol == protocol)
             and (not consumer or row.is_of_consumers)
@@ -95,17 +95,17 @@ def groups(
     print("\n".join(lines(rows)))
 
 
-def ask(client: WireClient) -> list[Row]:
+def list_groups(client: WireClient) -> list[Row]:
     """Return the groups of all brokers, sorted."""
     found: dict[str, Row] = {}
     for broker in client.broker_ids():
 
         def act(broker: int = broker) -> wire.ListGroupsResponse:
-            answer = client.ask(wire.ListGroupsRequest(), wire.ListGroupsResponse, node=broker)
-            check(f"broker {broker}", answer.error_code)
-            return answer
+            response = client.ask(wire.ListGroupsRequest(), wire.ListGroupsResponse, node=broker)
+            check(f"broker {broker}", response.error_code)
+            return response
 
-        for each in client.patiently(act).groups:
+        for each in client.with_retries(act).groups:
             kind = (each.group_type or "classic").lower()
             found[each.group_id] = Row(each.group_id, kind, each.protocol_type)
     return [found[name] for name in sorted(found)]

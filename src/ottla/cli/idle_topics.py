@@ -37,12 +37,12 @@ def show(client: WireClient, topic: str | None, *, as_json: bool) -> None:
         if not names:
             raise CommandError(f"no topic matches {topic!r}: expected one that exists")
     request = wire.DescribeIdleTopicsRequest(topics=names)
-    answer = client.ask(request, wire.DescribeIdleTopicsResponse)
-    check("idle topics", answer.error_code, answer.error_message)
+    response = client.ask(request, wire.DescribeIdleTopicsResponse)
+    check("idle topics", response.error_code, response.error_message)
     if as_json:
-        print(json_text(answer.topics))
-    elif answer.topics:
-        print("\n".join(table_lines(answer.topics)))
+        print(json_text(response.topics))
+    elif response.topics:
+        print("\n".join(table_lines(response.topics)))
     else:
         print(f"No topic has an {TTL}: none goes by itself.")
 

@@ -120,24 +120,24 @@ def elect(
 ) -> Outcomes:
     """Ask for elections, of all partitions where None; return what came of each."""
     topics: dict[str, list[int]] = {}
-    for name, number in sorted(wanted or ()):
-        topics.setdefault(name, []).append(number)
+    for name, partition in sorted(wanted or ()):
+        topics.setdefault(name, []).append(partition)
     request = wire.ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=None
         if wanted is None
         else tuple(
-            wire.TopicPartitions(topic=name, partitions=tuple(numbers))
-            for name, numbers in topics.items()
+            wire.TopicPartitions(topic=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
         ),
         timeout_ms=client.timeout_ms,
     )
 
     def act() -> Outcomes:
-        answer = client.ask(request, wire.ElectLeadersResponse)
-        check("the election", answer.error_code)
+        response = client.ask(request, wire.ElectLeadersResponse)
+        check("the election", response.error_code)
         outcomes: Outcomes = {}
-        for result in answer.replica_election_results:
+        for result in response.replica_election_results:
             for each in result.partition_result:
                 if each.error_code == Error.NOT_CONTROLLER:
                     check("the election", each.error_code, each.error_message)  # To be repeated.
@@ -145,7 +145,7 @@ def elect(
                 outcomes[key] = (each.error_code, each.error_message)
         return outcomes
 
-    return client.patiently(act)
+    return client.with_retries(act)
 
 
 def report(kind: str, outcomes: Outcomes) -> None:

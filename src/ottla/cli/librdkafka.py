@@ -16,7 +16,7 @@ from ottla.cli.options import (
 from ottla.cli.wire_client import seconds_text
 from ottla.metadata.topic_names import fault_of
 
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 TRY_SECONDS = 0.5
 """How long one call into librdkafka may last: Ctrl-C is seen between two of them."""
 
@@ -49,7 +49,7 @@ RENAMED = {
 """Properties of the Java clients that librdkafka calls otherwise."""
 
 
-PROGRAMS_ONLY = frozenset(
+PYTHON_ONLY = frozenset(
     {
         "default.topic.config",
         "delivery.report.only.error",
@@ -63,7 +63,7 @@ PROGRAMS_ONLY = frozenset(
 """Properties that take objects of Python: at text for them the client raises whatever comes."""
 
 
-def is_sayable(text: str) -> bool:
+def is_valid_text(text: str) -> bool:
     """Tell whether librdkafka survives this text, and takes all of it: it wants C's strings."""
     return is_text(text) and "\0" not in text
 
@@ -78,7 +78,7 @@ def check_topic(name: str) -> None:
 def client_properties(pairs: list[str], option: str) -> dict[str, str]:
     """Return `NAME=VALUE` arguments. Raises: UsageError, naming `option`."""
     for pair in pairs:
-        if not is_sayable(pair):
+        if not is_valid_text(pair):
             raise UsageError(f"{option} {shown(shortened(pair))}: expected text in UTF-8")
     return key_values(pairs, option)
 
@@ -119,7 +119,7 @@ def base_config(bootstrap: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": bootstrap,
         "log_level": QUIET_LOG_LEVEL,
-        "error_cb": _Complaints(),
+        "error_cb": _ErrorReporter(),
     }
 
 
@@ -131,9 +131,9 @@ def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
         if not isinstance(value, str):
             continue
         subject = f"client configuration: {shown(shortened(f'{name}={value}'))}"
-        if not is_sayable(name + value):
+        if not is_valid_text(name + value):
             raise CommandError(f"{subject}: expected text in UTF-8")
-        if name in PROGRAMS_ONLY:
+        if name in PYTHON_ONLY:
             raise CommandError(f"{subject}: expected a property that text can set")
     try:
         return kind(config)
@@ -150,9 +150,9 @@ def find_broker(
     """
     bootstrap = config["bootstrap.servers"]
     began = time.monotonic()
-    is_told = False
+    is_reported = False
     while True:
-        found = _ask(client, topic, min(timeout, TRY_SECONDS))
+        found = _list_topics(client, topic, min(timeout, TRY_SECONDS))
         if found is not None:
             return found
         waited = time.monotonic() - began
@@ -161,23 +161,23 @@ def find_broker(
             raise CommandError(
                 f"no broker answers at {bootstrap} within {seconds_text(timeout)}{reason}"
             )
-        if not is_told and waited >= TELL_SECONDS:
+        if not is_reported and waited >= REPORT_SECONDS:
             print(f"waiting for a broker at {bootstrap}", file=sys.stderr, flush=True)
-            is_told = True
+            is_reported = True
 
 
-def _ask(client: Any, topic: str | None, timeout: float) -> dict[str, int] | None:
+def _list_topics(client: Any, topic: str | None, timeout: float) -> dict[str, int] | None:
     from confluent_kafka import KafkaError, KafkaException
 
     absent = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
     named = {} if topic is None else {"topic": topic}
     try:
-        answer = client.list_topics(timeout=timeout, **named)
+        response = client.list_topics(timeout=timeout, **named)
     except KafkaException as error:
         if error.args[0].code() in absent:
             return None
         raise CommandError(reason_of(error)) from None
-    return {name: len(each.partitions) for name, each in answer.topics.items()}
+    return {name: len(each.partitions) for name, each in response.topics.items()}
 
 
 def reason_of(error: Any) -> str:
@@ -186,7 +186,7 @@ def reason_of(error: Any) -> str:
     return f"{' '.join(inner.str().split())} ({inner.name().lstrip('_')})"
 
 
-class _Complaints:
+class _ErrorReporter:
     """Says once that the brokers have gone, and again only after another complaint."""
 
     def __init__(self) -> None:

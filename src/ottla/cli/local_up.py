@@ -114,13 +114,13 @@ def up(
             if found is None
             else choose_brokers(data_dir, brokers, controllers, port, found)
         )
-        with leaving_nothing(engine, plans):
+        with rollback_on_failure(engine, plans):
             entry = engine.prepare(plans, properties, connect)
             _start(engine, entry, timeout)
         if detach:
             print(f"Stop it with: ottla down --data-dir {data_dir}")
             return 0
-        return _stay(engine)
+        return _run_until_signal(engine)
     except ClusterError as error:
         raise CommandError(str(error)) from None
 
@@ -205,10 +205,10 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
     progress.say(f"Starting {count} {'node' if count == 1 else 'nodes'} in {engine.data_dir}")
     try:
         engine.start()
-        engine.wait_ready(timeout, tell=progress.wait)
+        engine.wait_ready(timeout, report=progress.wait)
     except BaseException:
         # Nothing of a cluster that does not serve is left behind.
-        engine.stop(STOP_SECONDS, tell=progress.wait)
+        engine.stop(STOP_SECONDS, report=progress.wait)
         raise
     finally:
         progress.done()
@@ -222,17 +222,17 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
 
 
 @contextmanager
-def leaving_nothing(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator[None]:
+def rollback_on_failure(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator[None]:
     """Undo what was written for a cluster that could not be started.
 
     A new one of which no node was started is taken away: else the folder would insist on the
     shape of a cluster that never was. One that was there keeps its ports and configuration.
     """
     data_dir = engine.data_dir
-    folders = [engine.node_dir(plan.id) for plan in plans]
+    node_dirs = [engine.node_dir(plan.id) for plan in plans]
     files = [data_dir / cluster_file.FILE, data_dir / cluster_file.LOCK]
-    is_new = not any(path.exists() for path in (*folders, files[0]))
-    had_folder = data_dir.exists()
+    is_new = not any(path.exists() for path in (*node_dirs, files[0]))
+    dir_existed = data_dir.exists()
     properties = [engine.properties_path(plan.id) for plan in plans]
     before = {path: path.read_bytes() for path in (*properties, files[0]) if path.exists()}
     try:
@@ -242,11 +242,11 @@ def leaving_nothing(engine: LocalCluster, plans: Sequence[NodePlan]) -> Iterator
             for path, content in before.items():
                 path.write_bytes(content)
         if is_new and not _has_started(data_dir):
-            for folder in folders:
-                shutil.rmtree(folder, ignore_errors=True)
+            for node_dir in node_dirs:
+                shutil.rmtree(node_dir, ignore_errors=True)
             for file in files:
                 file.unlink(missing_ok=True)
-            if not had_folder:
+            if not dir_existed:
                 with suppress(OSError):  # Somebody put something there meanwhile.
                     data_dir.rmdir()
         raise
@@ -259,7 +259,7 @@ def _has_started(data_dir: Path) -> bool:
     return any(node.process is not None for node in cluster_file.load(data_dir).nodes)
 
 
-def _stay(engine: LocalCluster) -> int:
+def _run_until_signal(engine: LocalCluster) -> int:
     """Watch the nodes until Ctrl-C or SIGTERM, then stop them."""
     # Put by a signal handler, at any moment of the wait for it. An Event would not do: its `set`
     # takes the lock that the interrupted `wait` may hold, and both would stand still.
@@ -283,7 +283,7 @@ def _stay(engine: LocalCluster) -> int:
 def _watch(engine: LocalCluster, signals: SimpleQueue[int]) -> None:
     """Say when a node's state changes; return at a signal, or once all were stopped."""
     states = {node.plan.id: "running" for node in engine.entry().nodes}
-    while not _arrives(signals, WATCH_SECONDS):
+    while not _is_signalled(signals, WATCH_SECONDS):
         for node in engine.entry().nodes:
             state = engine.state(node)
             if state != states[node.plan.id]:
@@ -293,7 +293,7 @@ def _watch(engine: LocalCluster, signals: SimpleQueue[int]) -> None:
             return
 
 
-def _arrives(signals: SimpleQueue[int], timeout: float) -> bool:
+def _is_signalled(signals: SimpleQueue[int], timeout: float) -> bool:
     try:
         signals.get(timeout=timeout)
     except Empty:
@@ -312,7 +312,7 @@ def stop_all(engine: LocalCluster, timeout: float) -> int:
         return 0
     progress = Progress()
     try:
-        killed = engine.stop(timeout, tell=progress.wait)
+        killed = engine.stop(timeout, report=progress.wait)
     finally:
         progress.done()
     count = len(living)

@@ -65,24 +65,24 @@ def log_dirs(
             )
         asked = sorted(set(wanted)) or live
         print("Querying brokers for log directories information")
-        answers = {}
+        results = {}
         for broker in asked:
-            answer = client.ask(
+            response = client.ask(
                 DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, node=broker
             )
-            check(f"broker {broker}", answer.error_code)
-            answers[broker] = answer.results
+            check(f"broker {broker}", response.error_code)
+            results[broker] = response.results
     print(f"Received log directory information from brokers {_ids(asked)}")
-    print(format_json(answers, topics))
+    print(format_json(results, topics))
 
 
 def format_json(
-    answers: Mapping[int, tuple[DescribeLogDirsResult, ...]], topics: AbstractSet[str]
+    results: Mapping[int, tuple[DescribeLogDirsResult, ...]], topics: AbstractSet[str]
 ) -> str:
     """Return the tool's JSON; no topics means all."""
     brokers = [
-        {"broker": broker, "logDirs": [_directory(each, topics) for each in answers[broker]]}
-        for broker in sorted(answers)
+        {"broker": broker, "logDirs": [_directory(each, topics) for each in results[broker]]}
+        for broker in sorted(results)
     ]
     return json.dumps({"version": VERSION, "brokers": brokers}, separators=(",", ":"))
 

@@ -90,7 +90,7 @@ SECTIONS: tuple[tuple[str, tuple[Command, ...]], ...] = (
 
 COMMANDS = {command.name: command for _, commands in SECTIONS for command in commands}
 
-NOT_YET = frozenset(
+RESERVED = frozenset(
     {
         "pipeline",
         "tier",
@@ -176,7 +176,7 @@ def _run(command: Command, words: list[str]) -> int:
 
 
 def _refuse(name: str) -> int:
-    if name in NOT_YET:
+    if name in RESERVED:
         return _fail(f"ottla: {name} is not available in this version", WRONG_USAGE)
     import difflib
 

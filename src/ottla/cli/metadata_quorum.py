@@ -83,10 +83,10 @@ def _describe(client: WireClient, kind: int) -> Quorum:
     cluster = describe_cluster(client, kind)
     partition = wire.RequestPartitionData(partition_index=0)
     topic = wire.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(partition,))
-    answer = client.ask(wire.DescribeQuorumRequest(topics=(topic,)), wire.DescribeQuorumResponse)
-    check("the quorum", answer.error_code, answer.error_message)
-    told = [each for topic in answer.topics for each in topic.partitions]
-    if len(told) != 1:
-        raise CommandError(f"the answer tells of {len(told)} quorums: expected one")
-    check("the quorum", told[0].error_code, told[0].error_message)
-    return Quorum(cluster.cluster_id, told[0], answer.nodes)
+    response = client.ask(wire.DescribeQuorumRequest(topics=(topic,)), wire.DescribeQuorumResponse)
+    check("the quorum", response.error_code, response.error_message)
+    partitions = [each for topic in response.topics for each in topic.partitions]
+    if len(partitions) != 1:
+        raise CommandError(f"the answer tells of {len(partitions)} quorums: expected one")
+    check("the quorum", partitions[0].error_code, partitions[0].error_message)
+    return Quorum(cluster.cluster_id, partitions[0], response.nodes)

@@ -72,18 +72,18 @@ def bootstrap_or_local(given: str | None) -> str:
     from ottla.testing.layout import ClusterError
     from ottla.testing.local_cluster import LocalCluster
 
-    folder = Path(DEFAULT_DATA_DIR)
-    if cluster_file.exists(folder):
-        local = LocalCluster(folder, bound=False)
+    data_dir = Path(DEFAULT_DATA_DIR)
+    if cluster_file.exists(data_dir):
+        local = LocalCluster(data_dir, bound=False)
         try:
             if any(node.plan.is_broker for node in local.alive()):
                 bootstrap = local.entry().bootstrap
-                print(f"using the cluster of ./{folder} at {bootstrap}", file=sys.stderr)
+                print(f"using the cluster of ./{data_dir} at {bootstrap}", file=sys.stderr)
                 return bootstrap
         except ClusterError as error:
             raise CommandError(str(error)) from None
     raise UsageError(
-        "--bootstrap-server HOST:PORT is required, since no cluster runs from ./" + str(folder)
+        "--bootstrap-server HOST:PORT is required, since no cluster runs from ./" + str(data_dir)
     )
 
 
@@ -207,10 +207,10 @@ def is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
 
 
-def check_takers(action: str, wish: object, takers: Mapping[str, frozenset[str]]) -> None:
-    """Raise UsageError where `wish` has an option that the action does not take."""
-    for name, actions in takers.items():
-        if is_given(getattr(wish, name)) and action not in actions:
+def check_allowed(action: str, options: object, allowed: Mapping[str, frozenset[str]]) -> None:
+    """Raise UsageError where `options` has an option that the action does not take."""
+    for name, actions in allowed.items():
+        if is_given(getattr(options, name)) and action not in actions:
             raise UsageError(f"{flag(name)} cannot be used with {flag(action)}")
 
 

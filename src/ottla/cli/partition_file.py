@@ -52,11 +52,11 @@ def parse_reassignment(text: str) -> list[Proposal]:
     proposals = []
     for each in content.get("partitions", []):
         match each:
-            case {"topic": str(topic), "partition": int(number), "replicas": list(replicas)} if (
-                _is_number(number) and all(map(_is_number, replicas))
+            case {"topic": str(topic), "partition": int(partition), "replicas": list(replicas)} if (
+                _is_number(partition) and all(map(_is_number, replicas))
             ):
-                _check_folders(f"{topic}-{number}", replicas, each.get("log_dirs"))
-                proposals.append(((topic, number), tuple(replicas)))
+                _check_log_dirs(f"{topic}-{partition}", replicas, each.get("log_dirs"))
+                proposals.append(((topic, partition), tuple(replicas)))
             case _:
                 raise CommandError(
                     f'{json.dumps(each)}: expected {{"topic": text, "partition": number from 0, '
@@ -94,11 +94,11 @@ def format_reassignment(assignment: Mapping[TopicPartition, tuple[int, ...]]) ->
     partitions = [
         {
             "topic": topic,
-            "partition": number,
+            "partition": partition,
             "replicas": list(replicas),
             "log_dirs": [ANY_LOG_DIR] * len(replicas),
         }
-        for (topic, number), replicas in sorted(assignment.items())
+        for (topic, partition), replicas in sorted(assignment.items())
     ]
     return json.dumps(
         {"version": VERSION, "partitions": partitions}, separators=(",", ":"), ensure_ascii=False
@@ -132,8 +132,8 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     found = []
     for each in content["partitions"]:
         match each:
-            case {"topic": str(topic), "partition": int(number)} if _is_number(number):
-                found.append((topic, number))
+            case {"topic": str(topic), "partition": int(partition)} if _is_number(partition):
+                found.append((topic, partition))
             case _:
                 raise CommandError(
                     f'{json.dumps(each)}: expected {{"topic": text, "partition": number from 0}}'
@@ -156,9 +156,9 @@ def names_of(partitions: Iterable[TopicPartition], separator: str = ",") -> str:
     return separator.join(map(name_of, sorted(partitions)))
 
 
-def ids(numbers: Iterable[int]) -> str:
+def ids(broker_ids: Iterable[int]) -> str:
     """Return broker ids in one word, in the order given."""
-    return ",".join(map(str, numbers))
+    return ",".join(map(str, broker_ids))
 
 
 def _content(text: str) -> dict[str, Any]:
@@ -179,20 +179,20 @@ def _check_version(content: Mapping[str, Any]) -> None:
         raise CommandError(f"Not supported version field value {content['version']}")
 
 
-def _check_folders(partition: str, replicas: list[int], folders: object) -> None:
-    if folders is None:
+def _check_log_dirs(partition: str, replicas: list[int], log_dirs: object) -> None:
+    if log_dirs is None:
         return
-    if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
+    if not isinstance(log_dirs, list) or not all(isinstance(each, str) for each in log_dirs):
         raise CommandError(f'{partition}: "log_dirs": expected a list of text')
-    if len(folders) != len(replicas):
+    if len(log_dirs) != len(replicas):
         raise CommandError(
             f"Size of replicas list {replicas} is different from size of log dirs list "
-            f"{folders} for partition {partition}"
+            f"{log_dirs} for partition {partition}"
         )
-    for folder in folders:
-        if folder != ANY_LOG_DIR:
+    for log_dir in log_dirs:
+        if log_dir != ANY_LOG_DIR:
             raise CommandError(
-                f'{partition}: "log_dirs": {folder}: expected "{ANY_LOG_DIR}": choosing a '
+                f'{partition}: "log_dirs": {log_dir}: expected "{ANY_LOG_DIR}": choosing a '
                 "replica's folder is not supported"
             )
 

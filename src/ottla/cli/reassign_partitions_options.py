@@ -11,7 +11,7 @@ import typer
 
 from ottla.cli import partition_file as files
 from ottla.cli.errors import CommandError, UsageError, shown
-from ottla.cli.options import check_takers, flag, is_given, parse_ids
+from ottla.cli.options import check_allowed, flag, is_given, parse_ids
 
 NO_LIMIT = -1
 DEFAULT_TIMEOUT_MS = 10_000
@@ -72,7 +72,7 @@ TimeoutMs = Annotated[
     ),
 ]
 
-TAKERS = {
+ALLOWED_ACTIONS = {
     "bootstrap_controller": frozenset({"cancel", "list"}),
     "reassignment_json_file": frozenset({"execute", "verify", "cancel"}),
     "topics_to_move_json_file": frozenset({"generate"}),
@@ -93,7 +93,7 @@ REQUIRED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReassignOptions:
     """What the options say. Fields are named as the options."""
 
     bootstrap_server: str | None = None
@@ -108,16 +108,16 @@ class Wish:
     preserve_throttles: bool = False
 
 
-def check(action: str, wish: Wish) -> None:
+def check(action: str, options: ReassignOptions) -> None:
     """Raise UsageError where options do not fit the action, CommandError where none serves."""
-    if wish.bootstrap_server is not None and wish.bootstrap_controller is not None:
+    if options.bootstrap_server is not None and options.bootstrap_controller is not None:
         raise UsageError("only one of --bootstrap-server and --bootstrap-controller can be given")
-    check_takers(action, wish, TAKERS)
+    check_allowed(action, options, ALLOWED_ACTIONS)
     for name in REQUIRED[action]:
-        if not is_given(getattr(wish, name)):
+        if not is_given(getattr(options, name)):
             raise UsageError(f"{flag(name)} is required with --{action}")
     for name in ("throttle", "replica_alter_log_dirs_throttle"):
-        limit = getattr(wish, name)
+        limit = getattr(options, name)
         if limit is not None and limit > NO_LIMIT:
             raise CommandError(f"{flag(name)} is not supported: brokers enforce no quotas so far")
 

@@ -55,7 +55,7 @@ def propose(brokers: list[Candidate], current: Assignment) -> Assignment:
         )
     except ApiError as refusal:
         raise CommandError(f"topic {topic}: {refusal.message}") from None
-    return {(topic, number): each for number, each in enumerate(placed)}
+    return {(topic, partition): each for partition, each in enumerate(placed)}
 
 
 def print_proposal(brokers: list[Candidate], found: Mapping[str, Assignment]) -> None:
@@ -75,11 +75,11 @@ def print_proposal(brokers: list[Candidate], found: Mapping[str, Assignment]) ->
 def present(found: Mapping[str, Assignment], wanted: Iterable[TopicPartition]) -> Assignment:
     """Return where partitions are now. Raises: CommandError where one does not exist."""
     missing = []
-    for topic, number in sorted(wanted):
+    for topic, partition in sorted(wanted):
         if topic not in found:
             raise CommandError(f"Topic {topic} not found.")
-        if (topic, number) not in found[topic]:
-            missing.append((topic, number))
+        if (topic, partition) not in found[topic]:
+            missing.append((topic, partition))
     if missing:
         raise CommandError(f"Unable to find partition: {files.names_of(missing, ', ')}")
     return {each: found[each[0]][each] for each in sorted(wanted)}

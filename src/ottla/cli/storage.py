@@ -99,7 +99,7 @@ def info_command(config: ConfigFile) -> int:
     from ottla.host.storage import storage_info
 
     node = _read_config(config)
-    found = storage_info(OsDisk(), *_folders(node))
+    found = storage_info(OsDisk(), *_log_dirs(node))
     print("\n".join(info_lines(found)))
     return 1 if found.problems else 0
 
@@ -130,7 +130,7 @@ def format_node(
     from ottla.host.storage import StorageError, format_storage
     from ottla.host.world import SystemClock, SystemDice
 
-    log_dirs, metadata_log_dir = _folders(node)
+    log_dirs, metadata_log_dir = _log_dirs(node)
     try:
         return format_storage(
             OsDisk(),
@@ -200,5 +200,5 @@ def _read_config(path: str) -> "NodeConfig":
     return parse_config(read_file(path), path)
 
 
-def _folders(node: "NodeConfig") -> tuple[list[str], str]:
+def _log_dirs(node: "NodeConfig") -> tuple[list[str], str]:
     return [os.path.abspath(path) for path in node.log_dirs], os.path.abspath(node.metadata_log_dir)

@@ -6,7 +6,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.cli import configs_client
 from ottla.cli.topic_text import Partition, Reassignment, Topic
-from ottla.cli.wire_client import Refusal, WireClient, check, say
+from ottla.cli.wire_client import Refusal, WireClient, check, print_stderr
 from ottla.wire.messages import create_partitions as grow_wire
 from ottla.wire.messages import create_topics as create_wire
 from ottla.wire.messages import delete_topics as delete_wire
@@ -39,8 +39,8 @@ def create(
         num_partitions=CLUSTER_DEFAULT if partitions is None else partitions,
         replication_factor=CLUSTER_DEFAULT if replication_factor is None else replication_factor,
         assignments=tuple(
-            create_wire.CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
-            for index, replicas in enumerate(assignment)
+            create_wire.CreatableReplicaAssignment(partition_index=partition, broker_ids=replicas)
+            for partition, replicas in enumerate(assignment)
         ),
         configs=tuple(
             create_wire.CreatableTopicConfig(name=key, value=value)
@@ -56,7 +56,7 @@ def create(
             check(f"topic {result.name}", result.error_code, result.error_message)
         return True
 
-    return client.patiently(act)
+    return client.with_retries(act)
 
 
 def grow(
@@ -89,7 +89,7 @@ def grow(
         for result in client.ask(request, grow_wire.CreatePartitionsResponse).results:
             check(f"topic {result.name}", result.error_code, result.error_message)
 
-    client.patiently(act)
+    client.with_retries(act)
 
 
 def delete(client: WireClient, names: Sequence[str]) -> None:
@@ -100,8 +100,8 @@ def delete(client: WireClient, names: Sequence[str]) -> None:
 
     def act() -> None:
         # Versions from 6 on carry ids too; a name says what was meant here.
-        answer = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
-        for result in answer.responses:
+        response = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
+        for result in response.responses:
             message = result.error_message
             if result.error_code == Error.REQUEST_TIMED_OUT:
                 message = (
@@ -110,7 +110,7 @@ def delete(client: WireClient, names: Sequence[str]) -> None:
                 )
             check(f"topic {result.name}", result.error_code, message)
 
-    client.patiently(act)
+    client.with_retries(act)
 
 
 def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic]:
@@ -125,7 +125,7 @@ def describe(client: WireClient, names: Sequence[str], limit: int) -> list[Topic
         Topic(
             name=name,
             id=topic_id,
-            partitions=tuple(sorted(partitions, key=lambda partition: partition.index)),
+            partitions=tuple(sorted(partitions, key=lambda partition: partition.id)),
             configs=configs.get(name, ()),
             reassignments=moves.get(name, {}),
         )
@@ -145,13 +145,13 @@ def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> 
             response_partition_limit=limit,
             cursor=cursor,
         )
-        answer = client.ask(request, describe_wire.DescribeTopicPartitionsResponse)
-        for topic in answer.topics:
+        response = client.ask(request, describe_wire.DescribeTopicPartitionsResponse)
+        for topic in response.topics:
             check(f"topic {topic.name}", topic.error_code)
             _, partitions = described.setdefault(topic.name or "", (topic.topic_id, []))
             partitions += [
                 Partition(
-                    index=each.partition_index,
+                    id=each.partition_index,
                     leader=each.leader_id,
                     replicas=each.replica_nodes,
                     isr=each.isr_nodes,
@@ -160,7 +160,7 @@ def _describe_in_pages(client: WireClient, names: Sequence[str], limit: int) -> 
                 )
                 for each in topic.partitions
             ]
-        cursor = answer.next_cursor
+        cursor = response.next_cursor
         if cursor is None:
             return described
         names = [name for name in names if name >= cursor.topic_name]
@@ -172,7 +172,7 @@ def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Describ
             topic.topic_id,
             [
                 Partition(
-                    index=each.partition_index,
+                    id=each.partition_index,
                     leader=each.leader_id,
                     replicas=each.replica_nodes,
                     isr=each.isr_nodes,
@@ -198,23 +198,23 @@ def _reassignments(client: WireClient, described: Described) -> dict[str, dict[i
         timeout_ms=limit_ms,
         topics=tuple(
             moves_wire.ListPartitionReassignmentsTopics(
-                name=name, partition_indexes=tuple(each.index for each in partitions)
+                name=name, partition_indexes=tuple(each.id for each in partitions)
             )
             for name, (_, partitions) in sorted(described.items())
         ),
     )
     try:
-        answer = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
-        check("reassignments", answer.error_code, answer.error_message)
+        response = client.ask(request, moves_wire.ListPartitionReassignmentsResponse)
+        check("reassignments", response.error_code, response.error_message)
     except Refusal as refusal:
         if refusal.code not in CONTROLLER_ABSENT:
             raise
-        say(f"WARN: reassignments are unknown: {refusal.reason}")
+        print_stderr(f"WARN: reassignments are unknown: {refusal.reason}")
         return {}
     return {
         topic.name: {
             each.partition_index: Reassignment(each.adding_replicas, each.removing_replicas)
             for each in topic.partitions
         }
-        for topic in answer.topics
+        for topic in response.topics
     }

@@ -14,8 +14,8 @@ from ottla.cli.errors import UsageError, shown
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     NUMBER_MAX,
+    check_allowed,
     check_number,
-    check_takers,
     flag,
     parse_ids,
 )
@@ -142,7 +142,7 @@ Timeout = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class TopicOptions:
     """What the options say. Fields are named as the options."""
 
     topic: str | None = None
@@ -177,7 +177,7 @@ class Wish:
 
 _DESCRIBE = frozenset({"describe"})
 _DELETIONS = frozenset({"describe_deletions"})
-TAKERS: dict[str, frozenset[str]] = {
+ALLOWED_ACTIONS: dict[str, frozenset[str]] = {
     "topic_id": _DESCRIBE | _DELETIONS,
     "partitions": frozenset({"create", "alter"}),
     "replication_factor": frozenset({"create"}),
@@ -197,31 +197,35 @@ TAKERS: dict[str, frozenset[str]] = {
 """Which actions take an option; options not listed go with all."""
 
 
-def wish_of(given: Mapping[str, Any]) -> Wish:
+def parse_options(given: Mapping[str, Any]) -> TopicOptions:
     """Return what the command's arguments, by name, say. Raises: UsageError."""
-    parts = {each.name: given[each.name] for each in fields(Wish)}
+    parts = {each.name: given[each.name] for each in fields(TopicOptions)}
     parts["topic_id"] = parse_topic_id(given["topic_id"])
     parts["replica_assignment"] = parse_assignment(given["replica_assignment"])
     parts["config"] = parse_configs(given["config"])
-    return Wish(**parts)
+    return TopicOptions(**parts)
 
 
-def check(action: str, wish: Wish) -> None:
+def check(action: str, options: TopicOptions) -> None:
     """Raise UsageError where the options do not fit the action or each other."""
-    check_takers(action, wish, TAKERS)
-    if action == "describe_deletions" and wish.topic is not None and wish.topic_id is not None:
+    check_allowed(action, options, ALLOWED_ACTIONS)
+    if (
+        action == "describe_deletions"
+        and options.topic is not None
+        and options.topic_id is not None
+    ):
         raise UsageError("only one of --topic and --topic-id can be given")
-    if action in ("create", "delete", "alter") and wish.topic is None:
+    if action in ("create", "delete", "alter") and options.topic is None:
         raise UsageError(f"--topic is required with --{action}")
-    if action == "alter" and wish.partitions is None:
+    if action == "alter" and options.partitions is None:
         raise UsageError("--partitions is required with --alter")
-    if action == "create" and wish.replica_assignment:
+    if action == "create" and options.replica_assignment:
         for name in ("partitions", "replication_factor"):
-            if getattr(wish, name) is not None:
+            if getattr(options, name) is not None:
                 raise UsageError(f"{flag(name)} cannot be used with --replica-assignment")
-    check_number("--partitions", wish.partitions, 1)
-    check_number("--replication-factor", wish.replication_factor, 1, REPLICAS_MAX)
-    check_number("--partition-size-limit-per-response", wish.partition_limit, 1)
+    check_number("--partitions", options.partitions, 1)
+    check_number("--replication-factor", options.replication_factor, 1, REPLICAS_MAX)
+    check_number("--partition-size-limit-per-response", options.partition_limit, 1)
 
 
 def parse_assignment(text: str | None) -> tuple[tuple[int, ...], ...]:

@@ -14,7 +14,7 @@ MIN_ISR = "min.insync.replicas"
 class Partition:
     """One partition as brokers tell it; `elr` is None where they do not know the notion."""
 
-    index: int
+    id: int
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -48,7 +48,7 @@ class Topic:
 
     def replication_factor(self, partition: Partition) -> int:
         """Return how many replicas a partition is meant to have."""
-        moving = self.reassignments.get(partition.index)
+        moving = self.reassignments.get(partition.id)
         # The reassignment may have ended between the two answers that this is made of.
         if moving is None or not set(moving.adding + moving.removing) & set(partition.replicas):
             return len(partition.replicas)
@@ -118,12 +118,12 @@ def _partition_line(topic: Topic, partition: Partition) -> str:
     fields = [
         "",
         f"Topic: {topic.name}",
-        f"Partition: {partition.index}",
+        f"Partition: {partition.id}",
         f"Leader: {leader}",
         f"Replicas: {_ids(partition.replicas)}",
         f"Isr: {_ids(partition.isr)}",
     ]
-    moving = topic.reassignments.get(partition.index)
+    moving = topic.reassignments.get(partition.id)
     if moving is not None:
         fields.append(f"Adding Replicas: {_ids(moving.adding)}")
         fields.append(f"Removing Replicas: {_ids(moving.removing)}")

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ottla.base.errors import Error, error_name
-from ottla.cli.encode_errors import refusal_of
+from ottla.cli.encode_errors import encode_failure
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.client.connection import Connection, NoSuchVersionError
 from ottla.wire.errors import EncodeError, WireError
@@ -28,7 +28,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-ASKED_SHARE = 0.8
+SERVER_TIMEOUT_SHARE = 0.8
 """Of the time that an answer is waited for: what the server may take for it."""
 R = TypeVar("R")
 T = TypeVar("T")
@@ -37,11 +37,11 @@ TopicPartition = tuple[str, int]
 ByBroker = dict[int, list[TopicPartition]]
 
 RETRY_SECONDS = 0.1
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
 LAST_TRY_SECONDS = 0.05
 
-_MOVED = frozenset(
+_RETRIABLE = frozenset(
     {
         Error.COORDINATOR_LOAD_IN_PROGRESS,
         Error.COORDINATOR_NOT_AVAILABLE,
@@ -80,7 +80,7 @@ def check(subject: str, code: int, message: str | None = None) -> None:
         raise Refusal(subject, code, message)
 
 
-def say(line: str) -> None:
+def print_stderr(line: str) -> None:
     """Print a line for people on stderr, at once."""
     print(line, file=sys.stderr, flush=True)
 
@@ -91,8 +91,8 @@ class Waiting:
     def __init__(self, timeout: float) -> None:
         self._began = time.monotonic()
         self._deadline = self._began + timeout
-        self._telling = threading.Lock()
-        self._is_told = False
+        self._report_lock = threading.Lock()
+        self._is_reported = False
 
     @property
     def is_over(self) -> bool:
@@ -110,15 +110,15 @@ class Waiting:
 
     def pause(self, what: str) -> None:
         """Wait a little for `what`."""
-        if time.monotonic() >= self._began + TELL_SECONDS:
-            self._tell(what)
+        if time.monotonic() >= self._began + REPORT_SECONDS:
+            self._report(what)
         time.sleep(RETRY_SECONDS)
 
     @contextmanager
-    def told(self, what: str) -> Iterator[None]:
+    def reporting(self, what: str) -> Iterator[None]:
         """Say what is waited for while the caller waits for it, also where that blocks."""
-        wait_s = max(0.0, self._began + TELL_SECONDS - time.monotonic())
-        timer = threading.Timer(wait_s, self._tell, [what])
+        wait_s = max(0.0, self._began + REPORT_SECONDS - time.monotonic())
+        timer = threading.Timer(wait_s, self._report, [what])
         timer.daemon = True
         timer.start()
         try:
@@ -126,11 +126,11 @@ class Waiting:
         finally:
             timer.cancel()
 
-    def _tell(self, what: str) -> None:
-        with self._telling:
-            if not self._is_told:
-                say(f"waiting for {what}")
-            self._is_told = True
+    def _report(self, what: str) -> None:
+        with self._report_lock:
+            if not self._is_reported:
+                print_stderr(f"waiting for {what}")
+            self._is_reported = True
 
 
 class WireClient:
@@ -163,7 +163,7 @@ class WireClient:
     @property
     def timeout_ms(self) -> int:
         """The timeout of requests that carry one: short enough for an answer that it has passed."""
-        return int(self.timeout * 1000 * ASKED_SHARE)
+        return int(self.timeout * 1000 * SERVER_TIMEOUT_SHARE)
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class WireClient:
         except NoSuchVersionError as error:
             raise CommandError(str(error)) from None
         except EncodeError as error:
-            raise refusal_of(request, error) from None
+            raise encode_failure(request, error) from None
         except (OSError, WireError) as error:
             self._forget(connection)
             what = type(request).__name__.removesuffix("Request")
@@ -213,14 +213,14 @@ class WireClient:
                 "expected a KRaft cluster, not one over ZooKeeper"
             )
 
-    def patiently(self, act: Callable[[], T]) -> T:
+    def with_retries(self, act: Callable[[], T]) -> T:
         """Repeat what leadership on the move refuses, until the timeout."""
         waiting = Waiting(self.timeout)
         while True:
             try:
                 return act()
             except Refusal as refusal:
-                if refusal.code not in _MOVED or waiting.is_over:
+                if refusal.code not in _RETRIABLE or waiting.is_over:
                     raise
                 waiting.pause(f"a leader or coordinator: {refusal}")
             self._cluster = None
@@ -245,17 +245,17 @@ class WireClient:
         wanted = None
         if names is not None:
             wanted = tuple(MetadataRequestTopic(name=name) for name in names)
-        answer = self.ask(
+        response = self.ask(
             MetadataRequest(topics=wanted, allow_auto_topic_creation=False), MetadataResponse
         )
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.error_code not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
                 check(f"topic {topic.name}", topic.error_code)
-        return sorted(answer.topics, key=lambda topic: topic.name or "")
+        return sorted(response.topics, key=lambda topic: topic.name or "")
 
     def by_leader(self, partitions: Collection[TopicPartition]) -> ByBroker:
         """Group partitions by the broker that leads them; all must exist and have a leader."""
-        return self.patiently(lambda: self._by_leader(partitions))
+        return self.with_retries(lambda: self._by_leader(partitions))
 
     def _by_leader(
         self, partitions: Collection[tuple[str, int]]
@@ -279,13 +279,13 @@ class WireClient:
 
     def coordinator(self, group: str) -> tuple[int, str, int]:
         """Return id, host and port of the broker that coordinates a group."""
-        return self.patiently(lambda: self._coordinator(group))
+        return self.with_retries(lambda: self._coordinator(group))
 
     def _coordinator(self, group: str) -> tuple[int, str, int]:
         request = FindCoordinatorRequest(key=group)
-        answer = self.ask(request, FindCoordinatorResponse, at_most=3)
-        check(f"group {group}", answer.error_code, answer.error_message)
-        return answer.node_id, answer.host, answer.port
+        response = self.ask(request, FindCoordinatorResponse, at_most=3)
+        check(f"group {group}", response.error_code, response.error_message)
+        return response.node_id, response.host, response.port
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class WireClient:
         what = f"a broker at {self.bootstrap}"
         reasons = {}
         longest: dict[str, float] = {}
-        with waiting.told(what):
+        with waiting.reporting(what):
             while True:
                 for number, (host, port) in enumerate(self._addresses):
                     address = f"{host}:{port}"
@@ -328,7 +328,7 @@ class WireClient:
         what = f"broker {node} at {address[0]}:{address[1]}"
         timeout = min(self.timeout, CONNECT_SECONDS)
         try:
-            with Waiting(timeout).told(what):
+            with Waiting(timeout).reporting(what):
                 return self._connect(*address, timeout)
         except (OSError, WireError) as error:
             raise CommandError(f"{what}: {network_reason(error, timeout)}") from None

@@ -45,7 +45,7 @@ class Read(NamedTuple):
     version: int
 
 
-class Overtaken(Exception):
+class WriteConflict(Exception):
     """What a write rested on was changed meanwhile. `path`: the first such znode."""
 
     def __init__(self, path: str) -> None:
@@ -85,8 +85,8 @@ class ZooKeeperClient:
 
     def read_all(self, wanted: Sequence[str]) -> list[Read | None]:
         """Return several znodes, asked for at once."""
-        asked = [(self._client.get_async(path), path) for path in wanted]
-        found = [self._read(*each) for each in asked]
+        futures = [(self._client.get_async(path), path) for path in wanted]
+        found = [self._read(*each) for each in futures]
         return [None if each is None else Read(each[0], each[1].version) for each in found]
 
     def children(self, path: str) -> list[str]:
@@ -119,7 +119,7 @@ class ZooKeeperClient:
             if isinstance(result, (RolledBackError, RuntimeInconsistency)):
                 continue
             if isinstance(result, (BadVersionError, NodeExistsError, NoNodeError)):
-                raise Overtaken(operation.path)
+                raise WriteConflict(operation.path)
             if isinstance(result, Exception):
                 raise _refusal(result, operation.path, "written")
 
@@ -141,10 +141,10 @@ class ZooKeeperClient:
 
     def states(self, name: str, count: int) -> list[StateZnode | None]:
         """Return the states of a topic's partitions; None where nobody ever led one."""
-        found = self.read_all([paths.state(name, number) for number in range(count)])
+        found = self.read_all([paths.state(name, partition) for partition in range(count)])
         return [
-            None if each is None else _decoded(decode_state, name, number, each.data)
-            for number, each in enumerate(found)
+            None if each is None else _decoded(decode_state, name, partition, each.data)
+            for partition, each in enumerate(found)
         ]
 
     def marked_for_deletion(self) -> frozenset[str]:
@@ -168,14 +168,14 @@ class ZooKeeperClient:
 
     # -- kazoo ---------------------------------------------------------------------------------
 
-    def _read(self, asked: Any, path: str) -> Any:
-        return _answer(asked, path, "read", self.connect, self._timeout)
+    def _read(self, future: Any, path: str) -> Any:
+        return _answer(future, path, "read", self.connect, self._timeout)
 
-    def _written(self, asked: Any, path: str) -> Any:
-        return _answer(asked, path, "written", self.connect, self._timeout)
+    def _written(self, future: Any, path: str) -> Any:
+        return _answer(future, path, "written", self.connect, self._timeout)
 
 
-def _answer(asked: Any, path: str, verb: str, connect: str, timeout: float) -> Any:
+def _answer(future: Any, path: str, verb: str, connect: str, timeout: float) -> Any:
     """Return what came of a request; None where a znode that is to be read does not exist.
 
     Each is waited for with a limit: kazoo keeps what it could not send until a server comes back.
@@ -191,11 +191,11 @@ def _answer(asked: Any, path: str, verb: str, connect: str, timeout: float) -> A
 
     lost = (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, SessionExpiredError)
     try:
-        return asked.get(timeout=timeout)
+        return future.get(timeout=timeout)
     except lost as error:
-        doubt = "" if verb == "read" else f"; whether {path} was {verb} is not known"
+        unknown = "" if verb == "read" else f"; whether {path} was {verb} is not known"
         raise CommandError(
-            f"ZooKeeper {connect} does not answer: {type(error).__name__}{doubt}"
+            f"ZooKeeper {connect} does not answer: {type(error).__name__}{unknown}"
         ) from None
     except KazooException as error:
         if verb == "read" and isinstance(error, NoNodeError):
@@ -241,7 +241,7 @@ def _start(connect: str, timeout: float) -> "KazooClient":
     try:
         with (
             warnings.catch_warnings(action="ignore"),  # Of a chroot that does not exist.
-            Waiting(timeout).told(f"a ZooKeeper server at {connect}"),
+            Waiting(timeout).reporting(f"a ZooKeeper server at {connect}"),
         ):
             client.start(timeout=timeout)
         if _answer(client.exists_async("/"), "/", "read", connect, timeout) is not None:

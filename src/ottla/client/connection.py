@@ -44,7 +44,7 @@ class Connection:
         self._socket = socket.create_connection((host, port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self.versions = self._ask_versions(time.monotonic() + timeout)
+            self.versions = self._fetch_versions(time.monotonic() + timeout)
         except BaseException:
             self.close()
             raise
@@ -107,7 +107,7 @@ class Connection:
             )
         return message
 
-    def _ask_versions(self, deadline: float) -> dict[int, range]:
+    def _fetch_versions(self, deadline: float) -> dict[int, range]:
         newest = versions_of(ApiVersionsRequest)[-1]
         request = ApiVersionsRequest(
             client_software_name="ottla", client_software_version=_software_version()
@@ -119,13 +119,14 @@ class Connection:
         # A broker that lacks the version answers in version 0, with an error and its versions.
         refused = frame[4:6] == _UNSUPPORTED_VERSION.to_bytes(2)
         version = 0 if refused else newest
-        _, answer = decode_response(ApiVersionsResponse, frame, version)
+        _, response = decode_response(ApiVersionsResponse, frame, version)
         if refused:
-            theirs = {each.api_key: each.max_version for each in answer.api_keys}
+            theirs = {each.api_key: each.max_version for each in response.api_keys}
             version = min(newest, theirs.get(_API_VERSIONS_KEY, 0))
-            answer = self._ask(ApiVersionsRequest(), ApiVersionsResponse, version, deadline)
+            response = self._ask(ApiVersionsRequest(), ApiVersionsResponse, version, deadline)
         return {
-            each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys
+            each.api_key: range(each.min_version, each.max_version + 1)
+            for each in response.api_keys
         }
 
     def _receive(self, deadline: float) -> memoryview:

@@ -118,7 +118,7 @@ class ClusterClient:
             self.forget(connection)
             raise
 
-    def patiently(
+    def with_retries(
         self,
         what: str,
         act: Callable[[], T],
@@ -140,7 +140,7 @@ class ClusterClient:
                 raise ClusterError(f"{what}: {error}") from None
             except (OSError, WireError, Refused) as error:
                 attempts += 1
-                late = time.monotonic() - begun >= self._patience_s(error)
+                late = time.monotonic() - begun >= self._retry_limit_s(error)
                 if late and attempts >= attempts_min:
                     code = error.code if isinstance(error, Refused) else 0
                     raise ClusterError(f"{what}: {_reason(error)}", code) from error
@@ -148,14 +148,14 @@ class ClusterClient:
             time.sleep(backoff)
             backoff = min(2 * backoff, BACKOFF_SECONDS_MAX)
 
-    def _patience_s(self, error: Exception) -> float:
-        patience_s = self.options.api_timeout_ms / 1000
+    def _retry_limit_s(self, error: Exception) -> float:
+        limit_s = self.options.api_timeout_ms / 1000
         if isinstance(error, Refused):
             if not error.is_retriable:
                 return 0.0
             if error.code in _SETTLING:
-                return min(SETTLE_SECONDS, patience_s)
-        return patience_s
+                return min(SETTLE_SECONDS, limit_s)
+        return limit_s
 
     # -- metadata ------------------------------------------------------------------------------
 
@@ -169,12 +169,12 @@ class ClusterClient:
         wanted = None
         if names is not None:
             wanted = tuple(MetadataRequestTopic(name=name) for name in sorted(names))
-        answer = self.ask(
+        response = self.ask(
             MetadataRequest(topics=wanted, allow_auto_topic_creation=create), MetadataResponse
         )
-        self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        self._brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
         found = {}
-        for each in answer.topics:
+        for each in response.topics:
             if each.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION or each.name is None:
                 continue
             if each.error_code not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
@@ -260,14 +260,14 @@ class ClusterClient:
         return connection
 
 
-def _topic(name: str, answer: MetadataResponseTopic) -> Topic:
+def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
     leaders = {
         each.partition_index: Leader(each.leader_id, each.leader_epoch)
         if each.leader_id >= 0
         else None
-        for each in answer.partitions
+        for each in topic.partitions
     }
-    return Topic(name, answer.topic_id, answer.is_internal, leaders)
+    return Topic(name, topic.topic_id, topic.is_internal, leaders)
 
 
 def _reason(error: Exception) -> str:

@@ -68,7 +68,7 @@ class PartitionFetcher:
         split = self._split
         what = f"reading {split.topic}-{split.partition} at offset {offset}"
         while True:
-            data = self._client.patiently(what, lambda: self._ask(offset))
+            data = self._client.with_retries(what, lambda: self._fetch_once(offset))
             if data.error_code == Error.OFFSET_OUT_OF_RANGE:
                 raise OutOfRange(what)
             assert data.records is None or isinstance(data.records, memoryview)
@@ -86,7 +86,7 @@ class PartitionFetcher:
                     f"(kafkaConsumer.pollTimeoutMs); the high watermark is {data.high_watermark}"
                 )
 
-    def _ask(self, offset: int) -> PartitionData:
+    def _fetch_once(self, offset: int) -> PartitionData:
         split = self._split
         leader = self._client.leader((split.topic, split.partition), topic_id=split.topic_id)
         connection = self._client.connection(leader.node)
@@ -113,11 +113,11 @@ class PartitionFetcher:
                 ),
             ),
         )
-        answer = self._client.ask(request, FetchResponse, node=leader.node, at_most=at_most)
+        response = self._client.ask(request, FetchResponse, node=leader.node, at_most=at_most)
         subject = f"{split.topic}-{split.partition}"
-        if answer.error_code:
-            raise Refused(subject, answer.error_code)
-        data = answer.responses[0].partitions[0]
+        if response.error_code:
+            raise Refused(subject, response.error_code)
+        data = response.responses[0].partitions[0]
         if data.error_code and data.error_code != Error.OFFSET_OUT_OF_RANGE:
             raise Refused(subject, data.error_code)
         return data

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 VERSION_MIN: Final = 17
-ASK_SECONDS: Final = 30.0
+VERSION_TIMEOUT_SECONDS: Final = 30.0
 
 _USUAL_PLACES: Final = (
     "/usr/lib/jvm/*",
@@ -74,12 +74,16 @@ def _version_of(home: Path) -> int | None:
     if not os.access(java, os.X_OK):
         return None
     try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=ASK_SECONDS, check=True
+        result = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_SECONDS,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse_version(answer.stderr)
+    return parse_version(result.stderr)
 
 
 def parse_version(text: str) -> int | None:
@@ -114,12 +118,12 @@ def _wrapper(home: Path) -> Path:
     # One folder for each runtime, so that environments side by side do not overwrite each other.
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(home)).strip("-")
     for root in (cache, Path(tempfile.gettempdir()) / f"ottla-cache-{os.getuid()}"):
-        folder = root / "ottla" / "java" / name
+        directory = root / "ottla" / "java" / name
         try:
-            _write_script(folder / "bin" / "java", script)
+            _write_script(directory / "bin" / "java", script)
         except OSError:
             continue  # A home that cannot be written, as in containers.
-        return folder
+        return directory
     raise NoJavaError(f"neither {cache} nor {tempfile.gettempdir()} can be written")
 
 

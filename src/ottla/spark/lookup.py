@@ -39,7 +39,7 @@ from ottla.wire.messages.list_offsets import (
 
 _TOPIC_RESOURCE: Final = 2
 _CLEANUP_POLICY: Final = "cleanup.policy"
-_DO_WITHOUT: Final = (OSError, WireError, NoSuchVersionError, Refused)
+_TOLERATED: Final = (OSError, WireError, NoSuchVersionError, Refused)
 """What planning can do without may fail in any of these ways."""
 
 
@@ -49,7 +49,7 @@ def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicP
     Raises: ClusterError where a topic or partition that was named does not exist.
     """
     if isinstance(subscription, Pattern):
-        everything = client.patiently("listing topics", client.topics)
+        everything = client.with_retries("listing topics", client.topics)
         regex = re.compile(subscription.regex)
         return {
             (topic.name, partition): topic
@@ -68,7 +68,7 @@ def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicP
             raise Refused(f"topic {name}", Error.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
-    found = client.patiently("looking up topics", look)
+    found = client.with_retries("looking up topics", look)
     if not isinstance(subscription, Assign):
         return {
             (name, partition): topic
@@ -106,8 +106,8 @@ def offsets_at(
                 isolation_level=int(read_committed),
                 topics=tuple(_list_offsets(client, keys, timestamps)),
             )
-            answer = client.ask(request, ListOffsetsResponse, node=node)
-            for topic in answer.topics:
+            response = client.ask(request, ListOffsetsResponse, node=node)
+            for topic in response.topics:
                 for each in topic.partitions:
                     key = (topic.name, each.partition_index)
                     if each.error_code:
@@ -117,7 +117,7 @@ def offsets_at(
         if refusals:
             raise refusals[0]
 
-    client.patiently("looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
+    client.with_retries("looking up offsets", ask, attempts_min=attempts_min, backoff_ms=backoff_ms)
     return found
 
 
@@ -162,7 +162,7 @@ def edges_of(
 def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the bytes that partitions take on their leaders' disks, where the brokers say so."""
     sizes: dict[TopicPartition, int] = {}
-    with suppress(*_DO_WITHOUT):
+    with suppress(*_TOLERATED):
         for node, led in sorted(client.by_leader(keys).items()):
             by_topic: dict[str, list[int]] = {}
             for topic, partition in led:
@@ -173,9 +173,9 @@ def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[To
                     for name, partitions in sorted(by_topic.items())
                 )
             )
-            answer = client.ask(request, DescribeLogDirsResponse, node=node)
-            for folder in answer.results:
-                for each in folder.topics:
+            response = client.ask(request, DescribeLogDirsResponse, node=node)
+            for log_dir in response.results:
+                for each in log_dir.topics:
                     for part in each.partitions:
                         if not part.is_future_key:
                             sizes[each.name, part.partition_index] = part.partition_size
@@ -194,11 +194,11 @@ def never_compacted(client: ClusterClient, names: Collection[str]) -> set[str]:
             for name in sorted(names)
         )
     )
-    with suppress(*_DO_WITHOUT):
-        answer = client.ask(request, DescribeConfigsResponse)
+    with suppress(*_TOLERATED):
+        response = client.ask(request, DescribeConfigsResponse)
         return {
             result.resource_name
-            for result in answer.results
+            for result in response.results
             for each in result.configs
             if each.name == _CLEANUP_POLICY and each.value == "delete"
         }

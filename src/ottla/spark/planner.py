@@ -10,7 +10,6 @@ from ottla.base.ids import Uuid
 from ottla.spark import lookup
 from ottla.spark.client import ClusterClient
 from ottla.spark.errors import DataLossError
-from ottla.spark.given import log
 from ottla.spark.options import ReadOptions, TopicPartition
 from ottla.spark.planning import (
     PartitionFacts,
@@ -20,6 +19,7 @@ from ottla.spark.planning import (
     resolve,
     timestamps_of,
 )
+from ottla.spark.raw_options import log
 
 IDLE_PER_TASK: Final = 64
 """A task costs about 80 ms of CPU, to ask whether a partition still has nothing much less."""

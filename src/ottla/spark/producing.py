@@ -78,7 +78,7 @@ class RawProducer:
             return len(found.leaders)
 
         try:
-            return self._client.patiently("looking up where to write", look)
+            return self._client.with_retries("looking up where to write", look)
         except ClusterError as error:
             raise WriteError(str(error)) from error
 
@@ -140,13 +140,13 @@ class RawProducer:
                 request = InitProducerIdRequest(
                     transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_MS
                 )
-                answer = self._client.ask(request, InitProducerIdResponse)
-                if answer.error_code:
-                    raise Refused("a producer id", answer.error_code)
-                return answer.producer_id, answer.producer_epoch
+                response = self._client.ask(request, InitProducerIdResponse)
+                if response.error_code:
+                    raise Refused("a producer id", response.error_code)
+                return response.producer_id, response.producer_epoch
 
             try:
-                self._producer = self._client.patiently("getting a producer id", ask)
+                self._producer = self._client.with_retries("getting a producer id", ask)
             except ClusterError as error:
                 raise WriteError(str(error)) from error
         return self._producer
@@ -182,7 +182,7 @@ class RawProducer:
             try:
                 by_node.setdefault(self._client.leader(queue.key).node, []).append(queue)
             except (OSError, WireError, Refused, ClusterError) as error:
-                _check_passing(error)
+                _check_retriable(error)
                 again.append(queue)
                 reason = error
         for node, led in sorted(by_node.items()):
@@ -217,14 +217,14 @@ class RawProducer:
                 for name, data in sorted(by_topic.items())
             ),
         )
-        answer = self._client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
+        response = self._client.ask(request, ProduceResponse, node=node, at_most=_LAST_WITH_NAMES)
         return {
             (topic.name, each.index): Refused(
                 f"{topic.name}-{each.index}", each.error_code, each.error_message
             )
             if each.error_code
             else None
-            for topic in answer.responses
+            for topic in response.responses
             for each in topic.partition_responses
         }
 
@@ -262,7 +262,7 @@ class RawProducer:
         queue.waiting.extendleft(reversed(parts))
 
 
-def _check_passing(error: Exception) -> None:
+def _check_retriable(error: Exception) -> None:
     """Raise WriteError for a refusal that no retry cures."""
     if isinstance(error, Refused) and not error.is_retriable:
         raise WriteError(str(error)) from error

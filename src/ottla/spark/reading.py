@@ -25,33 +25,35 @@ from ottla.spark.schema import arrow_schema, record_columns
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Coverage:
     """What some batches cover of a split.
 
     Fields: `size`: bytes of the batches that hold something of it.
             `next_offset`: up to where they cover it; the split's end at most.
             `epoch`: leader epoch of the last batch.
-            `holes`: offsets [from, to) for which a topic that is not compacted has no records.
+            `gaps`: offsets [from, to) for which a topic that is not compacted has no records.
     """
 
     size: int
     next_offset: int
     epoch: int
-    holes: tuple[tuple[int, int], ...]
+    gaps: tuple[tuple[int, int], ...]
 
 
-def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool) -> Stretch:
+def measure(
+    records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool
+) -> Coverage:
     """Look through the batches that were fetched for [offset, end).
 
     Raises: CorruptBatch where offsets or leader epochs go back, or the batches do not reach
             the offset at all.
     """
-    holes: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     size = previous = 0
     reached = offset
     for position, header in iter_headers(records, allow_partial=True):
         if header.base_offset >= end:
-            reached = _note(holes, reached, end, contiguous)
+            reached = _note(gaps, reached, end, contiguous)
             break
         if header.partition_leader_epoch < epoch:
             raise CorruptBatch(
@@ -66,20 +68,20 @@ def measure(records: memoryview, offset: int, end: int, *, epoch: int, contiguou
         if header.next_offset <= reached:
             continue
         if header.base_offset > reached:
-            reached = _note(holes, reached, header.base_offset, contiguous)
+            reached = _note(gaps, reached, header.base_offset, contiguous)
         if contiguous and header.record_count <= header.last_offset_delta:
-            holes.append((reached, min(header.next_offset, end)))
+            gaps.append((reached, min(header.next_offset, end)))
         reached = min(header.next_offset, end)
         if reached == end:
             break
     if reached == offset:
         raise CorruptBatch(f"batches were fetched for offset {offset}, and end at {previous - 1}")
-    return Stretch(size, reached, epoch, tuple(holes))
+    return Coverage(size, reached, epoch, tuple(gaps))
 
 
-def _note(holes: list[tuple[int, int]], start: int, end: int, contiguous: bool) -> int:
+def _note(gaps: list[tuple[int, int]], start: int, end: int, contiguous: bool) -> int:
     if contiguous:
-        holes.append((start, end))
+        gaps.append((start, end))
     return end
 
 
@@ -105,7 +107,7 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     ended: list[Split] = []
     losses: list[str] = []
     with ClusterClient(options.cluster) as client:
-        topics = client.patiently("looking up topics", lambda: client.topics(names))
+        topics = client.with_retries("looking up topics", lambda: client.topics(names))
         there = [each for each in splits if each.is_open and _is_same(each, topics)]
         latest = lookup.offsets_at(
             client,
@@ -142,7 +144,7 @@ def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> 
     Raises: DataLossError where records are gone, unless the options say to go on; ClusterError;
             CorruptBatch.
     """
-    place = _Place(split, columns)
+    constants = _ConstantColumns(split, columns)
     offset, epoch = split.start, -1
     with ClusterClient(options.cluster) as client, ThreadPoolExecutor(1) as pool:
         fetcher = PartitionFetcher(
@@ -161,39 +163,39 @@ def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> 
                 if offset < split.end:
                     pending = pool.submit(fetcher.fetch, offset)
                 continue
-            stretch = measure(
+            coverage = measure(
                 fetched.records, offset, split.end, epoch=epoch, contiguous=split.contiguous
             )
-            if stretch.next_offset < split.end:
-                pending = pool.submit(fetcher.fetch, stretch.next_offset)
-            report_losses(_losses(split, stretch), fail=options.fail_on_data_loss)
-            for batch in _decode(fetched, stretch, offset, options, columns):
-                yield place.add_to(batch)
-            offset, epoch = stretch.next_offset, stretch.epoch
+            if coverage.next_offset < split.end:
+                pending = pool.submit(fetcher.fetch, coverage.next_offset)
+            report_losses(_losses(split, coverage), fail=options.fail_on_data_loss)
+            for batch in _decode(fetched, coverage, offset, options, columns):
+                yield constants.add_to(batch)
+            offset, epoch = coverage.next_offset, coverage.epoch
 
 
 def _decode(
     fetched: Fetched,
-    stretch: Stretch,
+    coverage: Coverage,
     offset: int,
     options: ReadOptions,
     columns: tuple[str, ...],
 ) -> Iterator[Any]:
     return decode(
-        fetched.records[: stretch.size],
+        fetched.records[: coverage.size],
         lo=offset,
-        hi=stretch.next_offset,
+        hi=coverage.next_offset,
         columns=record_columns(columns),
         aborted=fetched.aborted,
         verify_crc=options.verify_crc,
     )
 
 
-def _losses(split: Split, stretch: Stretch) -> list[str]:
+def _losses(split: Split, coverage: Coverage) -> list[str]:
     return [
         f"{split.topic}-{split.partition}: records are missing among offsets {start} to {end - 1} "
         "of a topic that is not compacted (expected where it was compacted in the past)"
-        for start, end in stretch.holes
+        for start, end in coverage.gaps
     ]
 
 
@@ -237,7 +239,7 @@ def _deleted(split: Split, offset: int) -> str:
     )
 
 
-class _Place:
+class _ConstantColumns:
     """Adds the columns that say where records come from: one value for all rows."""
 
     def __init__(self, split: Split, columns: tuple[str, ...]) -> None:

@@ -34,7 +34,7 @@ _TYPES: Final = {
     "timestampType": IntegerType(),
     "headers": HEADERS,
 }
-_PLACE: Final = {"topic": pa.string(), "partition": pa.int32()}
+_CONSTANT: Final = {"topic": pa.string(), "partition": pa.int32()}
 """Columns that do not come from the records: one value for all rows of a partition."""
 
 
@@ -76,7 +76,7 @@ def arrow_schema(columns: tuple[str, ...]) -> Any:
     """Return the Arrow schema of what a reader of these columns yields."""
     return pa.schema(
         [
-            pa.field(name, _PLACE[name]) if name in _PLACE else schema_of([name]).field(0)
+            pa.field(name, _CONSTANT[name]) if name in _CONSTANT else schema_of([name]).field(0)
             for name in columns
         ]
     )
@@ -84,4 +84,4 @@ def arrow_schema(columns: tuple[str, ...]) -> Any:
 
 def record_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns that must be decoded; at least one, so that rows can be counted."""
-    return tuple(name for name in columns if name not in _PLACE) or ("offset",)
+    return tuple(name for name in columns if name not in _CONSTANT) or ("offset",)

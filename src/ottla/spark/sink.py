@@ -27,10 +27,10 @@ from pyspark.sql.types import (
 
 from ottla.spark.client import ClusterClient
 from ottla.spark.errors import OptionError, WriteError
-from ottla.spark.given import log
 from ottla.spark.options import TopicPartition
 from ottla.spark.partitioner import by_key, in_runs
 from ottla.spark.producing import RawProducer
+from ottla.spark.raw_options import log
 from ottla.spark.schema import HEADERS
 from ottla.spark.write_options import WriteOptions
 
@@ -177,18 +177,18 @@ class _Router:
         targets = np.zeros(rows.num_rows, np.int64)
         if keyed.any():
             targets[keyed] = by_key(keys.filter(pa.array(keyed)), count)
-        told = np.zeros(rows.num_rows, np.bool_)
+        has_partition = np.zeros(rows.num_rows, np.bool_)
         if "partition" in names:
             column = rows.column("partition")
-            told = column.is_valid().to_numpy(zero_copy_only=False)
-            numbers = column.drop_null().to_numpy()
-            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+            has_partition = column.is_valid().to_numpy(zero_copy_only=False)
+            explicit = column.drop_null().to_numpy()
+            if len(explicit) and not 0 <= explicit.min() <= explicit.max() < count:
+                wrong = explicit.min() if explicit.min() < 0 else explicit.max()
                 raise WriteError(
-                    f"a row names partition {numbers.min() if numbers.min() < 0 else numbers.max()}"
-                    f" of topic {topic}: expected 0 to {count - 1}"
+                    f"a row names partition {wrong} of topic {topic}: expected 0 to {count - 1}"
                 )
-            targets[told] = numbers
-        free = ~keyed & ~told
+            targets[has_partition] = explicit
+        free = ~keyed & ~has_partition
         if free.any():
             targets[free] = self._spread(topic, int(free.sum()), rows.nbytes, count)
         return targets

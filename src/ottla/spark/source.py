@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ottla.spark.errors import OptionError
-from ottla.spark.given import Given, log
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
+from ottla.spark.raw_options import RawOptions, log
 from ottla.spark.reading import read_task
 from ottla.spark.schema import columns_of, source_schema
 from ottla.spark.sink import BatchWriter
@@ -64,7 +64,7 @@ class OttlaDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # A misspelt option fails where it is written.
-        for each in Given.of(dict(options)).warnings():
+        for each in RawOptions.of(dict(options)).warnings():
             log.warning("%s", each)
 
     @classmethod

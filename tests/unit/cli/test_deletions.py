@@ -278,7 +278,7 @@ def test_of_many_that_are_open_some_are_asked_for_in_turn(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that does not end must not keep those behind it from being seen to end."""
-    monkeypatch.setattr(deletions, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(deletions, "POLLED_MAX", 2)
     opened = [going(number, f"t{number}") for number in range(1, 6)]
     nearly = [opened[0], *map(done, opened[1:])]
     ledger = Ledger(broker, opened, *[nearly] * 4, list(map(done, opened)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.encode_errors import is_text, refusal_of
+from ottla.cli.encode_errors import encode_failure, is_text
 from ottla.cli.errors import CommandError, UsageError
 from ottla.wire.codec import encode
 from ottla.wire.errors import EncodeError
@@ -29,7 +29,7 @@ OTHER_BYTES = b"\xff".decode(errors="surrogateescape")
 def refusal(request: Any, version: int) -> CommandError | UsageError:
     with pytest.raises(EncodeError) as caught:
         encode(request, version)
-    return refusal_of(request, caught.value)
+    return encode_failure(request, caught.value)
 
 
 def create(**fields: Any) -> CreateTopicsRequest:

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.cli.errors import UsageError
-from ottla.cli.group_options import STATES, TYPES, Wish, check, parse_names
+from ottla.cli.group_options import STATES, TYPES, GroupOptions, check, parse_names
 from ottla.cli.typing_app import fill_values
 
 from .conftest import Run
@@ -38,7 +38,7 @@ RESET = {"group": ("g",), "topic": ("t",)}
 )  # fmt: skip
 def test_what_does_not_fit(action: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check(action, Wish(**options))  # type: ignore[arg-type]
+        check(action, GroupOptions(**options))  # type: ignore[arg-type]
     assert str(caught.value) == message
 
 
@@ -54,7 +54,7 @@ def test_what_does_not_fit(action: str, options: dict[str, object], message: str
     ],
 )
 def test_what_fits(action: str, options: dict[str, object]) -> None:
-    check(action, Wish(**options))  # type: ignore[arg-type]
+    check(action, GroupOptions(**options))  # type: ignore[arg-type]
 
 
 def test_names_in_any_case() -> None:

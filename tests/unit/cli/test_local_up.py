@@ -249,7 +249,7 @@ class Stoppable:
     def alive(self) -> list[int]:
         return list(range(self._living))
 
-    def stop(self, timeout: float, *, tell: Any) -> list[int]:
+    def stop(self, timeout: float, *, report: Any) -> list[int]:
         return self._killed
 
 
@@ -301,7 +301,7 @@ for line in range(1, 200):
     left = line
     sys.settrace(trace)
     try:
-        local_up._stay(Engine())
+        local_up._run_until_signal(Engine())
     except KeyboardInterrupt:  # Before the handlers were set.
         sys.settrace(None)
 print("ended")

@@ -184,7 +184,7 @@ def test_who_hangs_is_waited_for_aloud(monkeypatch: pytest.MonkeyPatch, node: in
         said.append(line)
         slow.awaited.set()
 
-    monkeypatch.setattr(wire_client, "say", hear)
+    monkeypatch.setattr(wire_client, "print_stderr", hear)
     monkeypatch.setattr(wire_client, "CONNECT_SECONDS", 60.0)
     with closing(slow), WireClient(slow.address, timeout=60) as client:
         if node is None:

@@ -14,7 +14,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from ottla.base.zookeeper import Create, SetData
 from ottla.cli import zookeeper_client
 from ottla.cli.errors import CommandError
-from ottla.cli.zookeeper_client import Overtaken, ZooKeeperClient
+from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 
 from .conftest import Run
 
@@ -136,7 +136,7 @@ def test_a_znode_that_is_not_there_is_an_answer(monkeypatch: pytest.MonkeyPatch)
 def test_one_operation_ends_the_whole_write(monkeypatch: pytest.MonkeyPatch) -> None:
     rolled_back = exceptions.RolledBackError()
     client = a_client(monkeypatch, [rolled_back, exceptions.BadVersionError()])
-    with pytest.raises(Overtaken) as overtaken:
+    with pytest.raises(WriteConflict) as overtaken:
         client.write(WRITE)
     assert overtaken.value.path == "/c"
     client = a_client(monkeypatch, [rolled_back, exceptions.NoAuthError()])

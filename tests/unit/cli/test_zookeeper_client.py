@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli import topics_zookeeper
 from ottla.cli.errors import CommandError
-from ottla.cli.topic_options import Wish
+from ottla.cli.topic_options import TopicOptions
 from ottla.cli.wire_client import Refusal
 from ottla.cli.zookeeper_client import ZooKeeperClient, parse_connect
 from ottla.metadata.znodes.topic import Assignment, TopicZnode
@@ -109,4 +109,4 @@ class OneTopic:
 def test_so_is_growth_by_too_many() -> None:
     client = cast(ZooKeeperClient, OneTopic())
     with pytest.raises(Refusal, match=r"topic x: The request asks for 10001 partitions; 10000 is"):
-        topics_zookeeper.ACTIONS["alter"](client, Wish(topic="x", partitions=10_002))
+        topics_zookeeper.ACTIONS["alter"](client, TopicOptions(topic="x", partitions=10_002))

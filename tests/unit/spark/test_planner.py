@@ -12,9 +12,9 @@ from ottla.spark.planner import Split, Task, plan
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
 
 
-def options(broker: FakeBroker, **given: str) -> ReadOptions:
+def options(broker: FakeBroker, **raw: str) -> ReadOptions:
     base = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": TOPIC}
-    return ReadOptions.of(base | given)
+    return ReadOptions.of(base | raw)
 
 
 def fill(broker: FakeBroker) -> None:
@@ -77,5 +77,5 @@ def test_named_partitions_and_timestamps() -> None:
 
 def test_nothing_matches() -> None:
     with FakeBroker() as broker:
-        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "x"}
-        assert plan(ReadOptions.of(given)) == []
+        raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "x"}
+        assert plan(ReadOptions.of(raw)) == []

@@ -39,23 +39,23 @@ def log(*batches: bytes) -> memoryview:
 def test_whole_stretches() -> None:
     records = log(batch(0, 5), batch(5, 5), batch(10, 5))
     whole = measure(records, 0, 15, epoch=-1, contiguous=True)
-    assert (whole.next_offset, whole.size, whole.holes) == (15, len(records), ())
+    assert (whole.next_offset, whole.size, whole.gaps) == (15, len(records), ())
     inner = measure(records, 2, 7, epoch=-1, contiguous=True)
     assert (inner.next_offset, inner.size) == (7, len(batch(0, 5)) * 2)
     assert measure(records[:-1], 2, 15, epoch=-1, contiguous=True).next_offset == 10
     # A batch that ends before what was asked for: brokers may send it.
-    assert measure(records, 7, 15, epoch=-1, contiguous=True).holes == ()
+    assert measure(records, 7, 15, epoch=-1, contiguous=True).gaps == ()
 
 
-def test_holes() -> None:
+def test_gaps() -> None:
     records = log(batch(2, 3), batch(8, 2))
     found = measure(records, 0, 12, epoch=-1, contiguous=True)
-    assert found.holes == ((0, 2), (5, 8))
+    assert found.gaps == ((0, 2), (5, 8))
     assert found.next_offset == 10
-    assert measure(records, 3, 7, epoch=-1, contiguous=True).holes == ((5, 7),)
-    assert measure(records, 0, 1, epoch=-1, contiguous=True).holes == ((0, 1),)
+    assert measure(records, 3, 7, epoch=-1, contiguous=True).gaps == ((5, 7),)
+    assert measure(records, 0, 1, epoch=-1, contiguous=True).gaps == ((0, 1),)
     assert measure(records, 0, 1, epoch=-1, contiguous=True).next_offset == 1
-    assert measure(records, 0, 12, epoch=-1, contiguous=False).holes == ()
+    assert measure(records, 0, 12, epoch=-1, contiguous=False).gaps == ()
 
 
 def test_offsets_and_epochs_must_not_go_back() -> None:

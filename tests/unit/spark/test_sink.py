@@ -43,10 +43,10 @@ ALL = schema_of(topic="string", key="binary", partition="integer", value="binary
 
 
 def writer(broker: FakeBroker, topic: str | None = None) -> BatchWriter:
-    given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
+    raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}
     if topic is not None:
-        given["topic"] = topic
-    return BatchWriter(WriteOptions.of(given), ALL)
+        raw["topic"] = topic
+    return BatchWriter(WriteOptions.of(raw), ALL)
 
 
 def batch(rows: list[Row], first: int = 0) -> Any:

@@ -87,18 +87,18 @@ _KNOWN: Final = READ_NAMES + WRITE_NAMES + BOTH_NAMES + STREAM_NAMES
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RawOptions:
     """The options of one query, by lower-case name."""
 
     options: Mapping[str, str]
 
     @staticmethod
-    def of(options: Mapping[str, str]) -> "Given":
+    def of(options: Mapping[str, str]) -> "RawOptions":
         """Take the options; raise OptionError for what can be meant in no query."""
-        given = Given({name.lower(): value for name, value in options.items()})
-        for name in sorted(given.options):
-            given._check_name(name)
-        return given
+        raw = RawOptions({name.lower(): value for name, value in options.items()})
+        for name in sorted(raw.options):
+            raw._check_name(name)
+        return raw
 
     def _check_name(self, name: str) -> None:
         if name.startswith(KAFKA):

@@ -1,8 +1,8 @@
 """`ottla configs --zookeeper`: configuration through znodes, as kafka-configs.sh up to 3.9.
 
-A change is two znodes in one write: the entity's values, and a notification by which brokers learn
-that they have changed. What is meant for brokers can be written only while none of them is there
-to say that it cannot be.
+A change writes two znodes in one multi: the entity's values and a change notification for the
+brokers. Broker configuration can be written only while the broker is down: a running broker must
+validate it.
 
 Source: ConfigCommand.processCommandWithZk, Kafka 3.9.
 """
@@ -24,7 +24,7 @@ KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 
 
 def describe(connect: str, timeout: float, kind: str, name: str | None) -> None:
-    """Print the values that are set for an entity, or for all of its kind where None."""
+    """Print the values that are set for an entity; name None = for all entities of the kind."""
     with ZooKeeperClient(connect, timeout) as client:
         resources = [_resource(kind, name)] if name is not None else _resources(client, kind)
         for resource in resources:

@@ -1,4 +1,4 @@
-"""`ottla consumer-groups`: groups, their lag, their offsets. As kafka-consumer-groups.sh."""
+"""`ottla consumer-groups`: list, describe, delete, reset offsets. As kafka-consumer-groups.sh."""
 
 import sys
 import time
@@ -118,7 +118,7 @@ def _describe(client: WireClient, options: GroupOptions) -> int:
 
 
 def _ends(client: WireClient, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return where logs end, leaving out topics that were deleted since the group read them."""
+    """Return log end offsets, without topics that were deleted since the group read them."""
     present = {topic.name for topic in client.topics()}
     alive = {(topic, partition) for topic, partition in partitions if topic in present}
     return groups.log_offsets(client, alive, groups.LATEST) if alive else {}

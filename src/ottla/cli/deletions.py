@@ -1,10 +1,10 @@
-"""`ottla topics --describe-deletions`: the deletion ledger of a cluster, to look at or to wait on.
+"""`ottla topics --describe-deletions`: shows the deletion ledger, or waits on it (`--wait`).
 
-What is waited for is settled once: the open deletions among those that match when the ledger is
-first read. A deletion that was acknowledged to somebody before the command began is among them,
-since the controller answers. One that was only marked (`--zookeeper --delete`) may come a moment
-later; so where something is named and not found, the ledger is read again for FIND_SECONDS.
-A deletion asked for later than that is not waited for.
+`--wait` waits for the open deletions that match when the ledger is first read. The controller
+answers, so a deletion that was acknowledged before the command began is among them. A deletion
+that was only marked in ZooKeeper (`--zookeeper --delete`) may enter the ledger a moment later:
+where a named topic is not found, the ledger is read again for FIND_SECONDS. Later deletions are
+not waited for.
 """
 
 import time
@@ -23,23 +23,23 @@ from ottla.cli.wire_client import Refusal, WireClient
 from ottla.metadata.deletions import DeletionImage
 
 FIND_SECONDS = 10.0
-"""How long a deletion that is named may take to be in the ledger."""
+"""How long a named deletion may take to enter the ledger."""
 
 PAUSE_SECONDS = 0.2
 POLLED_MAX = 200
-"""Deletions that are asked for at once while they are waited for; all of them must end anyway."""
+"""Open deletions in one poll. All of them must finish, so the order of polling does not matter."""
 
 REQUEST_SECONDS = 10.0
-"""How long one answer is waited for by a command that has longer: its broker may have hung."""
+"""Timeout of one request within a longer wait: the broker may hang."""
 
 NOT_RETRIABLE = frozenset({Error.UNSUPPORTED_VERSION, Error.CLUSTER_AUTHORIZATION_FAILED})
-"""Refusals that no patience cures."""
+"""Errors that a retry cannot fix."""
 
 T = TypeVar("T")
 
 
 def describe(client: WireClient, selection: Selection, *, as_json: bool) -> None:
-    """Print what the ledger has. Raises: CommandError where something meant is not in it."""
+    """Print ledger entries. Raises: CommandError where a named topic has none."""
     check_served(client)
     found = client.with_retries(lambda: fetch(client, selection, receipts=True))
     missing = selection.missing(found)
@@ -49,10 +49,10 @@ def describe(client: WireClient, selection: Selection, *, as_json: bool) -> None
 
 
 def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: bool) -> None:
-    """Wait until the deletions that are meant are finished, then print them.
+    """Wait until the selected deletions are finished, then print them.
 
-    Raises: CommandError, saying what is open and why, after `timeout` seconds; where nothing of
-            what is named is found.
+    Raises: CommandError after `timeout` seconds, with what is open and why; and where a named
+            topic has no entry.
     """
     progress = Progress()
     waiting = _Retries(client, timeout, progress)
@@ -69,7 +69,7 @@ def wait(client: WireClient, selection: Selection, timeout: float, *, as_json: b
     finally:
         progress.done()
     for name in watch.expired:
-        progress.say(f"{name}: finished, and the receipt is forgotten already")
+        progress.say(f"{name}: finished, and its receipt has expired")
     _print(watch.listed(), as_json=as_json)
     for text in filter(None, map(unproven_text, watch.listed())):
         progress.say(text)
@@ -86,15 +86,15 @@ def _wait_until_finished(client: WireClient, watch: "_Watch", waiting: "_Retries
         except CommandError as error:
             if _is_permanent(error):
                 raise
-            return  # There was no time for this answer; what is known is told.
+            return  # The timeout passed. The caller prints the last known state.
         watch.update(some, entries, waiting.seconds)
 
 
 class _Watch:
     """The deletions that are waited for.
 
-    Fields: `open`: ids of those that are not finished; the values mean nothing. `expired`:
-            names of those that were last seen open, and of which there is no receipt.
+    Fields: `open`: ids of unfinished ones, in polling order; the values are unused. `expired`:
+            names of those that were last seen open and have no receipt any more.
     """
 
     def __init__(self, chosen: dict[Uuid, DeletionImage]) -> None:
@@ -104,7 +104,7 @@ class _Watch:
         self.expired: list[str] = []
 
     def next_open(self) -> list[Uuid]:
-        """Return what to ask for now: of many, some, and each time the next ones."""
+        """Return the next ids to poll, at most POLLED_MAX, round robin."""
         some = list(islice(self.open, POLLED_MAX))
         for key in some:
             self.open[key] = self.open.pop(key)
@@ -113,10 +113,10 @@ class _Watch:
     def update(
         self, requested: Iterable[Uuid], entries: Iterable[DeletionImage], seconds: float
     ) -> None:
-        """Take in what the ledger says of some that are open, at some second of the wait.
+        """Apply the ledger's entries for the polled ids. `seconds`: since the wait began.
 
-        What is not in it is finished and forgotten, or else the controller that answered was one
-        no more and has yet to hear of it: it is over only if it stays so.
+        A missing entry means that the receipt has expired, or that the response came from a
+        deposed controller. So the id counts as finished only after FIND_SECONDS without an entry.
         """
         known = {each.topic_id: each for each in entries}
         self._chosen |= known
@@ -130,18 +130,18 @@ class _Watch:
                 self.expired.append(self._chosen.pop(key).name)
 
     def listed(self) -> list[DeletionImage]:
-        """Return all of which something is known."""
+        """Return the last known entry of each deletion."""
         return list(self._chosen.values())
 
     def open_text(self) -> str:
-        """Return what is open, and why."""
+        """Return the open deletions and their causes."""
         still = [each for key, each in self._chosen.items() if key in self.open]
         plural = "s" if len(self._chosen) != 1 else ""
         return f"{len(still)} of {len(self._chosen)} deletion{plural} ({open_text(still)})"
 
 
 class _Retries:
-    """Asks again what leadership on the move and broken connections refuse, until the deadline."""
+    """Retries after leader changes and lost connections, until the deadline."""
 
     def __init__(self, client: WireClient, timeout: float, progress: Progress) -> None:
         self._client = client
@@ -159,14 +159,14 @@ class _Retries:
         return time.monotonic() - self._began
 
     def pause(self, what: str) -> None:
-        """Wait a little; say for what where that is new."""
+        """Wait a little; report for what when that has changed."""
         if what != self._last_line:
             self._progress.wait(f"waiting for {what}")
             self._last_line = what
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._timeout - self.seconds)))
 
     def retry(self, act: Callable[[], T]) -> T:
-        """Return what `act` returns once it is not refused. Raises: CommandError, the last one."""
+        """Return the result of `act`, retried after retriable errors. Raises: CommandError."""
         while True:
             self._client.timeout = max(0.05, min(REQUEST_SECONDS, self._timeout - self.seconds))
             try:
@@ -174,14 +174,13 @@ class _Retries:
             except CommandError as error:
                 if self.is_over or _is_permanent(error):
                     raise
-                self.pause(f"an answer: {error}")
+                self.pause(f"a response: {error}")
 
     def find(self, selection: Selection) -> tuple[list[DeletionImage], list[str]]:
-        """Return the deletions that are meant, and what is named and none of.
+        """Return the selected deletions, and the names that have none.
 
-        Where none in particular is meant: the open ones. The time in which one may yet come is
-        counted from the first answer: a controller that was elected just now, after all that time
-        without one, has the markers still to read.
+        Without a name or id: the open deletions. FIND_SECONDS count from the first response: a
+        newly elected controller still has to read the markers in ZooKeeper.
         """
         limit: float | None = None
         while True:
@@ -193,7 +192,7 @@ class _Retries:
                 limit = min(self.seconds + FIND_SECONDS, self._timeout)
             if not missing or self.seconds >= limit:
                 return found, missing
-            self.pause(f"the deletion of {missing[0]} to be known")
+            self.pause(f"an entry for {missing[0]} in the deletion ledger")
 
 
 def _is_permanent(error: CommandError) -> bool:
@@ -205,10 +204,10 @@ def _is_permanent(error: CommandError) -> bool:
 def _not_found(client: WireClient, selection: Selection, missing: list[str]) -> CommandError:
     present = {each.name: each.topic_id for each in client.topics()}
     if selection.topic_id in present.values() or present.keys() & set(selection.names or ()):
-        return CommandError(f"no deletion of {missing[0]} is known, and there is such a topic")
+        return CommandError(f"the deletion ledger has no entry for {missing[0]}: the topic exists")
     return CommandError(
-        f"no deletion of {missing[0]} is known: it never was, or its receipt was forgotten after "
-        "ottla.deletion.receipt.retention.ms"
+        f"the deletion ledger has no entry for {missing[0]}: it was never deleted, or its receipt "
+        "expired after ottla.deletion.receipt.retention.ms"
     )
 
 

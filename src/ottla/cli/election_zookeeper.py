@@ -1,8 +1,8 @@
 """`ottla leader-election --zookeeper`: preferred leaders through a znode.
 
 As kafka-preferred-replica-election.sh: the partitions are written to
-`/admin/preferred_replica_election`, and the controller removes the znode when it has tried them.
-Source: PreferredReplicaLeaderElectionCommand, Kafka 2.8.
+`/admin/preferred_replica_election`, and the controller removes the znode when it has processed
+them. Source: PreferredReplicaLeaderElectionCommand, Kafka 2.8.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from ottla.metadata.znodes import admin, paths
 
 
 def elect(connect: str, timeout: float, wanted: Collection[TopicPartition] | None) -> None:
-    """Ask for the election of preferred leaders, of all partitions where None."""
+    """Request preferred leader elections; `wanted` None = of all partitions."""
     with ZooKeeperClient(connect, timeout) as client:
         existing = {
             (name, partition)

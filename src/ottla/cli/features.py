@@ -50,20 +50,20 @@ Names = Annotated[
 ]
 Metadata = Annotated[
     str | None,
-    typer.Option("--metadata", metavar="VERSION", help="Deprecated: metadata.version alone."),
+    typer.Option("--metadata", metavar="VERSION", help="Deprecated: sets metadata.version only."),
 ]
 Release = Annotated[
     str | None,
     typer.Option(
         "--release-version",
         metavar="VERSION",
-        help="All features as a new cluster has them: see version-mapping.",
+        help="All features at the levels of a new cluster: see version-mapping.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask whether it could be; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 Unsafe = Annotated[
     bool,
-    typer.Option("--unsafe", help="Also where that may lose metadata; no such downgrade is done."),
+    typer.Option("--unsafe", help="Accepted; downgrades that may lose metadata are refused."),
 ]
 
 
@@ -74,7 +74,7 @@ app.callback(epilog=EPILOG, help="Show the levels of the cluster's features, rai
 
 @app.command("describe")
 def describe(context: typer.Context) -> None:
-    """Show the levels that there are, and the cluster's."""
+    """Show the supported levels and the cluster's levels."""
     response = context.obj.ask(CLIENT_ID, _describe)
     print("".join(f"{line}\n" for line in describe_lines(response)), end="")
 
@@ -130,7 +130,7 @@ def version_mapping(release_version: Release = None) -> None:
 
 @app.command("feature-dependencies")
 def feature_dependencies(feature: Levels = None) -> None:
-    """Show what levels of features need."""
+    """Show the dependencies of feature levels."""
     if not feature:
         raise UsageError("expected one --feature NAME=LEVEL at least")
     print("\n".join(dependency_lines(parse_features(feature))))
@@ -153,17 +153,17 @@ def wanted_levels(
             raise UsageError(
                 f"only one of --metadata and --feature {METADATA_VERSION} can be given"
             )
-        print("--metadata is deprecated: --release-version says it of all", file=sys.stderr)
+        print("--metadata is deprecated: use --release-version instead", file=sys.stderr)
         levels[METADATA_VERSION] = metadata_level("--metadata", metadata)
     if not levels:
         raise UsageError(f"expected one --feature NAME=LEVEL at least to {action}")
     return levels
 
 
-def apply_change(where: BootstrapOptions, requested: Change, kind: int) -> None:
-    """Ask for levels, and print what came of each. Raises: CommandError where nothing did."""
+def apply_change(bootstrap: BootstrapOptions, requested: Change, kind: int) -> None:
+    """Send UpdateFeatures and print the result of each feature. Raises: CommandError on failure."""
     try:
-        where.ask(CLIENT_ID, lambda client: _update(client, requested, kind))
+        bootstrap.ask(CLIENT_ID, lambda client: _update(client, requested, kind))
     except Refusal as refusal:
         print("\n".join(outcome_lines(requested, refusal.reason)))
         count = len(requested.levels)

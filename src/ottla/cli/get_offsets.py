@@ -1,4 +1,4 @@
-"""`ottla get-offsets`: the offsets of partitions, at an end or a time. As kafka-get-offsets.sh.
+"""`ottla get-offsets`: partition offsets by timestamp or position. As kafka-get-offsets.sh.
 
 Source: GetOffsetShell, Kafka 4.3; KIP-635, KIP-734 (max-timestamp), KIP-405 and KIP-1005 (tiers).
 """
@@ -45,7 +45,7 @@ TIMES = {
 }
 TIMESTAMP_MAX = 2**63 - 1
 CLIENT = -1
-"""The replica id of one that is no broker."""
+"""The replica id of a client."""
 
 RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
 
@@ -61,14 +61,16 @@ def get_offsets(
     ] = None,
     partitions: Annotated[
         str | None,
-        typer.Option("--partitions", metavar="N,...", help="Partitions of them.  [default: all]"),
+        typer.Option(
+            "--partitions", metavar="N,...", help="Partitions of these topics.  [default: all]"
+        ),
     ] = None,
     topic_partitions: Annotated[
         str | None,
         typer.Option(
             "--topic-partitions",
             metavar="RULES",
-            help="Instead: TOPIC:PARTITIONS, with commas; each part may be missing. "
+            help="Comma-separated TOPIC:PARTITIONS, instead of the above; each part is optional. "
             "Partitions: N, N-M (without M), N- or -M.",
         ),
     ] = None,
@@ -84,7 +86,7 @@ def get_offsets(
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
 ) -> None:
-    """Print TOPIC:PARTITION:OFFSET; nothing of partitions that have no such offset."""
+    """Print TOPIC:PARTITION:OFFSET, without partitions that have no such offset."""
     is_chosen = chooser(topic, partitions, topic_partitions)
     timestamp = parse_time(time)
     with connect(bootstrap_server, command_config, timeout, "GetOffsetShell") as client:
@@ -112,12 +114,12 @@ def get_offsets(
 
 
 def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return partitions in Kafka's order, which is that of text: x-10 stands before x-2."""
+    """Return partitions in the order of Kafka's tool, which sorts text: x-10 before x-2."""
     return sorted(partitions, key=lambda each: f"{each[0]}-{each[1]}")
 
 
 def chooser(topic: str | None, partitions: str | None, rules: str | None) -> Chooser:
-    """Return whether a partition is meant by the options."""
+    """Return the predicate that selects partitions by the options."""
     if rules is not None:
         if topic is not None or partitions is not None:
             raise UsageError("--topic-partitions cannot be used with --topic or --partitions")
@@ -152,7 +154,7 @@ def _rule(text: str) -> Chooser:
 
 
 def parse_time(text: str) -> int:
-    """Return the timestamp of ListOffsets that a word or number means."""
+    """Return the ListOffsets timestamp of a name or number."""
     word = text.strip().lower()
     if word in TIMES:
         return TIMES[word]

@@ -21,7 +21,7 @@ CONSUMER_PROTOCOL = "consumer"
 LATEST = -1
 EARLIEST = -2
 _ADMINISTRATOR = -1
-"""Generation, and replica id, of one who is no member and no broker."""
+"""Generation of a non-member; replica id of a client."""
 
 _INT16 = struct.Struct(">h")
 
@@ -59,7 +59,7 @@ class Group:
 
     @property
     def is_inactive(self) -> bool:
-        """Tell whether its offsets may be changed from outside."""
+        """Tell whether a non-member may change its offsets."""
         return self.state in ("Empty", "Dead")
 
 
@@ -87,7 +87,7 @@ def list_groups(
 
 
 def describe(client: WireClient, name: str) -> Group:
-    """Return a group; one that nobody knows is Dead."""
+    """Return a group; an unknown one is Dead."""
     return client.with_retries(lambda: _describe(client, name))
 
 
@@ -121,7 +121,7 @@ def _describe(client: WireClient, name: str) -> Group:
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     if len(data) < _INT16.size:
         return ()
-    # Newer versions only add to the end, so an unknown one is read as the newest known.
+    # Newer versions only append fields: read an unknown version as the newest known one.
     version = min(max(_INT16.unpack_from(data)[0], 0), 3)
     try:
         assignment = decode(ConsumerProtocolAssignment, data, version, _INT16.size)
@@ -145,7 +145,7 @@ def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
             request,
             fetch_wire.OffsetFetchResponse,
             node=client.coordinator(name)[0],
-            at_most=7,  # From 8 on a request may name many groups, which nobody does here.
+            at_most=7,  # From 8 on a request names several groups.
         )
         check(f"group {name}", response.error_code)
         return response
@@ -161,7 +161,7 @@ def committed(client: WireClient, name: str) -> dict[TopicPartition, int]:
 def log_offsets(
     client: WireClient, partitions: Collection[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
-    """Return the offsets at a timestamp, LATEST or EARLIEST; -1 where no record is as young."""
+    """Return the offsets at a timestamp, LATEST or EARLIEST; -1 = no record that recent."""
     return client.with_retries(lambda: _log_offsets(client, partitions, timestamp))
 
 
@@ -194,7 +194,7 @@ def _log_offsets(
 
 
 def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set a group's offsets from outside; refused where the group has members."""
+    """Commit a group's offsets as a non-member; refused while the group has members."""
     topics = tuple(
         commit_wire.OffsetCommitRequestTopic(
             name=topic,
@@ -218,7 +218,7 @@ def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int])
             request,
             commit_wire.OffsetCommitResponse,
             node=client.coordinator(name)[0],
-            at_most=9,  # From 10 on topics go by id.
+            at_most=9,  # From 10 on topics are named by id.
         )
         for topic in response.topics:
             for each in topic.partitions:
@@ -231,7 +231,7 @@ def commit(client: WireClient, name: str, offsets: Mapping[TopicPartition, int])
 def delete_offsets(
     client: WireClient, name: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Forget a group's offsets; return an error code for each partition."""
+    """Delete a group's offsets; return an error code for each partition."""
     topics = tuple(
         offset_delete_wire.OffsetDeleteRequestTopic(
             name=topic,

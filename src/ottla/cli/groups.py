@@ -30,7 +30,7 @@ EPILOG = examples(
 
 TYPES = {"classic": "Classic", "consumer": "Consumer", "share": "Share", "streams": "Streams"}
 CONSUMER_PROTOCOLS = ("consumer", "")
-"""What classic groups of consumers say; offsets that were committed without members say none."""
+"""Protocol types of classic consumer groups; empty for a group of committed offsets only."""
 
 WIDTH_MIN = 20
 
@@ -55,16 +55,19 @@ def groups(
     bootstrap_server: BootstrapServer = None,
     list_: Annotated[bool, typer.Option("--list", help="List groups.")] = False,
     consumer: Annotated[
-        bool, typer.Option("--consumer", help="Only groups of consumers, also classic ones.")
+        bool, typer.Option("--consumer", help="Only consumer groups, classic ones included.")
     ] = False,
     share: Annotated[bool, typer.Option("--share", help="Only share groups.")] = False,
     streams: Annotated[bool, typer.Option("--streams", help="Only streams groups.")] = False,
     group_type: Annotated[
         str | None,
-        typer.Option("--group-type", metavar="TYPE", help=f"Only of a type: {', '.join(TYPES)}."),
+        typer.Option(
+            "--group-type", metavar="TYPE", help=f"Only groups of this type: {', '.join(TYPES)}."
+        ),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option("--protocol", metavar="NAME", help="Only of a protocol's type.")
+        str | None,
+        typer.Option("--protocol", metavar="NAME", help="Only groups of this protocol type."),
     ] = None,
     command_config: CommandConfig = None,
     timeout: Timeout = DEFAULT_TIMEOUT_SECONDS,
@@ -112,7 +115,7 @@ def list_groups(client: WireClient) -> list[Row]:
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """Return the table as Kafka lays it out; rows end with one blank more than the heading."""
+    """Return the table in Kafka's layout; rows have one trailing blank more than the heading."""
     listed = list(rows)
     width = max([WIDTH_MIN, *(len(row.group) for row in listed)])
     return [f"{'GROUP':<{width}} {'TYPE':<20} {'PROTOCOL':<20}"] + [

@@ -1,4 +1,4 @@
-"""What both console commands need of librdkafka: its configuration and its errors in our words."""
+"""librdkafka's configuration and errors, for the console and performance commands."""
 
 import sys
 import time
@@ -18,10 +18,10 @@ from ottla.metadata.topic_names import fault_of
 
 REPORT_SECONDS = 1.0
 TRY_SECONDS = 0.5
-"""How long one call into librdkafka may last: Ctrl-C is seen between two of them."""
+"""Limit of one call into librdkafka: Ctrl-C is handled between two calls."""
 
 QUIET_LOG_LEVEL = 2
-"""Critical only: librdkafka logs each refused connection otherwise."""
+"""Critical only: below that librdkafka logs each refused connection."""
 
 IGNORED = frozenset(
     {
@@ -38,7 +38,7 @@ IGNORED = frozenset(
         "value.serializer",
     }
 )
-"""Properties of the Java clients without a counterpart that the console needs."""
+"""Properties of the Java clients without an equivalent in librdkafka; ignored."""
 
 RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -46,7 +46,7 @@ RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Properties of the Java clients that librdkafka calls otherwise."""
+"""Properties of the Java clients that have another name in librdkafka."""
 
 
 PYTHON_ONLY = frozenset(
@@ -60,16 +60,16 @@ PYTHON_ONLY = frozenset(
         "throttle_cb",
     }
 )
-"""Properties that take objects of Python: at text for them the client raises whatever comes."""
+"""Properties whose values are Python objects. Text for them raises arbitrary exceptions."""
 
 
 def is_valid_text(text: str) -> bool:
-    """Tell whether librdkafka survives this text, and takes all of it: it wants C's strings."""
+    """Tell whether the text is UTF-8 without NUL bytes, as librdkafka's C strings need."""
     return is_text(text) and "\0" not in text
 
 
 def check_topic(name: str) -> None:
-    """Raise UsageError for what no topic can be called: to ask for some of it fails badly."""
+    """Raise UsageError for an invalid topic name: librdkafka aborts on some of them."""
     fault = fault_of(name)
     if fault is not None:
         raise UsageError(f"--topic {shown(shortened(name))}: {fault}")
@@ -92,10 +92,10 @@ def given_properties(
     *,
     former_name: str | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the options say of the client: in a file, and one by one, which wins.
+    """Return the client properties of the options: those in a file, and single ones, which win.
 
     `kind`: producer or consumer, as in the options' names before Kafka 4.2 (KIP-1147).
-    Raises: UsageError where a former name and today's are used together.
+    Raises: UsageError where a former and a current name are used together.
     """
     config = choose_config("--command-config", command_config, f"--{kind}.config", former_config)
     name, former = "--command-property", former_name or f"--{kind}-property"
@@ -108,14 +108,14 @@ def given_properties(
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return Java client properties as librdkafka takes them."""
+    """Return Java client properties under librdkafka's names."""
     return {
         RENAMED.get(name, name): value for name, value in properties.items() if name not in IGNORED
     }
 
 
 def base_config(bootstrap: str) -> dict[str, Any]:
-    """Return the configuration that comes before all others."""
+    """Return the configuration that overrides all other properties."""
     return {
         "bootstrap.servers": bootstrap,
         "log_level": QUIET_LOG_LEVEL,
@@ -124,7 +124,7 @@ def base_config(bootstrap: str) -> dict[str, Any]:
 
 
 def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
-    """Return a client; raise CommandError for a property that librdkafka does not take."""
+    """Return a client; raise CommandError for a property that librdkafka rejects."""
     from confluent_kafka import KafkaException
 
     for name, value in config.items():
@@ -144,9 +144,9 @@ def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
 def find_broker(
     client: Any, topic: str | None, config: Mapping[str, Any], timeout: float
 ) -> dict[str, int]:
-    """Wait until a broker answers; return how many partitions each topic that it told of has.
+    """Wait until a broker responds; return the partition count of each topic in its metadata.
 
-    Raises CommandError where none answers in time.
+    Raises CommandError at the timeout.
     """
     bootstrap = config["bootstrap.servers"]
     began = time.monotonic()
@@ -181,13 +181,13 @@ def _list_topics(client: Any, topic: str | None, timeout: float) -> dict[str, in
 
 
 def reason_of(error: Any) -> str:
-    """Return a KafkaException's or KafkaError's words with its code's name."""
+    """Return the message of a KafkaException or KafkaError, with its code's name."""
     inner = error.args[0] if isinstance(error, Exception) and error.args else error
     return f"{' '.join(inner.str().split())} ({inner.name().lstrip('_')})"
 
 
 class _ErrorReporter:
-    """Says once that the brokers have gone, and again only after another complaint."""
+    """Prints "all brokers down" once, and again only after another error."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -199,13 +199,13 @@ class _ErrorReporter:
         if error.name() != "_ALL_BROKERS_DOWN":
             self._reason = text
         elif text != self._last and not self._is_silent:
-            print(f"WARN: {text}: still trying", file=sys.stderr, flush=True)
+            print(f"WARN: {text}; retrying", file=sys.stderr, flush=True)
             self._last = text
 
     def reason(self, client: Any) -> str:
-        """Return why no broker could be reached, to follow a sentence; "" where nobody told."""
+        """Return the last connection error as a suffix of a message; "" if there was none."""
         self._is_silent = True
-        client.poll(0)  # Complaints wait for it.
+        client.poll(0)  # Runs the error callback.
         self._is_silent = False
         text = " ".join(self._reason.partition(" (after ")[0].split())
         return f": {text}" if text else ""

@@ -1,4 +1,4 @@
-"""JSON files that name partitions: what `reassign-partitions` and `leader-election` read and write.
+"""The JSON files of `reassign-partitions` and `leader-election`.
 
 Source: ReassignPartitionsCommand (version 1 of both of its formats), LeaderElectionCommand.
 """
@@ -19,7 +19,7 @@ ANY_LOG_DIR = "any"
 NUMBER_MAX = 2**31 - 1
 
 Proposal = tuple[TopicPartition, tuple[int, ...]]
-"""A partition and the replicas that a file wants it to have."""
+"""A partition and its replicas in the file."""
 
 
 def read(path: Path) -> str:
@@ -44,8 +44,8 @@ def read_as(path: Path, parse: Callable[[str], T]) -> T:
 def parse_reassignment(text: str) -> list[Proposal]:
     """Return the partitions and replicas of a reassignment file, in its order.
 
-    Raises: CommandError for what is not the format, and for a replica that is to lie in a folder
-            of the user's choice, since no broker of this version moves logs between folders.
+    Raises: CommandError for a malformed file, and for a log directory other than "any": brokers of
+            this version do not move logs between log directories.
     """
     content = _content(text)
     _check_version(content)
@@ -66,7 +66,7 @@ def parse_reassignment(text: str) -> list[Proposal]:
 
 
 def check_executable(proposals: Iterable[Proposal]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas by partition; raise CommandError for what cannot be meant."""
+    """Return the replicas by partition; raise CommandError for an invalid reassignment."""
     wanted: dict[TopicPartition, tuple[int, ...]] = {}
     for partition, replicas in proposals:
         if partition in wanted:
@@ -90,7 +90,7 @@ def check_executable(proposals: Iterable[Proposal]) -> dict[TopicPartition, tupl
 
 
 def format_reassignment(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> str:
-    """Return the reassignment file that leads to an assignment, in one line."""
+    """Return the reassignment file for an assignment, in one line."""
     partitions = [
         {
             "topic": topic,
@@ -152,12 +152,12 @@ def name_of(partition: TopicPartition) -> str:
 
 
 def names_of(partitions: Iterable[TopicPartition], separator: str = ",") -> str:
-    """Return the names of partitions, sorted by topic and number."""
+    """Return the names of partitions, sorted by topic and partition."""
     return separator.join(map(name_of, sorted(partitions)))
 
 
 def ids(broker_ids: Iterable[int]) -> str:
-    """Return broker ids in one word, in the order given."""
+    """Return broker ids, comma separated, in the order given."""
     return ",".join(map(str, broker_ids))
 
 
@@ -193,7 +193,7 @@ def _check_log_dirs(partition: str, replicas: list[int], log_dirs: object) -> No
         if log_dir != ANY_LOG_DIR:
             raise CommandError(
                 f'{partition}: "log_dirs": {log_dir}: expected "{ANY_LOG_DIR}": choosing a '
-                "replica's folder is not supported"
+                "replica's log directory is not supported"
             )
 
 

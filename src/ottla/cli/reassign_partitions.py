@@ -1,7 +1,7 @@
 """`ottla reassign-partitions`: move partitions to other brokers. As kafka-reassign-partitions.sh.
 
-Not done: throttles (no broker enforces them, so --throttle is refused by name), and the choice of
-a replica's folder.
+Not done: throttles (brokers do not enforce them, so --throttle is refused) and the choice of a
+replica's log directory.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ EPILOG = examples(
 
 CLIENT_ID = "reassign-partitions-tool"
 PROBE_SECONDS = 1.0
-"""How long one controller may take to say whether it is the active one."""
+"""Timeout for one controller to return whether it is the active one."""
 
 EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "
@@ -70,7 +70,7 @@ def reassign_partitions(
     command_config: CommandConfig = None,
     timeout: opt.TimeoutMs = opt.DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Move partitions to other brokers, and change how many replicas they have."""
+    """Move partitions to other brokers, or change their number of replicas."""
     action = one_of(generate=generate, execute=execute, verify=verify, cancel=cancel, list=list_)
     options = ReassignOptions(
         bootstrap_server=bootstrap_server,
@@ -94,7 +94,7 @@ def reassign_partitions(
 
 
 def _client(options: ReassignOptions, command_config: str | None, timeout: float) -> WireClient:
-    """Connect to a broker, which passes requests on, or to the active one of the controllers."""
+    """Connect to a broker, which forwards requests, or to the active controller."""
     if options.bootstrap_controller is None:
         return connect(options.bootstrap_server, command_config, timeout, CLIENT_ID)
     waiting = Waiting(timeout)
@@ -105,7 +105,7 @@ def _client(options: ReassignOptions, command_config: str | None, timeout: float
                 try:
                     if wire.is_active_controller(probe):
                         return connect(address, command_config, timeout, CLIENT_ID)
-                    reason = f"{address} is not the active one"
+                    reason = f"{address} is not the active controller"
                 except CommandError as error:
                     reason = str(error)
         if waiting.is_over:
@@ -160,7 +160,7 @@ def _verify(client: WireClient, options: ReassignOptions) -> None:
 def _clear_throttles(
     client: WireClient, brokers: Iterable[int], topics: Iterable[str], *, directly: bool = True
 ) -> None:
-    """Delete what may limit the moves: other tools, or Kafka's own, may have set it."""
+    """Delete throttles, which other tools may have set."""
     ids = sorted(brokers)
     print(f"Clearing broker-level throttles on broker{plan.plural(ids)} {files.ids(ids)}")
     wire.clear_broker_throttles(client, ids, directly=directly)
@@ -197,7 +197,7 @@ def _cancel(client: WireClient, options: ReassignOptions) -> None:
     if options.bootstrap_controller is None:
         _clear_throttles(client, client.broker_ids(), wire.assignment(client, topics))
     else:
-        # Controllers do not tell of topics, nor of who lives: what the file names must do.
+        # Controllers return neither topics nor live brokers: use those that the file names.
         brokers = {each for _, replicas in wanted for each in replicas}
         _clear_throttles(client, brokers, topics, directly=False)
 

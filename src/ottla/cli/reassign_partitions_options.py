@@ -1,4 +1,4 @@
-"""The options of `ottla reassign-partitions`, and the rules of which go together.
+"""The options of `ottla reassign-partitions`, and which can be combined.
 
 Source: ReassignPartitionsCommandOptions, ReassignPartitionsCommand.validateAndParseArgs.
 """
@@ -28,42 +28,46 @@ BootstrapController = Annotated[
 Generate = Annotated[
     bool, typer.Option("--generate", help="Propose an assignment; change nothing.")
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Start what a file says.")]
-Verify = Annotated[bool, typer.Option("--verify", help="Show how far what a file says has come.")]
-Cancel = Annotated[bool, typer.Option("--cancel", help="Go back to what was before.")]
-List = Annotated[bool, typer.Option("--list", help="List what is under way.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Start the reassignments of a file.")]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Show the progress of the reassignments of a file.")
+]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel the reassignments of a file.")]
+List = Annotated[bool, typer.Option("--list", help="List reassignments under way.")]
 ReassignmentFile = Annotated[
     Path | None,
     typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions and replicas."),
 ]
 TopicsFile = Annotated[
     Path | None,
-    typer.Option("--topics-to-move-json-file", metavar="FILE", help="Topics, to generate for."),
+    typer.Option(
+        "--topics-to-move-json-file", metavar="FILE", help="The topics to move, for --generate."
+    ),
 ]
 BrokerList = Annotated[
     str | None,
-    typer.Option("--broker-list", metavar="1,2,3", help="Brokers, to generate for."),
+    typer.Option("--broker-list", metavar="1,2,3", help="The brokers to move to, for --generate."),
 ]
 DisableRackAware = Annotated[
-    bool, typer.Option("--disable-rack-aware", help="Generate without regard to racks.")
+    bool, typer.Option("--disable-rack-aware", help="Ignore racks in --generate.")
 ]
 Additional = Annotated[
-    bool, typer.Option("--additional", help="Execute although others are under way.")
+    bool, typer.Option("--additional", help="Execute even if other reassignments are under way.")
 ]
 Throttle = Annotated[
     int | None,
-    typer.Option("--throttle", metavar="BYTES", help="Refused: no broker limits the rate."),
+    typer.Option("--throttle", metavar="BYTES", help="Refused: brokers do not throttle."),
 ]
 LogDirsThrottle = Annotated[
     int | None,
     typer.Option(
         "--replica-alter-log-dirs-throttle",
         metavar="BYTES",
-        help="Refused: no broker limits the rate.",
+        help="Refused: brokers do not throttle.",
     ),
 ]
 PreserveThrottles = Annotated[
-    bool, typer.Option("--preserve-throttles", help="Leave throttles where they are set.")
+    bool, typer.Option("--preserve-throttles", help="Do not remove throttles.")
 ]
 TimeoutMs = Annotated[
     int,
@@ -94,7 +98,7 @@ REQUIRED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignOptions:
-    """What the options say. Fields are named as the options."""
+    """The options. Fields are named as the options."""
 
     bootstrap_server: str | None = None
     bootstrap_controller: str | None = None
@@ -109,7 +113,7 @@ class ReassignOptions:
 
 
 def check(action: str, options: ReassignOptions) -> None:
-    """Raise UsageError where options do not fit the action, CommandError where none serves."""
+    """Raise UsageError for options that cannot be combined, CommandError for throttles."""
     if options.bootstrap_server is not None and options.bootstrap_controller is not None:
         raise UsageError("only one of --bootstrap-server and --bootstrap-controller can be given")
     check_allowed(action, options, ALLOWED_ACTIONS)

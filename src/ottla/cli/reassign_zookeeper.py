@@ -1,8 +1,9 @@
 """`ottla reassign-partitions --zookeeper`: moves through `/admin/reassign_partitions`.
 
-As kafka-reassign-partitions.sh up to 2.8: the znode holds all that is to be moved, the controller
-takes it from there, and removes it when nothing is left to do. To cancel and to list needs a
-broker. Source: ReassignPartitionsCommand.executeAssignment(zkClient, ...), Kafka 2.8.
+As kafka-reassign-partitions.sh up to 2.8: the znode holds all requested moves; the controller
+executes them and removes the znode when all are done. --cancel and --list need a broker.
+
+Source: ReassignPartitionsCommand.executeAssignment(zkClient, ...), Kafka 2.8.
 """
 
 from collections.abc import Iterable
@@ -22,9 +23,11 @@ RUNNING = "There is an existing assignment running."
 
 
 def run(action: str, connect: str, timeout: float, options: ReassignOptions) -> None:
-    """Do what the options say. Raises: CommandError, UsageError."""
+    """Run the action of the options. Raises: CommandError, UsageError."""
     if action not in ACTIONS:
-        raise UsageError(f"--{action} needs --bootstrap-server: ZooKeeper alone cannot do it")
+        raise UsageError(
+            f"--{action} needs --bootstrap-server: it is not available through ZooKeeper"
+        )
     with ZooKeeperClient(connect, timeout) as client:
         ACTIONS[action](client, options)
 
@@ -61,7 +64,7 @@ def _execute(client: ZooKeeperClient, options: ReassignOptions) -> None:
 def _verify(client: ZooKeeperClient, options: ReassignOptions) -> None:
     assert options.reassignment_json_file is not None
     wanted = files.read_as(options.reassignment_json_file, files.parse_reassignment)
-    # The request first: what has left it by now is in the topics' znodes when these are read.
+    # Read the request first: a move that has left it is in the topic's znode by then.
     under_way = _requested(client)
     names = {name for (name, _), _ in wanted}
     found = _assignment(client, names)

@@ -1,4 +1,4 @@
-"""Topics over the wire: create, grow, delete, describe."""
+"""Topics over the wire: create, add partitions, delete, describe."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,13 +14,13 @@ from ottla.wire.messages import describe_topic_partitions as describe_wire
 from ottla.wire.messages import list_partition_reassignments as moves_wire
 
 CONTROLLER_ABSENT = frozenset({Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT})
-"""What a broker answers for a controller that it cannot reach."""
+"""Errors of a broker that cannot reach the controller."""
 
 CONTROLLER_WAIT_MS = 5_000
-"""How long a description waits for what only the controller knows."""
+"""Timeout of --describe for reassignments, which only the controller knows."""
 
 CLUSTER_DEFAULT = -1
-"""For partitions and replication factor (KIP-464)."""
+"""The broker's default of partitions or replication factor (KIP-464)."""
 
 
 def create(
@@ -33,7 +33,7 @@ def create(
     configs: Mapping[str, str],
     unless_exists: bool,
 ) -> bool:
-    """Create a topic; return False where it was there and that was fine."""
+    """Create a topic; return False if it exists and `unless_exists` is set."""
     topic = create_wire.CreatableTopic(
         name=name,
         num_partitions=CLUSTER_DEFAULT if partitions is None else partitions,
@@ -65,7 +65,7 @@ def grow(
     count: int,
     assignment: Sequence[tuple[int, ...]],
 ) -> None:
-    """Give topics `count` partitions; `assignment` is that of all partitions, old ones too."""
+    """Increase topics to `count` partitions. `assignment`: of all partitions, old ones too."""
     present = {topic.name: len(topic.partitions) for topic in client.topics(names)}
     request = grow_wire.CreatePartitionsRequest(
         topics=tuple(
@@ -99,14 +99,14 @@ def delete(client: WireClient, names: Sequence[str]) -> None:
     )
 
     def act() -> None:
-        # Versions from 6 on carry ids too; a name says what was meant here.
+        # Versions from 6 on name topics by id too; here only names are known.
         response = client.ask(request, delete_wire.DeleteTopicsResponse, at_most=5)
         for result in response.responses:
             message = result.error_message
             if result.error_code == Error.REQUEST_TIMED_OUT:
                 message = (
-                    f"{message or 'It is not gone in time, and goes on.'} What becomes of it tells"
-                    f" 'ottla topics --describe-deletions --topic {result.name}'."
+                    f"{message or 'The deletion has not finished in time and continues.'} Follow it"
+                    f" with 'ottla topics --describe-deletions --topic {result.name}'."
                 )
             check(f"topic {result.name}", result.error_code, message)
 
@@ -187,9 +187,9 @@ def _describe_from_metadata(client: WireClient, names: Sequence[str]) -> Describ
 
 
 def _reassignments(client: WireClient, described: Described) -> dict[str, dict[int, Reassignment]]:
-    """Return the reassignments under way; where no controller tells of any, say so on stderr.
+    """Return the reassignments under way; print a warning where no controller responds.
 
-    What else is described, brokers know themselves, also while there is no controller.
+    Brokers know all else that is described, also without a controller.
     """
     if not described or not client.serves(moves_wire.ListPartitionReassignmentsRequest):
         return {}

@@ -1,6 +1,6 @@
 """`ottla topics`: create, delete, describe, list or alter topics. As kafka-topics.sh.
 
-Beyond that one, it tells of deletions (`ottla.cli.deletions`) and of topics that nobody uses
+Ottla's own: --describe-deletions (`ottla.cli.deletions`) and --describe-idle
 (`ottla.cli.idle_topics`).
 """
 

@@ -1,7 +1,7 @@
 """`ottla topics --zookeeper`: topics through a cluster's znodes, as kafka-topics.sh up to 2.8.
 
-A topic is created, grown or marked for deletion by what is written to ZooKeeper; the cluster's
-controller does the rest when it sees it. So a command that returns has asked, not achieved.
+The command writes znodes: a topic, more partitions, or a marker for deletion. The controller acts
+when its watch fires. So when the command returns, the change is requested, not done.
 
 Source: TopicCommand.ZookeeperTopicService and AdminZkClient, Kafka 2.8; TopicCommand, 0.11.
 """
@@ -37,10 +37,10 @@ MARKED = "\tMarkedForDeletion: true"
 
 
 def run(action: str, connect: str, timeout: float, options: TopicOptions) -> None:
-    """Do what the options say. Raises: CommandError, UsageError."""
+    """Run the action of the options. Raises: CommandError, UsageError."""
     if action not in ACTIONS:
         raise UsageError(
-            f"{flag(action)} asks brokers, in ZooKeeper clusters too: expected --bootstrap-server "
+            f"{flag(action)} needs brokers, in ZooKeeper mode too: expected --bootstrap-server "
             "instead of --zookeeper"
         )
     if action == "create":
@@ -49,7 +49,7 @@ def run(action: str, connect: str, timeout: float, options: TopicOptions) -> Non
         ACTIONS[action](client, options)
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- listing and describing --------------------------------------------------------------------
 
 
 def _list(client: ZooKeeperClient, options: TopicOptions) -> None:
@@ -135,7 +135,9 @@ def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
     resource = (int(ResourceType.TOPIC), name)
     operations: list[Operation] = []
     if client.read(paths.config(resource)) is not None:
-        operations.append(Delete(paths.config(resource)))  # What a topic of that name had once.
+        operations.append(
+            Delete(paths.config(resource))
+        )  # Left over from a former topic of that name.
     operations.append(Create(paths.config(resource), encode_config(configs)))
     topic_id = Uuid(uuid.uuid4().bytes)
     operations.append(Create(paths.topic(name), encode_topic(assignments.items(), topic_id)))
@@ -149,7 +151,7 @@ def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
 
 
 def _check_total(name: str | None, count: int) -> None:
-    """Refuse so many new partitions as brokers do: the controller takes them in one step, too."""
+    """Raise Refusal for too many new partitions: the controller adds them in one step."""
     try:
         check_partition_total(count)
     except ApiError as error:
@@ -222,7 +224,7 @@ def _alter(client: ZooKeeperClient, options: TopicOptions) -> None:
             raise CommandError(f"Topic {name} is marked for deletion.")
         found = client.topic(name)
         if found is None:
-            continue  # It went meanwhile.
+            continue  # Deleted meanwhile.
         print(
             "WARNING: If partitions are increased for a topic that has a key, the partition "
             "logic or ordering of the messages will be affected"
@@ -279,7 +281,7 @@ def _delete(client: ZooKeeperClient, options: TopicOptions) -> None:
             print(f"Topic {name} is already marked for deletion.")
             continue
         except CommandError as error:
-            # Kafka's words stay a line of their own, and its tool has the reason after them, too.
+            # Kafka's text is a line of its own; the reason follows, as in its tool.
             raise CommandError(f"Error while deleting topic {name}\n{error}") from None
         print(f"Topic {name} is marked for deletion.")
         print("Note: This will have no impact if delete.topic.enable is not set to true.")

@@ -118,5 +118,5 @@ def test_over_zookeeper_nobody_unregisters(run: Run, broker: FakeBroker) -> None
     assert ran.code == 1
     assert ran.err == (
         f"ottla cluster: the cluster at {broker.address} does not serve UnregisterBroker: "
-        "expected a KRaft cluster, not one over ZooKeeper\n"
+        "expected a KRaft cluster, not ZooKeeper mode\n"
     )

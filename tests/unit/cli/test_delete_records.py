@@ -42,7 +42,7 @@ def test_offsets() -> None:
         (
             '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}, '
             '{"topic": "t", "partition": 0, "offset": 2}]}',
-            "partition t-0 is there twice: expected it once",
+            "partition t-0 is listed twice: expected it once",
         ),
     ],
 )

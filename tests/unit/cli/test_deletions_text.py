@@ -151,25 +151,25 @@ def test_the_json_has_all_that_is_known() -> None:
 @pytest.mark.parametrize(
     ("deletion", "said"),
     [
-        (made(Policy.CLASSIC), "the controller has not begun"),
+        (made(Policy.CLASSIC), "the controller has not started"),
         (made(Policy.CLASSIC, halted=Halt.REASSIGNMENT), "reassign-partitions --cancel"),
-        (made(Policy.CLASSIC, halted=Halt.PREFERRED_ELECTION), "preferred election"),
-        (NEW.with_standing(2, BROKER_DOWN, (0,)), "broker 2 is down: start it, or .*unregister"),
+        (made(Policy.CLASSIC, halted=Halt.PREFERRED_ELECTION), "preferred leader election"),
+        (NEW.with_standing(2, BROKER_DOWN, (0,)), "broker 2 is down: start it; if .*unregister"),
         (
             made(Policy.CLASSIC).with_standing(2, BROKER_DOWN, (0,)),
-            "broker 2 is down: start it, or .*empty log folders",
+            "broker 2 is down: start it; if .*empty log directories",
         ),
         (
             NEW.with_standing(2, BROKER_DOWN, (0,)).with_standing(3, BROKER_DOWN, (1,)),
             "brokers 2-3 are down: start them",
         ),
-        (NEW.with_standing(2, LOST, (0,)), "a log directory of broker 2 is offline: mend it and"),
+        (NEW.with_standing(2, LOST, (0,)), "a log directory of broker 2 is offline: repair it and"),
         (
             NEW.with_standing(2, UNDELETABLE, (0,)),
-            "broker 2 cannot delete replica directories: its log names each path and the reason; "
-            "mend that, and the broker tries again within a minute",
+            "broker 2 cannot delete partition directories: its log names each path and the reason; "
+            "repair that, and the broker retries within a minute",
         ),
-        (NEW.with_standing(2, REFUSED, (0,)), "broker 2 refused .KAFKA_STORAGE_ERROR"),
+        (NEW.with_standing(2, REFUSED, (0,)), "broker 2 returned KAFKA_STORAGE_ERROR"),
         (NEW.with_standing(2, STARTED, (0,)), "broker 2 has not confirmed yet"),
         (
             made(remote=Remote.PENDING).with_standing(2, SUCCESSFUL, (0,)),

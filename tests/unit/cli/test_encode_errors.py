@@ -71,7 +71,7 @@ def test_what_a_version_lacks() -> None:
         topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),),
         timeout_ms=1,
     )
-    assert str(refusal(request, 0)).startswith("ElectLeaders cannot be said: ")
+    assert str(refusal(request, 0)).startswith("ElectLeaders cannot be encoded: ")
 
 
 def test_a_name_that_is_no_text(run: Run, broker: FakeBroker) -> None:

@@ -17,7 +17,7 @@ from .conftest import Run
 from .fake_broker import FakeBroker
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-DEPRECATED = "--metadata is deprecated: --release-version says it of all\n"
+DEPRECATED = "--metadata is deprecated: use --release-version instead\n"
 
 
 class FeatureBroker(FakeBroker):
@@ -301,4 +301,4 @@ def test_a_cluster_over_zookeeper_has_no_levels_to_change(run: Run, broker: Feat
     where = ("--bootstrap-server", broker.address)
     ran = run("features", *where, "upgrade", "--feature", "a.version=3")
     assert ran.code == 1
-    assert ran.err.endswith("expected a KRaft cluster, not one over ZooKeeper\n")
+    assert ran.err.endswith("expected a KRaft cluster, not ZooKeeper mode\n")

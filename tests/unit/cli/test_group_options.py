@@ -20,8 +20,8 @@ RESET = {"group": ("g",), "topic": ("t",)}
          "--all-groups"),
         ("describe", {"group": ("g",), "members": True, "state": ""}, "--describe takes one of "
          "--members, --offsets and --state"),
-        ("describe", {"group": ("g",), "state": "stable"}, "--state stable: --describe takes it "
-         "without a value"),
+        ("describe", {"group": ("g",), "state": "stable"}, "--state stable: expected no value "
+         "with --describe"),
         ("describe", {"group": ("g",), "type": ""}, "--type cannot be used with --describe"),
         ("delete", {"group": ("g",), "topic": ("t",)}, "--topic cannot be used with --delete"),
         ("delete", {}, "--delete needs --group or --all-groups"),

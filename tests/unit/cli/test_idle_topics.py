@@ -67,7 +67,7 @@ def test_the_table_has_a_line_for_each_topic(run: Run, broker: FakeBroker) -> No
         "TOPIC  IDLE   LIMIT  GOES                       WHY NOT",
         "soon   8d     7d     next                       -",
         "young  1d 2h  7d     in 5d 22h at the earliest  "
-        "broker 1 has not watched it idle for long enough",
+        "broker 1 has not seen it idle for long enough",
         "held   -      7d     -                          brokers 1-2 are down",
     ]
 
@@ -112,7 +112,10 @@ def test_topics_are_asked_for_by_what_matches(run: Run, broker: FakeBroker) -> N
 
 def test_nothing_to_show_is_said(run: Run, broker: FakeBroker) -> None:
     ran = ask(run, broker)
-    assert (ran.code, ran.out) == (0, "No topic has an ottla.topic.ttl.ms: none goes by itself.\n")
+    assert (ran.code, ran.out) == (
+        0,
+        "No topic has ottla.topic.ttl.ms set: none is deleted for being idle.\n",
+    )
 
 
 def test_who_cannot_tell_is_named(run: Run, broker: FakeBroker) -> None:
@@ -126,7 +129,7 @@ def test_who_cannot_tell_is_named(run: Run, broker: FakeBroker) -> None:
 def test_a_broker_that_does_not_know_the_question_is_named(run: Run, broker: FakeBroker) -> None:
     ran = run("topics", "--bootstrap-server", broker.address, "--describe-idle")
     assert ran.code == 1
-    assert f"the brokers at {broker.address} cannot tell of idle topics" in ran.err
+    assert f"the brokers at {broker.address} do not serve DescribeIdleTopics" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_over_zookeeper_there_is_none(run: Run, broker: FakeBroker) -> None:
         1,
         "",
         f"ottla metadata-quorum: the cluster at {broker.address} does not serve DescribeQuorum: "
-        "expected a KRaft cluster, not one over ZooKeeper\n",
+        "expected a KRaft cluster, not ZooKeeper mode\n",
     )
 
 

@@ -62,7 +62,8 @@ def test_what_is_written_is_read_back(
         ),
         (
             '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
-            'a-0: "log_dirs": /d: expected "any": choosing a replica\'s folder is not supported',
+            'a-0: "log_dirs": /d: expected "any": choosing a '
+            "replica's log directory is not supported",
         ),
     ],
 )

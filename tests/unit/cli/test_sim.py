@@ -97,8 +97,7 @@ def test_a_story_that_asks_for_what_is_refused_is_told_so_in_one_line(
     file.write_text(REFUSED)
     assert main(["sim", "--seed", "1", "--scenario", str(file)]) == 1
     assert capsys.readouterr().err == (
-        "ottla sim: the scenario cannot be played: topic no/name is refused: "
-        "INVALID_TOPIC_EXCEPTION\n"
+        "ottla sim: the scenario is invalid: topic no/name is refused: INVALID_TOPIC_EXCEPTION\n"
     )
 
 

@@ -93,7 +93,10 @@ def test_info_before_and_after(run: Run, config: Path, tmp_path: Path) -> None:
     [
         (["-t", "xyz"], "Cluster ID string xyz does not appear to be a valid UUID"),
         (["-t", ID, "--release-version", "3.0"], "--release-version 3.0: expected 4.0-IV3"),
-        (["-t", ID, "-s", "-N"], "--standalone and --no-initial-controllers exclude each other"),
+        (
+            ["-t", ID, "-s", "-N"],
+            "--standalone and --no-initial-controllers cannot be used together",
+        ),
     ],
 )
 def test_what_cannot_be_formatted(

@@ -226,7 +226,7 @@ def test_a_deletion_that_is_not_at_its_end_says_where_to_look(run: Run, broker: 
     )
     ran = topics(run, broker, "--delete", "--topic", "a1")
     assert ran.code == 1
-    assert "goes on" in ran.err
+    assert "continues" in ran.err
     assert "'ottla topics --describe-deletions --topic a1'" in ran.err
     assert "REQUEST_TIMED_OUT" in ran.err
 

@@ -66,7 +66,7 @@ def test_nobody_at_all() -> None:
         pytest.raises(
             CommandError,
             match=rf"no broker answers at 127.0.0.1:{dead} within 0.2 s "
-            rf"\(127.0.0.1:{dead}: nobody listens there\)",
+            rf"\(127.0.0.1:{dead}: connection refused\)",
         ),
     ):
         client.cluster()
@@ -97,8 +97,8 @@ def test_every_address_has_its_reason(broker: FakeBroker) -> None:
         WireClient(f"127.0.0.1:{one},127.0.0.1:{other}", timeout=0.1) as client,
         pytest.raises(
             CommandError,
-            match=rf"\(127.0.0.1:{one}: nobody listens there; "
-            rf"127.0.0.1:{other}: nobody listens there\)",
+            match=rf"\(127.0.0.1:{one}: connection refused; "
+            rf"127.0.0.1:{other}: connection refused\)",
         ),
     ):
         client.cluster()
@@ -207,8 +207,8 @@ def test_a_connection_that_ends_is_told_once(broker: FakeBroker) -> None:
         WireClient(broker.address, timeout=5) as client,
         pytest.raises(
             CommandError,
-            match=rf"^{broker.address}: the connection was closed there "
-            r"\(waiting for the answer to ListGroups\)$",
+            match=rf"^{broker.address}: the peer closed the connection "
+            r"\(waiting for the response to ListGroups\)$",
         ),
     ):
         client.ask(ListGroupsRequest(), ListGroupsResponse)

@@ -1,7 +1,7 @@
 """A blocking connection to one broker: no threads, no retries, one deadline for each request.
 
-For the command line, for Spark's tasks, for waiting until a local cluster serves, and for tests
-that speak the protocol themselves. PLAINTEXT only.
+For the command line, Spark's tasks, readiness checks of local clusters, and protocol tests.
+PLAINTEXT only.
 """
 
 import socket
@@ -22,18 +22,18 @@ _API_VERSIONS_KEY = 18
 _UNSUPPORTED_VERSION = 35
 
 RESPONSE_BYTES_MAX = 100 << 20
-"""A size above this comes from a peer that does not speak Kafka's protocol."""
+"""A larger size means that the peer does not speak Kafka's protocol."""
 
 
 class NoSuchVersionError(Exception):
-    """The broker serves no version of the request that this program speaks."""
+    """The broker serves no version of the request that this client supports."""
 
 
 class Connection:
-    """One socket to a broker, whose versions are asked for before the first request.
+    """One socket to a broker. Sends ApiVersions when it connects.
 
     Raises: OSError where the network fails (TimeoutError at the deadline), WireError where the
-            peer answers something else than Kafka's protocol, NoSuchVersionError.
+            response is not Kafka's protocol, NoSuchVersionError.
     """
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout: float) -> None:
@@ -65,7 +65,7 @@ class Connection:
         self._socket.close()
 
     def version_for(self, request: type, *, at_most: int | None = None) -> int:
-        """Return the newest version of a request that both sides speak."""
+        """Return the newest version of a request that both sides support."""
         key = spec_of(request).key
         assert key is not None
         ours = versions_of(request)
@@ -116,7 +116,7 @@ class Connection:
         self._socket.settimeout(_left(deadline))
         self._socket.sendall(encode_request(request, newest, self._correlation_id, self._client_id))
         frame = self._receive(deadline)
-        # A broker that lacks the version answers in version 0, with an error and its versions.
+        # A broker without this version responds in version 0, with an error and its versions.
         refused = frame[4:6] == _UNSUPPORTED_VERSION.to_bytes(2)
         version = 0 if refused else newest
         _, response = decode_response(ApiVersionsResponse, frame, version)

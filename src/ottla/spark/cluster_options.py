@@ -1,4 +1,4 @@
-"""How to reach a cluster: the options that reading and writing share."""
+"""The connection options that reading and writing share."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Addresses and patience of a client.
+    """Addresses and timeouts of a client.
 
-    Fields: `request_timeout_ms`: how long one request may take.
-            `api_timeout_ms`: how long retriable failures of one question are retried.
+    Fields: `request_timeout_ms`: timeout of one request.
+            `api_timeout_ms`: how long retriable errors of one operation are retried.
     """
 
     bootstrap: tuple[Address, ...]

@@ -1,4 +1,4 @@
-"""Fetching one partition's raw batches from its leader, wherever that is."""
+"""Fetches one partition's raw batches from its leader; follows leader changes."""
 
 import time
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from ottla.wire.messages.fetch import (
 )
 
 MAX_WAIT_MS: Final = 500
-"""A broker answers at once where it has data, which it mostly has: the offsets are planned."""
+"""A broker with data responds at once, which is the normal case: the offsets are planned."""
 _LAST_WITH_NAMES: Final = 12
 """Newer versions of Fetch name topics by id only."""
 _LAST: Final = 17
-"""Version 18 only adds what followers say."""
+"""Version 18 only adds fields of followers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """At least one whole batch; the last may be cut."""
+    """At least one whole batch; the last one may be incomplete."""
 
     records: memoryview
     aborted: tuple[tuple[int, int], ...]
@@ -37,14 +37,14 @@ class Fetched:
 
 
 class OutOfRange(Exception):
-    """The log has no such offset (any more)."""
+    """The offset is out of the log's range."""
 
 
 class PartitionFetcher:
     """Fetches batches from any offset of a split's partition.
 
     Raises: OutOfRange; ClusterError, with the code UNKNOWN_TOPIC_ID where the topic was deleted
-            or created anew meanwhile.
+            or re-created meanwhile.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What planning asks the cluster: topics, offsets, sizes, whether topics are compacted."""
+"""Requests of planning: topics, offsets, sizes, whether topics are compacted."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -40,13 +40,13 @@ from ottla.wire.messages.list_offsets import (
 _TOPIC_RESOURCE: Final = 2
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _TOLERATED: Final = (OSError, WireError, NoSuchVersionError, Refused)
-"""What planning can do without may fail in any of these ways."""
+"""Errors of optional lookups, which are ignored."""
 
 
 def subscribed(client: ClusterClient, subscription: Subscription) -> dict[TopicPartition, Topic]:
     """Return the partitions to read, with their topics.
 
-    Raises: ClusterError where a topic or partition that was named does not exist.
+    Raises: ClusterError where a named topic or partition does not exist.
     """
     if isinstance(subscription, Pattern):
         everything = client.with_retries("listing topics", client.topics)
@@ -93,7 +93,7 @@ def offsets_at(
 ) -> Found:
     """Return, for each partition, the first offset of that timestamp (ms) or a later one.
 
-    The timestamps -2 and -1 mean the earliest and the latest readable offset.
+    Timestamps -2 and -1: the earliest and the latest readable offset.
     """
     found: dict[TopicPartition, int | None] = {}
 
@@ -160,7 +160,7 @@ def edges_of(
 
 
 def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the bytes that partitions take on their leaders' disks, where the brokers say so."""
+    """Return the sizes of partitions on their leaders, as far as brokers return them."""
     sizes: dict[TopicPartition, int] = {}
     with suppress(*_TOLERATED):
         for node, led in sorted(client.by_leader(keys).items()):
@@ -183,7 +183,7 @@ def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[To
 
 
 def never_compacted(client: ClusterClient, names: Collection[str]) -> set[str]:
-    """Return the topics that are known to lose records by retention only."""
+    """Return the topics with `cleanup.policy=delete`: they lose records by retention only."""
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(

@@ -20,11 +20,11 @@ ByPartition = Mapping[TopicPartition, int]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""Offsets that JSON may say instead of a number, as in Kafka's ListOffsets."""
+"""Special offsets in JSON, as in Kafka's ListOffsets."""
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 FETCH_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Below the largest response that a connection takes, with room for one oversized batch."""
+"""Below the largest response that a connection accepts, with room for one oversized batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """All partitions of the topics whose whole name matches, internal ones aside."""
+    """All partitions of the topics whose whole name matches, without internal topics."""
 
     regex: str
 
@@ -84,9 +84,10 @@ Limit = Edge | Offsets | Since | SinceEach
 class ReadOptions:
     """One batch query.
 
-    Fields: `latest_where_none_since`: what starts where no record is that new, instead of an error.
-            `poll_timeout_ms`: how long a task may see no progress.
-            `fetch_bytes`: about how much one request fetches.
+    Fields: `latest_where_none_since`: start at the latest offset where no record is that new,
+            instead of an error.
+            `poll_timeout_ms`: how long a task may make no progress.
+            `fetch_bytes`: the approximate size of one fetch.
     """
 
     cluster: ClusterOptions
@@ -184,7 +185,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _limit(raw: RawOptions, side: str, default: Edge) -> Limit:
-    """Return where a query starts or ends: the finest option wins, as in Spark's connector."""
+    """Return the start or end of a query: the most specific option wins, as in Spark's connector."""
     name = f"{side}Timestamp"
     if raw.has(name):
         return Since(raw.count(name, 0, 0))

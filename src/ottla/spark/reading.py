@@ -1,6 +1,6 @@
-"""One task: every offset of its splits exactly once, as Arrow batches; holes do not pass unseen.
+"""One task: every offset of its splits exactly once, as Arrow batches; gaps are reported.
 
-While one answer is decoded a thread fetches the next. Order: offsets ascend.
+While one response is decoded, a thread fetches the next. Order: offsets ascend.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,10 @@ from ottla.spark.schema import arrow_schema, record_columns
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What some batches cover of a split.
+    """The part of a split that fetched batches cover.
 
-    Fields: `size`: bytes of the batches that hold something of it.
-            `next_offset`: up to where they cover it; the split's end at most.
+    Fields: `size`: bytes of the batches with offsets of the split.
+            `next_offset`: the end of the covered offsets; the split's end at most.
             `epoch`: leader epoch of the last batch.
             `gaps`: offsets [from, to) for which a topic that is not compacted has no records.
     """
@@ -43,10 +43,10 @@ class Coverage:
 def measure(
     records: memoryview, offset: int, end: int, *, epoch: int, contiguous: bool
 ) -> Coverage:
-    """Look through the batches that were fetched for [offset, end).
+    """Check the headers of the batches that were fetched for [offset, end).
 
-    Raises: CorruptBatch where offsets or leader epochs go back, or the batches do not reach
-            the offset at all.
+    Raises: CorruptBatch where offsets or leader epochs decrease, or the batches end before
+            `offset`.
     """
     gaps: list[tuple[int, int]] = []
     size = previous = 0
@@ -86,7 +86,7 @@ def _note(gaps: list[tuple[int, int]], start: int, end: int, contiguous: bool) -
 
 
 def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the records of a task's splits, of open ones up to what is readable now.
+    """Yield the records of a task's splits; of open ones up to the latest readable offset.
 
     Raises: as `read_split`.
     """
@@ -98,8 +98,7 @@ def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Ite
 def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     """Return the splits with the ends that open ones have now.
 
-    Raises: DataLossError where the log of one is gone, or shorter than it was when the query was
-            planned, unless the options say to go on; ClusterError.
+    Raises: DataLossError where a log was deleted, or is shorter than when the query was planned, unless `failOnDataLoss` is false; ClusterError.
     """
     names = {each.topic for each in splits if each.is_open}
     if not names:
@@ -125,7 +124,7 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
             ended.append(replace(split, end=end))
         elif split.is_open and split.start == split.end:
             losses.append(_deleted(split, split.start))
-        else:  # It has its end; or it is gone, which reading it finds.
+        else:  # Has an end already, or was deleted: then reading it fails.
             ended.append(split)
     report_losses(losses, fail=options.fail_on_data_loss)
     return ended
@@ -141,7 +140,7 @@ def _is_same(split: Split, topics: Mapping[str, Topic]) -> bool:
 def read_split(split: Split, options: ReadOptions, columns: tuple[str, ...]) -> Iterator[Any]:
     """Yield the records of a split as batches of `columns`.
 
-    Raises: DataLossError where records are gone, unless the options say to go on; ClusterError;
+    Raises: DataLossError where records are gone, unless `failOnDataLoss` is false; ClusterError;
             CorruptBatch.
     """
     constants = _ConstantColumns(split, columns)
@@ -202,7 +201,7 @@ def _losses(split: Split, coverage: Coverage) -> list[str]:
 def _skip_lost(
     client: ClusterClient, split: Split, offset: int, error: Exception, options: ReadOptions
 ) -> int:
-    """Return where to go on after a fetch that failed; raise unless what failed is lost data."""
+    """Return the offset to continue at after a failed fetch; raise unless records are lost."""
     key = (split.topic, split.partition)
     subject = f"{split.topic}-{split.partition}"
     if isinstance(error, ClusterError):
@@ -213,7 +212,7 @@ def _skip_lost(
     earliest, latest = lookup.edges_of(client, [key], read_committed=options.read_committed)[key]
     if offset < earliest:
         reached = min(earliest, split.end)
-        loss = f"{subject}: offsets {offset} to {reached - 1} are no longer there"
+        loss = f"{subject}: offsets {offset} to {reached - 1} are no longer available"
     elif offset >= latest:
         reached = split.end
         loss = _shorter(split, latest, offset)
@@ -226,21 +225,21 @@ def _skip_lost(
 def _shorter(split: Split, latest: int, offset: int | None = None) -> str:
     first = latest if offset is None else offset
     return (
-        f"{split.topic}-{split.partition}: offsets {first} to {split.end - 1} are gone; "
+        f"{split.topic}-{split.partition}: offsets {first} to {split.end - 1} are lost; "
         f"the log ends at {latest}"
     )
 
 
 def _deleted(split: Split, offset: int) -> str:
-    gone = f"; offsets {offset} to {split.end - 1} of the former one are gone"
+    gone = f"; offsets {offset} to {split.end - 1} of the former one are lost"
     return (
-        f"{split.topic}-{split.partition}: the topic was deleted, or deleted and created anew, "
+        f"{split.topic}-{split.partition}: the topic was deleted, or deleted and re-created, "
         f"since the query was planned{gone if offset < split.end else ''}"
     )
 
 
 class _ConstantColumns:
-    """Adds the columns that say where records come from: one value for all rows."""
+    """Adds the columns topic and partition: one value for all rows."""
 
     def __init__(self, split: Split, columns: tuple[str, ...]) -> None:
         self._schema = arrow_schema(columns)

@@ -1,4 +1,4 @@
-"""How a query writes: the options of Spark's Kafka sink and of Kafka's producer.
+"""The options of one write: those of Spark's Kafka sink and of Kafka's producer.
 
 Source: Spark's KafkaSourceProvider; Kafka's ProducerConfig.
 """
@@ -22,7 +22,7 @@ ALL: Final = -1
 class WriteOptions:
     """One write.
 
-    Fields: `topic`: of all rows; None = each row's own column says it.
+    Fields: `topic`: of all rows; None = the column `topic` of each row.
             `acks`: -1 = all in-sync replicas, 1 = the leader.
             `idempotent`: a retry within a task never writes a row twice.
             `batch_bytes`: bytes of a record batch before compression, at most.

@@ -134,7 +134,7 @@ def test_limits_within_the_log(starting: Limit, ending: Limit, expected: list[An
 @pytest.mark.parametrize(
     ("starting", "ending", "expected", "loss"),
     [
-        (at(0), Edge.LATEST, [(10, 100)], "t-0: offsets 0 to 9 are no longer there"),
+        (at(0), Edge.LATEST, [(10, 100)], "t-0: offsets 0 to 9 are no longer available"),
         (at(0), at(5), [], "offsets 0 to 9"),
         (at(101), Edge.LATEST, [], "starts at 101, the log ends at 100"),
         (at(20), at(200), [(20, 100)], "ends at 200, the log at 100"),

@@ -17,7 +17,7 @@ from ottla.spark.raw_options import RawOptions, as_integer
         ("zzz", "1", "option zzz is not known"),
         ("path", "t", "expected the topic in the option subscribe"),
         ("kafka.auto.offset.reset", "latest", "use startingOffsets"),
-        ("kafka.enable.auto.commit", "true", "nothing is ever committed"),
+        ("kafka.enable.auto.commit", "true", "offsets are not committed"),
         ("kafka.key.deserializer", "x", "binary"),
         ("kafka.value.serializer", "x", "cast"),
         ("kafka.interceptor.classes", "x", "not supported"),

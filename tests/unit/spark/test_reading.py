@@ -126,7 +126,7 @@ def test_records_that_are_gone() -> None:
             broker.logs[0].append(batch(offset, 10))
         broker.logs[0].start = 15
         split = Split(TOPIC, ID, 0, 2, 30, True)
-        with pytest.raises(DataLossError, match="t-0: offsets 2 to 14 are no longer there"):
+        with pytest.raises(DataLossError, match="t-0: offsets 2 to 14 are no longer available"):
             rows(split, options(broker.options()))
         lenient = options(broker.options(), fail_on_data_loss=False)
         assert rows(split, lenient) == expected(15, 30)
@@ -137,7 +137,7 @@ def test_a_log_that_ends_too_early() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         split = Split(TOPIC, ID, 0, 20, 30, True)
-        with pytest.raises(DataLossError, match="offsets 20 to 29 are gone; the log ends at 10"):
+        with pytest.raises(DataLossError, match="offsets 20 to 29 are lost; the log ends at 10"):
             rows(split, options(broker.options()))
         assert rows(split, options(broker.options(), fail_on_data_loss=False)) == []
 
@@ -162,7 +162,7 @@ def test_a_topic_that_was_created_anew() -> None:
         broker.exists = False
         split = Split(TOPIC, ID, 0, 0, 10, True)
         cluster = broker.options(api_timeout_ms=1)
-        with pytest.raises(DataLossError, match="deleted and created anew"):
+        with pytest.raises(DataLossError, match="deleted and re-created"):
             rows(split, options(cluster))
         assert rows(split, options(cluster, fail_on_data_loss=False)) == []
 
@@ -192,10 +192,10 @@ def test_an_open_split_whose_log_is_gone() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         idle = Split(TOPIC, ID, 0, 20, 20, True, True)
-        with pytest.raises(DataLossError, match="offsets 10 to 19 are gone; the log ends at 10"):
+        with pytest.raises(DataLossError, match="offsets 10 to 19 are lost; the log ends at 10"):
             task_rows(broker, idle)
         begun = Split(TOPIC, ID, 0, 5, 20, True, True)
-        with pytest.raises(DataLossError, match="offsets 10 to 19 are gone; the log ends at 10"):
+        with pytest.raises(DataLossError, match="offsets 10 to 19 are lost; the log ends at 10"):
             task_rows(broker, begun)
         lenient = options(broker.options(), fail_on_data_loss=False)
         [found] = read_task(Task((begun,)), lenient, COLUMNS)

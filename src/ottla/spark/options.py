@@ -185,7 +185,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _limit(raw: RawOptions, side: str, default: Edge) -> Limit:
-    """Return the start or end of a query: the most specific option wins, as in Spark's connector."""
+    """Return the start or end of a query: the most specific option wins, as in Spark's own."""
     name = f"{side}Timestamp"
     if raw.has(name):
         return Since(raw.count(name, 0, 0))

@@ -98,7 +98,8 @@ def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Ite
 def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     """Return the splits with the ends that open ones have now.
 
-    Raises: DataLossError where a log was deleted, or is shorter than when the query was planned, unless `failOnDataLoss` is false; ClusterError.
+    Raises: DataLossError where a log was deleted, or is shorter than when the query was planned,
+            unless `failOnDataLoss` is false; ClusterError.
     """
     names = {each.topic for each in splits if each.is_open}
     if not names:

@@ -37,7 +37,7 @@ def test_the_clusters_id(run: Run, broker: FakeBroker) -> None:
     assert (ran.code, ran.out) == (0, "Cluster ID: some-cluster\n")
 
 
-def test_the_endpoints_of_living_brokers(run: Run, broker: FakeBroker) -> None:
+def test_the_endpoints_of_live_brokers(run: Run, broker: FakeBroker) -> None:
     serve(broker)
     ran = run("cluster", "list-endpoints", "--bootstrap-server", broker.address)
     assert ran.out.splitlines() == [
@@ -112,7 +112,7 @@ def test_an_id_that_no_broker_can_have(run: Run) -> None:
         assert f"--id {number}: expected 0 to 2147483647" in ran.err
 
 
-def test_over_zookeeper_nobody_unregisters(run: Run, broker: FakeBroker) -> None:
+def test_unregister_is_refused_in_zookeeper_mode(run: Run, broker: FakeBroker) -> None:
     """Brokers there do not serve the request; it says so, and why."""
     ran = run("cluster", "unregister", "--bootstrap-server", broker.address, "--id", "3")
     assert ran.code == 1

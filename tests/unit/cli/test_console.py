@@ -114,7 +114,7 @@ def test_offsets() -> None:
         (("t", None, 0, "5", True), "--from-beginning cannot be used with --offset"),
     ],
 )
-def test_what_does_not_fit(
+def test_options_that_cannot_be_combined(
     given: tuple[str | None, str | None, int | None, str | None, bool], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):

@@ -142,7 +142,7 @@ def test_an_id_finds_one(run: Run, broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("how", [("--topic", "nobody"), ("--topic", "no.*"), ("--topic-id", "ID")])
-def test_what_is_not_there_is_said(run: Run, broker: FakeBroker, how: tuple[str, str]) -> None:
+def test_a_missing_deletion_is_an_error(run: Run, broker: FakeBroker, how: tuple[str, str]) -> None:
     Ledger(broker, [NEW])
     option, value = how
     ran = ask(run, broker, option, uuid_text(uuid(99)) if value == "ID" else value)
@@ -161,7 +161,7 @@ def test_of_several_names_each_must_be_there(run: Run, broker: FakeBroker) -> No
     assert "'others'" in ran.err
 
 
-def test_a_topic_that_lives_is_no_deletion(run: Run, broker: FakeBroker) -> None:
+def test_an_existing_topic_is_no_deletion(run: Run, broker: FakeBroker) -> None:
     Ledger(broker, [])
     broker.topics = [topic("orders", topic_id=uuid(9))]
     for how in (("--topic", "orders"), ("--topic-id", uuid_text(uuid(9)))):
@@ -186,13 +186,13 @@ def test_a_cluster_without_a_ledger_is_not_waited_for(run: Run, broker: FakeBrok
     assert len(ledger.asked) == 2
 
 
-def test_a_controller_on_the_move_is_asked_again(run: Run, broker: FakeBroker) -> None:
+def test_requests_are_retried_while_the_controller_changes(run: Run, broker: FakeBroker) -> None:
     for arguments in ((), PATIENT):
         Ledger(broker, Error.NOT_CONTROLLER, Error.NOT_CONTROLLER, [OLD])
         assert ids(ask(run, broker, "--json", *arguments, "--topic", "orders")) == texts(OLD)
 
 
-def test_words_of_a_newer_version_are_not_guessed_at(run: Run, broker: FakeBroker) -> None:
+def test_unknown_values_of_a_newer_version_are_an_error(run: Run, broker: FakeBroker) -> None:
     def answer(_request: Any) -> DescribeDeletionsResponse:
         strange = replace(described(NEW), policy=77)
         return DescribeDeletionsResponse(error_code=0, deletions=(strange,))
@@ -216,9 +216,7 @@ def test_waiting_ends_when_all_that_was_open_is_finished(run: Run, broker: FakeB
     assert [each.topic_id for each in ledger.asked[-1].topics] == [OTHER.topic_id]
 
 
-def test_who_waited_is_told_of_replicas_that_nobody_has_proved_gone(
-    run: Run, broker: FakeBroker
-) -> None:
+def test_wait_warns_of_abandoned_replicas(run: Run, broker: FakeBroker) -> None:
     given_up = DOWN.with_standing(1, SUCCESSFUL, (0,)).with_standing(2, UNREGISTERED, (0,))
     Ledger(broker, [DOWN], [replace(given_up, finished_ms=5_000)])
     ran = ask(run, broker, "--json", *PATIENT)
@@ -236,14 +234,14 @@ def test_a_deletion_that_begins_later_is_not_waited_for(run: Run, broker: FakeBr
     assert ids(ran) == texts(NEW)
 
 
-def test_where_nothing_is_named_receipts_are_not_asked_for(run: Run, broker: FakeBroker) -> None:
+def test_without_a_name_receipts_are_not_requested(run: Run, broker: FakeBroker) -> None:
     ledger = Ledger(broker, [OLD, NEW], [OLD, done(NEW)])
     ran = ask(run, broker, "--json", *PATIENT)
     assert (ran.code, ids(ran)) == (0, texts(NEW))
     assert not ledger.asked[0].include_receipts
 
 
-def test_with_nothing_open_it_says_so(run: Run, broker: FakeBroker) -> None:
+def test_without_open_deletions_it_says_so(run: Run, broker: FakeBroker) -> None:
     Ledger(broker, [OLD])
     for words in (PATIENT, ("--json", *PATIENT)):
         ran = ask(run, broker, *words)
@@ -274,7 +272,7 @@ def test_a_long_ledger_comes_in_several_answers(
     assert len(ledger.asked) == 4
 
 
-def test_of_many_that_are_open_some_are_asked_for_in_turn(
+def test_many_open_deletions_are_polled_round_robin(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that does not end must not keep those behind it from being seen to end."""
@@ -314,7 +312,7 @@ def test_time_without_an_answer_is_none_in_which_a_deletion_could_have_come(
     assert (ran.code, ids(ran)) == (0, texts(NEW))
 
 
-def test_who_waits_for_something_unknown_is_shown_the_rest(
+def test_a_wait_for_an_unknown_topic_prints_the_known_ones(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that reads JSON gets some, with and without `--wait`."""
@@ -326,7 +324,7 @@ def test_who_waits_for_something_unknown_is_shown_the_rest(
         assert "no entry for a topic 'nope'" in ran.err
 
 
-def test_what_never_comes_is_not_waited_for_longer_than_that(
+def test_an_unknown_topic_is_looked_for_only_for_find_seconds(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deletions, "FIND_SECONDS", 0.3)
@@ -348,7 +346,9 @@ def test_when_time_is_up_the_cause_and_the_table_are_shown(run: Run, broker: Fak
     assert "broker 2 is down: start it" in last
 
 
-def test_brokers_that_fall_silent_do_not_hide_what_was_seen(run: Run, broker: FakeBroker) -> None:
+def test_the_last_known_state_is_printed_when_brokers_stop_responding(
+    run: Run, broker: FakeBroker
+) -> None:
     """The last question may have no time for its answer: what is open is still told."""
     ledger = Ledger(broker, [DOWN], Error.NOT_CONTROLLER)
     ran = ask(run, broker, "--topic", "stuck", "--wait", "--timeout", "2")
@@ -358,7 +358,7 @@ def test_brokers_that_fall_silent_do_not_hide_what_was_seen(run: Run, broker: Fa
     assert "broker 2 is down" in ran.err.splitlines()[-1]
 
 
-def test_what_is_waited_for_is_said_once_while_it_stays(run: Run, broker: FakeBroker) -> None:
+def test_each_reason_to_wait_is_printed_once(run: Run, broker: FakeBroker) -> None:
     Ledger(broker, *[[DOWN]] * 5, [done(DOWN)])
     ran = ask(run, broker, "--topic", "stuck", *PATIENT)
     assert ran.code == 0
@@ -442,7 +442,7 @@ def test_its_options_go_with_no_other_action(run: Run, option: str) -> None:
     assert f"{option} cannot be used with --list" in ran.err
 
 
-def test_names_are_asked_for_and_expressions_are_sought_here() -> None:
+def test_names_are_requested_and_expressions_are_matched_locally() -> None:
     assert Selection("a,b-c,_d").names == ("a", "b-c", "_d")
     for expression in ("a.b", "a*", "(a)", "a|b", "a, b"):
         assert Selection(expression).names is None

@@ -178,12 +178,14 @@ def test_the_json_has_all_that_is_known() -> None:
         (NEW.with_standing(2, SUCCESSFUL, (0,)), "the controller has not closed it yet"),
     ],
 )
-def test_what_is_open_says_why_and_what_helps(deletion: DeletionImage, said: str) -> None:
+def test_open_deletions_are_listed_with_causes_and_remedies(
+    deletion: DeletionImage, said: str
+) -> None:
     [cause] = causes(deletion)
     assert re.search(said, cause)
 
 
-def test_each_cause_is_said_and_what_is_over_is_not() -> None:
+def test_every_cause_is_listed_but_those_that_are_over() -> None:
     mixed = (
         NEW.with_standing(1, GIVEN_UP, (0,))
         .with_standing(2, BROKER_DOWN, (0,))

@@ -86,7 +86,7 @@ def test_a_name_that_is_no_text(run: Run, broker: FakeBroker) -> None:
     ]
 
 
-def test_a_name_that_nobody_would_read(run: Run, broker: FakeBroker) -> None:
+def test_a_name_too_long_to_read_is_shortened(run: Run, broker: FakeBroker) -> None:
     result = CreatableTopicResult(name="n" * 40_000, error_code=17, error_message="Too long.")
     broker.answer(CreateTopicsRequest, lambda _: CreateTopicsResponse(topics=(result,)))
     ran = run("topics", "--bootstrap-server", broker.address, "--create", "--topic", "n" * 40_000)

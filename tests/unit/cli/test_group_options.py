@@ -36,7 +36,9 @@ RESET = {"group": ("g",), "topic": ("t",)}
          "--by-duration, --to-datetime, --from-file, got --to-latest, --to-offset"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit(action: str, options: dict[str, object], message: str) -> None:
+def test_options_that_cannot_be_combined(
+    action: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         check(action, GroupOptions(**options))  # type: ignore[arg-type]
     assert str(caught.value) == message
@@ -53,7 +55,7 @@ def test_what_does_not_fit(action: str, options: dict[str, object], message: str
         ("reset-offsets", {"all_groups": True, "from_file": "f"}),
     ],
 )
-def test_what_fits(action: str, options: dict[str, object]) -> None:
+def test_options_that_can_be_combined(action: str, options: dict[str, object]) -> None:
     check(action, GroupOptions(**options))  # type: ignore[arg-type]
 
 

@@ -99,7 +99,7 @@ def test_json_has_all_there_is(run: Run, broker: FakeBroker) -> None:
     }
 
 
-def test_topics_are_asked_for_by_what_matches(run: Run, broker: FakeBroker) -> None:
+def test_matching_topics_are_requested(run: Run, broker: FakeBroker) -> None:
     broker.topics = [topic("a-1"), topic("a-2"), topic("b")]
     asked: list[DescribeIdleTopicsRequest] = []
     ask(run, broker, asked=asked)
@@ -110,7 +110,7 @@ def test_topics_are_asked_for_by_what_matches(run: Run, broker: FakeBroker) -> N
     assert "no topic matches 'c'" in ran.err
 
 
-def test_nothing_to_show_is_said(run: Run, broker: FakeBroker) -> None:
+def test_no_idle_topics_print_a_message(run: Run, broker: FakeBroker) -> None:
     ran = ask(run, broker)
     assert (ran.code, ran.out) == (
         0,
@@ -118,7 +118,7 @@ def test_nothing_to_show_is_said(run: Run, broker: FakeBroker) -> None:
     )
 
 
-def test_who_cannot_tell_is_named(run: Run, broker: FakeBroker) -> None:
+def test_brokers_without_the_api_are_named(run: Run, broker: FakeBroker) -> None:
     ran = ask(run, broker, error=Error.UNSUPPORTED_VERSION)
     assert ran.code == 1
     assert "UNSUPPORTED_VERSION" in ran.err
@@ -149,7 +149,7 @@ def test_durations(ms: int, text: str) -> None:
     assert duration_text(ms) == text
 
 
-def test_every_reason_has_words_and_time_helps_two_of_them() -> None:
+def test_every_reason_has_a_text_and_two_of_them_a_time() -> None:
     texts = {why: why_text(described(why=why)) for why in Why}
     assert len(set(texts.values())) == len(Why)
     assert all("does not know" not in text for text in texts.values())

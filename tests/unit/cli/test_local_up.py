@@ -31,7 +31,7 @@ def store(folder: Path, brokers: int, controllers: int, port: int) -> None:
     cluster_file.save(folder, ClusterEntry(cluster_id="id", nodes=nodes))
 
 
-def test_a_new_folder(tmp_path: Path) -> None:
+def test_a_new_data_directory(tmp_path: Path) -> None:
     assert choose_plans(tmp_path, None, None, None) == plan_nodes(1, 0, 9092)
     assert choose_plans(tmp_path, 3, None, 7000) == plan_nodes(3, 0, 7000)
     assert choose_plans(tmp_path, 1, 1, None) == plan_nodes(1, 1, 9092)
@@ -43,7 +43,7 @@ def test_a_new_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("brokers", "controllers"), [(1, 0), (1, 1), (2, 0), (3, 0), (3, 1), (3, 3)]
 )
-def test_a_folder_in_use_keeps_its_cluster(tmp_path: Path, brokers: int, controllers: int) -> None:
+def test_a_data_directory_keeps_its_cluster(tmp_path: Path, brokers: int, controllers: int) -> None:
     store(tmp_path, brokers, controllers, 7000)
     assert choose_plans(tmp_path, None, None, None) == plan_nodes(brokers, controllers, 7000)
     assert choose_plans(tmp_path, None, None, 8000) == plan_nodes(brokers, controllers, 8000)
@@ -83,7 +83,7 @@ def store_over_zookeeper(folder: Path, own_port: int | None, connect: str) -> No
     cluster_file.save(folder, ClusterEntry(cluster_id="", nodes=nodes, zookeeper=connect))
 
 
-def test_a_new_folder_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
+def test_a_new_data_directory_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
     first = free_ports(1)[0]
     assert stored_zookeeper(tmp_path) is None
     plans, connect = choose_brokers(tmp_path, 3, None, first, "")
@@ -91,12 +91,12 @@ def test_a_new_folder_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
     assert (plans, connect) == (plan_brokers(3, first, own), f"{HOST}:{own}")
 
 
-def test_a_zookeeper_that_runs_already_is_nobodys_node(tmp_path: Path) -> None:
+def test_an_existing_zookeeper_is_not_a_node(tmp_path: Path) -> None:
     for given in ("zk1", "zk1:2181", "zk1:2181,zk2:2182/some/path"):
         assert choose_brokers(tmp_path, None, 0, None, given) == (plan_brokers(1, 9092), given)
 
 
-def test_a_folder_over_zookeeper_stays_over_it(tmp_path: Path) -> None:
+def test_a_zookeeper_cluster_stays_in_zookeeper_mode(tmp_path: Path) -> None:
     (own,) = free_ports(1)
     store_over_zookeeper(tmp_path, own, f"{HOST}:{own}")
     assert stored_zookeeper(tmp_path) == ""
@@ -104,13 +104,13 @@ def test_a_folder_over_zookeeper_stays_over_it(tmp_path: Path) -> None:
     assert choose_brokers(tmp_path, None, None, None, "") == expected
 
 
-def test_a_folder_over_anothers_zookeeper_goes_on_with_it(tmp_path: Path) -> None:
+def test_a_cluster_keeps_its_external_zookeeper(tmp_path: Path) -> None:
     store_over_zookeeper(tmp_path, None, "zk1:2181/path")
     assert stored_zookeeper(tmp_path) == "zk1:2181/path"
 
 
 @pytest.mark.parametrize("given", ["/path", "zk1:port", "zk1,,zk2", "zk1 zk2", "http://zk1"])
-def test_what_names_no_servers(tmp_path: Path, given: str) -> None:
+def test_invalid_connect_strings(tmp_path: Path, given: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         choose_brokers(tmp_path, None, None, None, given)
 
@@ -147,7 +147,7 @@ def test_a_cluster_of_which_no_node_could_start_leaves_nothing(
         assert not folder.exists()
 
 
-def test_what_was_in_the_folder_stays(run: Run, tmp_path: Path, taken: int) -> None:
+def test_other_files_in_the_data_directory_are_kept(run: Run, tmp_path: Path, taken: int) -> None:
     for names in ([], ["mine"]):
         for name in names:
             (tmp_path / name).write_text("")
@@ -197,7 +197,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_cluster_that_runs_in_part_says_what_helps(run: Run, tmp_path: Path) -> None:
+def test_a_partly_running_cluster_names_the_remedies(run: Run, tmp_path: Path) -> None:
     engine = LocalCluster(tmp_path, bound=False)
     entry = engine.prepare(plan_nodes(3, 0, free_ports(1)[0]), {})
     entry.nodes[1].process = identify(os.getpid())
@@ -231,7 +231,7 @@ def test_each_port_has_a_purpose() -> None:
     }  # fmt: skip
 
 
-def test_an_ensemble_that_is_not_there_is_told(taken: int) -> None:
+def test_an_unreachable_ensemble_is_reported(taken: int) -> None:
     (free,) = free_ports(1)
     assert absent_zookeeper(None) is None
     assert absent_zookeeper(f"{HOST}:{free},{HOST}:{taken}/a") is None
@@ -308,7 +308,7 @@ print("ended")
 """
 
 
-def test_ctrl_c_ends_the_watching_at_whatever_line_it_comes() -> None:
+def test_ctrl_c_ends_the_watch_loop_at_any_line() -> None:
     """Also within the wait itself, whose lock a handler must not want."""
     program = f"import sys; sys.path[:] = {sys.path!r}\n{WATCHED_BY_SIGNALS}"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30)

@@ -23,7 +23,7 @@ def test_without_arguments_it_lists_every_command(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_tells_the_version(run: Run, name: str) -> None:
+def test_every_command_prints_the_version(run: Run, name: str) -> None:
     from ottla import __version__
 
     assert run(name, "--version") == (0, f"ottla {__version__}\n", "")
@@ -64,7 +64,7 @@ def test_an_unknown_option_is_wrong_usage(run: Run, name: str) -> None:
     assert ran.err.endswith(f"See 'ottla {name} --help'.\n")
 
 
-def test_starting_a_server_does_not_import_what_it_does_not_need() -> None:
+def test_starting_a_server_imports_only_what_it_needs() -> None:
     """Every node's start pays for these imports."""
     program = (
         "import sys; from ottla.cli.main import main\n"
@@ -91,7 +91,9 @@ def ottla(*arguments: str, stdin: int | None = None, stdout: int) -> tuple[int, 
     return done.returncode, done.stderr
 
 
-def test_a_file_in_a_folders_place_is_a_reason_and_no_traceback(run: Run, tmp_path: Path) -> None:
+def test_a_file_instead_of_a_directory_is_an_error_without_traceback(
+    run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "file"
     file.write_text("")
     ran = run("up", "--data-dir", str(file))
@@ -124,7 +126,7 @@ def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:
     assert len(said.splitlines()) == 1
 
 
-def test_a_reader_that_has_gone() -> None:
+def test_a_closed_stdout() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:

@@ -105,7 +105,7 @@ def test_times_as_ages() -> None:
         replication_lines(quorum(), 999)
 
 
-def test_without_a_leader_nothing_can_be_told() -> None:
+def test_without_a_leader_the_status_is_an_error() -> None:
     for lines in (status_lines, lambda each: replication_lines(each, None)):
         describe: Callable[[Quorum], list[str]] = lines
         with pytest.raises(CommandError, match="the quorum has no leader now"):
@@ -164,7 +164,7 @@ def test_both_ways_to_ask(run: Run, broker: FakeBroker, option: str, kind: int) 
     assert " ms ago" in ran.out
 
 
-def test_the_active_controller_is_asked_whichever_is_named(run: Run, broker: FakeBroker) -> None:
+def test_the_active_controller_is_queried_whichever_is_named(run: Run, broker: FakeBroker) -> None:
     other = FakeBroker()
     serve(other, quorum(), error_code=6)
     serve(broker, quorum())

@@ -64,7 +64,9 @@ def test_lengths_are_minutes_or_seconds() -> None:
             chosen_seconds(minutes, seconds)
 
 
-def test_what_is_no_scenario_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_a_scenario_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing = tmp_path / "missing.py"
     assert main(["sim", "--seed", "1", "--scenario", str(missing)]) == 1
     assert capsys.readouterr().err == f"ottla sim: {missing}: no such file\n"
@@ -90,7 +92,7 @@ SCENARIO = Scenario(name="refused", story=story, brokers=1, controllers=1, combi
 """
 
 
-def test_a_story_that_asks_for_what_is_refused_is_told_so_in_one_line(
+def test_a_scenario_with_an_invalid_request_fails_with_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "story.py"

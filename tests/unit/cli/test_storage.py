@@ -99,7 +99,7 @@ def test_info_before_and_after(run: Run, config: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_formatted(
+def test_invalid_format_arguments(
     run: Run, config: Path, arguments: list[str], message: str
 ) -> None:
     ran = run("storage", "format", "-c", str(config), *arguments)

@@ -95,7 +95,7 @@ def test_topic_ids() -> None:
     assert parse_topic_id("AAAAAAAAAAAAAAAAAAAAAQ") == bytes(15) + b"\x01"
 
 
-def test_what_fits_passes() -> None:
+def test_valid_options_pass() -> None:
     check("create", TopicOptions(topic="t", partitions=3, replication_factor=1, if_not_exists=True))
     check("describe", TopicOptions(topic="t", if_exists=True, at_min_isr_partitions=True))
     check("alter", TopicOptions(topic="t", partitions=3, replica_assignment=((1,), (2,), (3,))))

@@ -36,7 +36,7 @@ def created(error: int = 0, message: str | None = None) -> Any:
     return answer
 
 
-def test_create_leaves_what_is_not_said_to_the_cluster(run: Run, broker: FakeBroker) -> None:
+def test_create_uses_cluster_defaults(run: Run, broker: FakeBroker) -> None:
     broker.answer(create_wire.CreateTopicsRequest, created())
     ran = topics(run, broker, "--create", "--topic", "orders", "--config", "retention.ms=1")
     assert ran == (0, "Created topic orders.\n", "")
@@ -46,9 +46,7 @@ def test_create_leaves_what_is_not_said_to_the_cluster(run: Run, broker: FakeBro
     assert [(each.name, each.value) for each in asked.configs] == [("retention.ms", "1")]
 
 
-def test_delete_config_is_told_to_be_gone_and_the_rest_is_done(
-    run: Run, broker: FakeBroker
-) -> None:
+def test_delete_config_prints_a_notice_and_the_rest_is_done(run: Run, broker: FakeBroker) -> None:
     broker.answer(create_wire.CreateTopicsRequest, created())
     ran = topics(run, broker, "--create", "--topic", "orders", "--delete-config", "a",
                  "--delete-config", "b")  # fmt: skip
@@ -204,7 +202,7 @@ def test_describe_of_brokers_that_know_no_eligible_leaders(run: Run, broker: Fak
     assert topics(run, broker, "--describe").out == expected
 
 
-def test_what_does_not_exist(run: Run, broker: FakeBroker) -> None:
+def test_missing_topics(run: Run, broker: FakeBroker) -> None:
     for action in (["--describe"], ["--delete"], ["--alter", "--partitions", "3"]):
         ran = topics(run, broker, *action, "--topic", "orders")
         assert ran == (1, "", "ottla topics: no topic matches 'orders': expected one that exists\n")
@@ -214,7 +212,9 @@ def test_what_does_not_exist(run: Run, broker: FakeBroker) -> None:
     assert topics(run, broker, "--describe") == (0, "", "")
 
 
-def test_a_deletion_that_is_not_at_its_end_says_where_to_look(run: Run, broker: FakeBroker) -> None:
+def test_an_unfinished_deletion_names_the_command_to_follow_it(
+    run: Run, broker: FakeBroker
+) -> None:
     broker.topics = [topic("a1")]
     broker.answer(
         delete_wire.DeleteTopicsRequest,
@@ -231,7 +231,7 @@ def test_a_deletion_that_is_not_at_its_end_says_where_to_look(run: Run, broker: 
     assert "REQUEST_TIMED_OUT" in ran.err
 
 
-def test_delete_takes_all_that_match(run: Run, broker: FakeBroker) -> None:
+def test_delete_deletes_all_matching_topics(run: Run, broker: FakeBroker) -> None:
     broker.topics = [topic("a1"), topic("a2"), topic("b")]
     broker.answer(
         delete_wire.DeleteTopicsRequest,

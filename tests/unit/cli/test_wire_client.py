@@ -48,7 +48,7 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
         "a:" + "9" * 5000,
     ],
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         parse_bootstrap(text)
 
@@ -59,7 +59,7 @@ def test_a_dead_address_is_passed_over(broker: FakeBroker) -> None:
         assert client.broker_ids() == [1]
 
 
-def test_nobody_at_all() -> None:
+def test_no_broker_responds() -> None:
     (dead,) = free_ports(1)
     with (
         WireClient(f"127.0.0.1:{dead}", timeout=0.2) as client,
@@ -146,13 +146,13 @@ HUNG = float("inf")
         ({1: HUNG, 2: HUNG, 3: 0.5}, 60, 10.5),
     ],
 )
-def test_who_hangs_leaves_the_next_its_part_of_the_time(
+def test_a_hanging_address_leaves_time_for_the_next(
     monkeypatch: pytest.MonkeyPatch, needed: dict[int, float], timeout: float, seconds: float
 ) -> None:
     assert found_after(monkeypatch, needed, timeout) == pytest.approx(seconds)
 
 
-def test_of_who_hangs_is_told_how_long_he_was_given_at_the_most(
+def test_the_reason_of_a_hanging_address_names_its_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last tries of all are of a moment, and nobody would be quick enough for those."""
@@ -175,7 +175,9 @@ class SlowBroker(FakeBroker):
 
 
 @pytest.mark.parametrize("node", [None, 1])
-def test_who_hangs_is_waited_for_aloud(monkeypatch: pytest.MonkeyPatch, node: int | None) -> None:
+def test_a_wait_for_a_hanging_broker_is_reported(
+    monkeypatch: pytest.MonkeyPatch, node: int | None
+) -> None:
     """It has the connection from the system, and nothing after that."""
     slow = SlowBroker()
     said: list[str] = []
@@ -201,7 +203,7 @@ def test_who_hangs_is_waited_for_aloud(monkeypatch: pytest.MonkeyPatch, node: in
         assert said == [f"waiting for broker 1 at {slow.address}"]
 
 
-def test_a_connection_that_ends_is_told_once(broker: FakeBroker) -> None:
+def test_a_closed_connection_is_reported_once(broker: FakeBroker) -> None:
     broker.answer(ListGroupsRequest, lambda _: None)
     with (
         WireClient(broker.address, timeout=5) as client,
@@ -219,7 +221,7 @@ def test_lengths_of_time() -> None:
     assert told == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
 
 
-def test_somebody_who_is_no_broker(babbler: int) -> None:
+def test_a_peer_that_is_no_broker(babbler: int) -> None:
     with (
         WireClient(f"127.0.0.1:{babbler}", timeout=0.3) as client,
         pytest.raises(CommandError, match="no broker answers"),

@@ -91,7 +91,7 @@ ACTS: list[tuple[Callable[[ZooKeeperClient], object], str, str]] = [
 
 
 @pytest.mark.parametrize(("act", "path", "verb"), ACTS)
-def test_what_zookeeper_refuses_is_named(
+def test_errors_of_zookeeper_name_the_znode(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[Any], object], path: str, verb: str
 ) -> None:
     with pytest.raises(CommandError) as caught:

@@ -36,7 +36,7 @@ def test_servers(text: str, servers: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "/a", "zk1:", "zk1:x", "zk1:0", "zk1:99999", "a,,b", "a b"])
-def test_what_names_no_servers(run: Run, text: str) -> None:
+def test_invalid_connect_strings(run: Run, text: str) -> None:
     ran = run(*TOPICS, "--zookeeper", text)
     named = text if text else "''"
     assert ran == (
@@ -61,7 +61,7 @@ def test_a_timeout_is_checked_there_too(run: Run, command: tuple[str, ...], time
     assert "expected more than 0 seconds, at most 1e+06" in ran.err
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     (dead,) = free_ports(1)
     with pytest.raises(
         CommandError,

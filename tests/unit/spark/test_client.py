@@ -28,13 +28,13 @@ def test_topics_and_leaders() -> None:
 
 
 @pytest.mark.parametrize("fault", [DROP, Error.LEADER_NOT_AVAILABLE, Error.NOT_CONTROLLER])
-def test_what_may_pass_is_retried(fault: int) -> None:
+def test_retriable_errors_are_retried(fault: int) -> None:
     with FakeBroker() as broker, ClusterClient(broker.options()) as client:
         broker.faults[MetadataRequest].extend([fault, fault])
         assert client.with_retries("looking", lambda: client.leader((TOPIC, 0))).node == NODE
 
 
-def test_what_does_not_pass_is_not() -> None:
+def test_other_errors_are_not_retried() -> None:
     with FakeBroker() as broker, ClusterClient(broker.options()) as client:
         broker.faults[MetadataRequest].append(Error.TOPIC_AUTHORIZATION_FAILED)
         with pytest.raises(ClusterError, match=r"looking: topic t: .*AUTHORIZATION") as caught:
@@ -76,7 +76,7 @@ def test_requests_that_the_broker_lacks() -> None:
             client.with_retries("asking for sizes", ask)
 
 
-def test_nobody_listens() -> None:
+def test_connection_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with (

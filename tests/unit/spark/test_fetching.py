@@ -60,7 +60,7 @@ def test_offsets_outside_of_the_log() -> None:
         fetcher(client).fetch(1)
 
 
-def test_a_topic_created_anew() -> None:
+def test_a_re_created_topic() -> None:
     with FakeBroker() as broker, ClusterClient(broker.options(api_timeout_ms=1)) as client:
         broker.logs[0].append(BATCH)
         broker.topic_id = Uuid(b"j" * 16)

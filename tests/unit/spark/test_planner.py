@@ -45,7 +45,7 @@ def ranges(tasks: list[Task]) -> list[tuple[int, int]]:
     return [(split.start, split.end) for task in tasks for split in task.splits]
 
 
-def test_partitions_with_nothing_share_tasks() -> None:
+def test_empty_partitions_share_tasks() -> None:
     with FakeBroker(partitions=130) as broker:
         fill(broker)
         tasks = plan(options(broker))
@@ -54,7 +54,7 @@ def test_partitions_with_nothing_share_tasks() -> None:
         assert numbers == list(range(130))
 
 
-def test_what_is_gone() -> None:
+def test_lost_offsets() -> None:
     with FakeBroker(partitions=2) as broker:
         fill(broker)
         all_of_it = {"startingOffsets": '{"t":{"0":0,"1":0}}'}

@@ -206,7 +206,7 @@ def test_every_partition_must_be_named() -> None:
         check_named(at(1), many, "startingOffsets")
 
 
-def test_what_to_search_for() -> None:
+def test_timestamps_to_search_for() -> None:
     keys = [("t", 0), ("t", 1)]
     assert timestamps_of(Since(7), keys) == {("t", 0): 7, ("t", 1): 7}
     assert timestamps_of(SinceEach({("t", 0): 3}), keys) == {("t", 0): 3}

@@ -120,7 +120,7 @@ def test_each_offset_once(data: st.DataObject, counts: list[int]) -> None:
         assert rows(split, chosen) == expected(start, end)
 
 
-def test_records_that_are_gone() -> None:
+def test_deleted_records() -> None:
     with FakeBroker() as broker:
         for offset in range(0, 30, 10):
             broker.logs[0].append(batch(offset, 10))
@@ -156,7 +156,7 @@ def test_a_hole_in_the_log() -> None:
         assert rows(compacted, options(broker.options())) == both
 
 
-def test_a_topic_that_was_created_anew() -> None:
+def test_a_re_created_topic() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         broker.exists = False
@@ -188,7 +188,7 @@ def task_rows(broker: FakeBroker, *splits: Split, **changes: Any) -> list[int]:
     return [number for each in batches for number in each.column("partition").to_pylist()]
 
 
-def test_an_open_split_whose_log_is_gone() -> None:
+def test_an_open_split_of_a_deleted_log() -> None:
     with FakeBroker() as broker:
         broker.logs[0].append(batch(0, 10))
         idle = Split(TOPIC, ID, 0, 20, 20, True, True)

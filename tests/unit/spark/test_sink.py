@@ -97,7 +97,7 @@ def test_rows_that_cannot_be_placed() -> None:
         assert writer(broker, TOPIC).write(iter([batch([(null, b"k", None)])])).rows == 1
 
 
-def test_an_empty_task_asks_nothing() -> None:
+def test_an_empty_task_sends_no_request() -> None:
     with FakeBroker() as broker:
         assert writer(broker).write(iter([batch([])])).rows == 0
         assert broker.asked == []

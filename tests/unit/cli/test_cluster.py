@@ -17,7 +17,7 @@ def serve(broker: FakeBroker) -> None:
     """Three brokers, of which one is fenced."""
 
     def describe(request: wire.DescribeClusterRequest) -> Any:
-        told = [
+        nodes = [
             wire.DescribeClusterBroker(broker_id=2, host="localhost", port=9093, is_fenced=True),
             wire.DescribeClusterBroker(broker_id=1, host="localhost", port=9092, rack="left"),
             wire.DescribeClusterBroker(broker_id=30, host="far", port=19092),
@@ -25,7 +25,7 @@ def serve(broker: FakeBroker) -> None:
         return wire.DescribeClusterResponse(
             error_code=0,
             cluster_id="some-cluster",
-            brokers=tuple(e for e in told if request.include_fenced_brokers or not e.is_fenced),
+            brokers=tuple(e for e in nodes if request.include_fenced_brokers or not e.is_fenced),
         )
 
     broker.answer(wire.DescribeClusterRequest, describe)
@@ -49,8 +49,8 @@ def test_the_endpoints_of_live_brokers(run: Run, broker: FakeBroker) -> None:
 
 def test_the_endpoints_of_fenced_brokers_too(run: Run, broker: FakeBroker) -> None:
     serve(broker)
-    told = ("--bootstrap-server", broker.address, "--include-fenced-brokers")
-    lines = run("cluster", "list-endpoints", *told).out.splitlines()
+    arguments = ("--bootstrap-server", broker.address, "--include-fenced-brokers")
+    lines = run("cluster", "list-endpoints", *arguments).out.splitlines()
     assert [line.split()[0::4] for line in lines[1:]] == [
         ["1", "unfenced"],
         ["2", "fenced"],

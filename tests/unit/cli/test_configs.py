@@ -134,7 +134,7 @@ def test_describe_without_a_name_shows_all_of_the_type(run: Run, broker: FakeBro
 
 
 def test_a_controller_describes_itself(run: Run, broker: FakeBroker) -> None:
-    """It is found through another one; the active one is asked for what is not a node's own."""
+    """It is found through another one; configs that are not a node's go to the active one."""
     other = FakeBroker()
     for each in (broker, other):
         each.answer(describe_wire.DescribeConfigsRequest, described)

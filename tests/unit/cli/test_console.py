@@ -47,9 +47,9 @@ def test_the_clients_options_under_both_names(
     assert given_properties(kind, str(file), given, None, []) == now
     assert capsys.readouterr() == ("", "")
     assert given_properties(kind, None, [], str(file), given) == now
-    said = capsys.readouterr()
-    assert said.out == "", "records stand there"
-    assert [line.split()[1] for line in said.err.splitlines()] == [
+    captured = capsys.readouterr()
+    assert captured.out == "", "stdout is for records"
+    assert [line.split()[1] for line in captured.err.splitlines()] == [
         f"--{kind}.config",
         f"--{kind}-property",
     ]

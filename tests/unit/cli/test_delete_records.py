@@ -1,4 +1,4 @@
-"""`ottla delete-records`: its JSON, and what it asks of leaders and prints."""
+"""`ottla delete-records`: its JSON, its requests to leaders and its output."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`ottla topics --describe-deletions` against a fake broker: what is asked, found, waited for.
+"""`ottla topics --describe-deletions` against a fake broker: requests, results, waiting.
 
 Method: the fake answers from a list of ledgers, one a question, the last one for ever; it chooses
 from them with the server's own function. What a deletion looks like is test_deletions_text's.
@@ -59,24 +59,24 @@ NEW = going(2, "orders")
 OTHER = going(3, "others")
 DOWN = going(4, "stuck").with_standing(2, BROKER_DOWN, (0,))
 
-Said = Iterable[DeletionImage] | Error
+Result = Iterable[DeletionImage] | Error
 
 
 class Ledger:
-    """What the controller answers: an entry of `said` a question, in order, then the last one."""
+    """The controller's responses: one of `results` for each request, in order; the last repeats."""
 
-    def __init__(self, broker: FakeBroker, *said: Said) -> None:
-        self.said = list(said)
-        self.asked: list[DescribeDeletionsRequest] = []
+    def __init__(self, broker: FakeBroker, *results: Result) -> None:
+        self.results = list(results)
+        self.received: list[DescribeDeletionsRequest] = []
         broker.answer(DescribeDeletionsRequest, self._answer)
 
     def _answer(self, request: DescribeDeletionsRequest) -> DescribeDeletionsResponse:
-        said = self.said[min(len(self.asked), len(self.said) - 1)]
-        self.asked.append(request)
-        if isinstance(said, Error):
-            return DescribeDeletionsResponse(error_code=said)
+        result = self.results[min(len(self.received), len(self.results) - 1)]
+        self.received.append(request)
+        if isinstance(result, Error):
+            return DescribeDeletionsResponse(error_code=result)
         ledger = DeletionsImage()
-        for each in said:
+        for each in result:
             ledger = ledger.with_deletion(each)
         page = page_of(ledger, request)
         return DescribeDeletionsResponse(
@@ -183,7 +183,7 @@ def test_a_cluster_without_a_ledger_is_not_waited_for(run: Run, broker: FakeBrok
         ran = ask(run, broker, "--topic", "orders", *arguments)
         assert ran.code == 1
         assert "UNSUPPORTED_VERSION" in ran.err
-    assert len(ledger.asked) == 2
+    assert len(ledger.received) == 2
 
 
 def test_requests_are_retried_while_the_controller_changes(run: Run, broker: FakeBroker) -> None:
@@ -212,8 +212,8 @@ def test_waiting_ends_when_all_that_was_open_is_finished(run: Run, broker: FakeB
     ran = ask(run, broker, "--json", *PATIENT)
     assert ran.code == 0
     assert [each["state"] for each in json.loads(ran.out)["deletions"]] == ["finished"] * 2
-    assert len(ledger.asked) == 3
-    assert [each.topic_id for each in ledger.asked[-1].topics] == [OTHER.topic_id]
+    assert len(ledger.received) == 3
+    assert [each.topic_id for each in ledger.received[-1].topics] == [OTHER.topic_id]
 
 
 def test_wait_warns_of_abandoned_replicas(run: Run, broker: FakeBroker) -> None:
@@ -238,7 +238,7 @@ def test_without_a_name_receipts_are_not_requested(run: Run, broker: FakeBroker)
     ledger = Ledger(broker, [OLD, NEW], [OLD, done(NEW)])
     ran = ask(run, broker, "--json", *PATIENT)
     assert (ran.code, ids(ran)) == (0, texts(NEW))
-    assert not ledger.asked[0].include_receipts
+    assert not ledger.received[0].include_receipts
 
 
 def test_without_open_deletions_it_says_so(run: Run, broker: FakeBroker) -> None:
@@ -257,7 +257,7 @@ def test_all_generations_of_a_name_are_waited_for(run: Run, broker: FakeBroker) 
     ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
     assert ran.code == 0
     assert ids(ran) == texts(OLD, NEW)
-    assert len(ledger.asked) == 3
+    assert len(ledger.received) == 3
 
 
 def test_a_long_ledger_comes_in_several_answers(
@@ -269,7 +269,7 @@ def test_a_long_ledger_comes_in_several_answers(
     assert [each["topic"] for each in json.loads(ran.out)["deletions"]] == [
         f"t{number}" for number in range(2, 9)
     ]
-    assert len(ledger.asked) == 4
+    assert len(ledger.received) == 4
 
 
 def test_many_open_deletions_are_polled_round_robin(
@@ -282,8 +282,8 @@ def test_many_open_deletions_are_polled_round_robin(
     ledger = Ledger(broker, opened, *[nearly] * 4, list(map(done, opened)))
     ran = ask(run, broker, "--json", *PATIENT)
     assert (ran.code, ids(ran)) == (0, texts(*opened))
-    assert [len(each.topics) for each in ledger.asked] == [0, 2, 2, 2, 1, 1]
-    assert {each.topic_id for asked in ledger.asked[1:4] for each in asked.topics} == {
+    assert [len(each.topics) for each in ledger.received] == [0, 2, 2, 2, 1, 1]
+    assert {each.topic_id for asked in ledger.received[1:4] for each in asked.topics} == {
         each.topic_id for each in opened
     }
 
@@ -291,14 +291,14 @@ def test_many_open_deletions_are_polled_round_robin(
 def test_one_that_is_finished_already_is_answered_at_once(run: Run, broker: FakeBroker) -> None:
     ledger = Ledger(broker, [OLD])
     ran = ask(run, broker, "--json", "--topic-id", uuid_text(OLD.topic_id), *PATIENT)
-    assert (ran.code, ids(ran), len(ledger.asked)) == (0, texts(OLD), 1)
+    assert (ran.code, ids(ran), len(ledger.received)) == (0, texts(OLD), 1)
 
 
 def test_a_deletion_that_is_only_just_known_is_found(run: Run, broker: FakeBroker) -> None:
     """As one that was only marked in ZooKeeper, by another command."""
     ledger = Ledger(broker, [], [], [NEW], [done(NEW)])
     ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
-    assert (ran.code, ids(ran), len(ledger.asked)) == (0, texts(NEW), 4)
+    assert (ran.code, ids(ran), len(ledger.received)) == (0, texts(NEW), 4)
 
 
 def test_time_without_an_answer_is_none_in_which_a_deletion_could_have_come(
@@ -332,7 +332,7 @@ def test_an_unknown_topic_is_looked_for_only_for_find_seconds(
     ran = ask(run, broker, "--topic", "orders", *PATIENT)
     assert ran.code == 1
     assert "no entry for a topic 'orders'" in ran.err
-    assert len(ledger.asked) > 1
+    assert len(ledger.received) > 1
 
 
 def test_when_time_is_up_the_cause_and_the_table_are_shown(run: Run, broker: FakeBroker) -> None:
@@ -349,11 +349,11 @@ def test_when_time_is_up_the_cause_and_the_table_are_shown(run: Run, broker: Fak
 def test_the_last_known_state_is_printed_when_brokers_stop_responding(
     run: Run, broker: FakeBroker
 ) -> None:
-    """The last question may have no time for its answer: what is open is still told."""
+    """The last request may time out: open deletions are still printed."""
     ledger = Ledger(broker, [DOWN], Error.NOT_CONTROLLER)
     ran = ask(run, broker, "--topic", "stuck", "--wait", "--timeout", "2")
     assert ran.code == 1
-    assert len(ledger.asked) > 2
+    assert len(ledger.received) > 2
     assert "ineligible: broker down" in ran.out
     assert "broker 2 is down" in ran.err.splitlines()[-1]
 
@@ -371,10 +371,10 @@ def test_a_broken_connection_does_not_end_a_wait(run: Run, broker: FakeBroker) -
     answers = iter([[NEW], None, [done(NEW)]])
 
     def answer(_request: Any) -> DescribeDeletionsResponse | None:
-        said = next(answers)
-        if said is None:
+        entries = next(answers)
+        if entries is None:
             return None
-        return DescribeDeletionsResponse(error_code=0, deletions=tuple(map(described, said)))
+        return DescribeDeletionsResponse(error_code=0, deletions=tuple(map(described, entries)))
 
     broker.answer(DescribeDeletionsRequest, answer)
     ran = ask(run, broker, "--json", *PATIENT)
@@ -384,10 +384,10 @@ def test_a_broken_connection_does_not_end_a_wait(run: Run, broker: FakeBroker) -
 def test_an_entry_that_is_missing_once_is_not_taken_for_a_finished_one(
     run: Run, broker: FakeBroker
 ) -> None:
-    """A controller that was deposed, and has not heard of it, answers of the past."""
+    """A deposed controller that does not know it returns an old state."""
     ledger = Ledger(broker, [NEW], [], [NEW], [done(NEW)])
     ran = ask(run, broker, "--json", "--topic", "orders", *PATIENT)
-    assert (ran.code, ids(ran), len(ledger.asked)) == (0, texts(NEW), 4)
+    assert (ran.code, ids(ran), len(ledger.received)) == (0, texts(NEW), 4)
 
 
 def test_an_entry_that_is_missing_now_and_then_is_not_either(
@@ -414,7 +414,7 @@ def test_an_entry_that_stays_away_is_finished_and_forgotten(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--topic", "a", "--topic-id", uuid_text(uuid(1))), "only one of --topic and --topic-id"),
         (("--if-exists",), "--if-exists cannot be used with --describe-deletions"),
@@ -422,11 +422,13 @@ def test_an_entry_that_stays_away_is_finished_and_forgotten(
         (("--topic", "("), "not a regular expression"),
     ],
 )
-def test_wrong_usage(run: Run, broker: FakeBroker, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage(
+    run: Run, broker: FakeBroker, arguments: tuple[str, ...], message: str
+) -> None:
     Ledger(broker, [])
     ran = ask(run, broker, *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
 
 
 def test_it_does_not_go_through_zookeeper(run: Run) -> None:

@@ -149,7 +149,7 @@ def test_the_json_has_all_that_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deletion", "said"),
+    ("deletion", "text"),
     [
         (made(Policy.CLASSIC), "the controller has not started"),
         (made(Policy.CLASSIC, halted=Halt.REASSIGNMENT), "reassign-partitions --cancel"),
@@ -179,10 +179,10 @@ def test_the_json_has_all_that_is_known() -> None:
     ],
 )
 def test_open_deletions_are_listed_with_causes_and_remedies(
-    deletion: DeletionImage, said: str
+    deletion: DeletionImage, text: str
 ) -> None:
     [cause] = causes(deletion)
-    assert re.search(said, cause)
+    assert re.search(text, cause)
 
 
 def test_every_cause_is_listed_but_those_that_are_over() -> None:
@@ -191,10 +191,10 @@ def test_every_cause_is_listed_but_those_that_are_over() -> None:
         .with_standing(2, BROKER_DOWN, (0,))
         .with_standing(3, STARTED, (0,))
     )
-    said = "; ".join(causes(mixed))
-    assert "broker 1" not in said
-    assert "broker 2 is down" in said
-    assert "broker 3 has not confirmed" in said
+    text = "; ".join(causes(mixed))
+    assert "broker 1" not in text
+    assert "broker 2 is down" in text
+    assert "broker 3 has not confirmed" in text
 
 
 def test_of_many_deletions_some_are_named() -> None:

@@ -1,4 +1,4 @@
-"""`ottla features` prints what kafka-features.sh prints, and asks for what was meant.
+"""`ottla features` prints what kafka-features.sh prints, and sends the right requests.
 
 Method: the text is Kafka's, written out; a fake broker answers in the real protocol and tells
 features in ApiVersions.
@@ -189,8 +189,8 @@ def test_the_metadata_version_alone(run: Run, broker: FeatureBroker) -> None:
 
 
 def test_feature_dependencies(run: Run) -> None:
-    told = ("--feature", "metadata.version=25", "--feature", "ottla.version=0")
-    ran = run("features", "feature-dependencies", *told)
+    arguments = ("--feature", "metadata.version=25", "--feature", "ottla.version=0")
+    ran = run("features", "feature-dependencies", *arguments)
     assert ran.out == (
         "metadata.version=25 (4.0-IV3) has no dependencies.\nottla.version=0 has no dependencies.\n"
     )

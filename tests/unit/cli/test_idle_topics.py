@@ -1,4 +1,4 @@
-"""`ottla topics --describe-idle` against a fake broker: what is asked, and what is printed.
+"""`ottla topics --describe-idle` against a fake broker: requests and output.
 
 Method: answers made by hand; whole outputs are compared, since people and programs read them.
 """
@@ -42,26 +42,26 @@ def ask(
     run: Run,
     broker: FakeBroker,
     *arguments: str,
-    said: tuple[DescribedIdleTopic, ...] = (),
+    entries: tuple[DescribedIdleTopic, ...] = (),
     error: Error = Error.NONE,
-    asked: list[DescribeIdleTopicsRequest] | None = None,
+    requests: list[DescribeIdleTopicsRequest] | None = None,
 ) -> Ran:
     def answer(request: DescribeIdleTopicsRequest) -> DescribeIdleTopicsResponse:
-        if asked is not None:
-            asked.append(request)
-        return DescribeIdleTopicsResponse(error_code=error, topics=said)
+        if requests is not None:
+            requests.append(request)
+        return DescribeIdleTopicsResponse(error_code=error, topics=entries)
 
     broker.answer(DescribeIdleTopicsRequest, answer)
     return run("topics", "--bootstrap-server", broker.address, "--describe-idle", *arguments)
 
 
 def test_the_table_has_a_line_for_each_topic(run: Run, broker: FakeBroker) -> None:
-    said = (
+    entries = (
         described("soon", Why.DUE, idle_ms=8 * DAY_MS, brokers=()),
         described("young"),
         described("held", Why.BROKER_DOWN, idle_ms=-1, brokers=(1, 2)),
     )
-    ran = ask(run, broker, said=said)
+    ran = ask(run, broker, entries=entries)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [
         "TOPIC  IDLE   LIMIT  GOES                       WHY NOT",
@@ -73,8 +73,8 @@ def test_the_table_has_a_line_for_each_topic(run: Run, broker: FakeBroker) -> No
 
 
 def test_json_has_all_there_is(run: Run, broker: FakeBroker) -> None:
-    said = (described(), described("u", Why.NO_TTL, ttl_ms=-1, idle_ms=-1, brokers=()))
-    ran = ask(run, broker, "--json", said=said)
+    entries = (described(), described("u", Why.NO_TTL, ttl_ms=-1, idle_ms=-1, brokers=()))
+    ran = ask(run, broker, "--json", entries=entries)
     assert json.loads(ran.out) == {
         "topics": [
             {
@@ -101,12 +101,12 @@ def test_json_has_all_there_is(run: Run, broker: FakeBroker) -> None:
 
 def test_matching_topics_are_requested(run: Run, broker: FakeBroker) -> None:
     broker.topics = [topic("a-1"), topic("a-2"), topic("b")]
-    asked: list[DescribeIdleTopicsRequest] = []
-    ask(run, broker, asked=asked)
-    ask(run, broker, "--topic", "a-.*", asked=asked)
-    assert [each.topics for each in asked] == [None, ("a-1", "a-2")]
-    ran = ask(run, broker, "--topic", "c", asked=asked)
-    assert (ran.code, len(asked)) == (1, 2)
+    requests: list[DescribeIdleTopicsRequest] = []
+    ask(run, broker, requests=requests)
+    ask(run, broker, "--topic", "a-.*", requests=requests)
+    assert [each.topics for each in requests] == [None, ("a-1", "a-2")]
+    ran = ask(run, broker, "--topic", "c", requests=requests)
+    assert (ran.code, len(requests)) == (1, 2)
     assert "no topic matches 'c'" in ran.err
 
 

@@ -1,4 +1,4 @@
-"""Which cluster `ottla up` runs: what the folder holds, unless the options say otherwise.
+"""Which cluster `ottla up` runs: that of the data directory; options override it.
 
 And what it leaves behind where nothing could be started, and how the stop of nodes ends.
 """
@@ -26,9 +26,9 @@ from ottla.testing.readiness import absent_zookeeper
 from .conftest import Run
 
 
-def store(folder: Path, brokers: int, controllers: int, port: int) -> None:
+def store(directory: Path, brokers: int, controllers: int, port: int) -> None:
     nodes = [NodeEntry(plan) for plan in plan_nodes(brokers, controllers, port)]
-    cluster_file.save(folder, ClusterEntry(cluster_id="id", nodes=nodes))
+    cluster_file.save(directory, ClusterEntry(cluster_id="id", nodes=nodes))
 
 
 def test_a_new_data_directory(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_data_directory_keeps_its_cluster(tmp_path: Path, brokers: int, contro
 
 
 def test_ports_that_were_not_in_a_row_stay(tmp_path: Path) -> None:
-    """As in a folder that `ottla.testing.Cluster` left."""
+    """As in a data directory that `ottla.testing.Cluster` left."""
     plans = place_nodes(2, 0, [7000, 7777], [15_000])
     entry = ClusterEntry(cluster_id="id", nodes=[NodeEntry(plan) for plan in plans])
     cluster_file.save(tmp_path, entry)
@@ -78,16 +78,16 @@ def test_numbers_out_of_range_are_wrong_usage(
 # -- over ZooKeeper ------------------------------------------------------------------------------
 
 
-def store_over_zookeeper(folder: Path, own_port: int | None, connect: str) -> None:
+def store_over_zookeeper(directory: Path, own_port: int | None, connect: str) -> None:
     nodes = [NodeEntry(plan) for plan in plan_brokers(2, 7000, own_port)]
-    cluster_file.save(folder, ClusterEntry(cluster_id="", nodes=nodes, zookeeper=connect))
+    cluster_file.save(directory, ClusterEntry(cluster_id="", nodes=nodes, zookeeper=connect))
 
 
 def test_a_new_data_directory_gets_a_zookeeper_of_its_own(tmp_path: Path) -> None:
     first = free_ports(1)[0]
     assert stored_zookeeper(tmp_path) is None
     plans, connect = choose_brokers(tmp_path, 3, None, first, "")
-    own = plans[-1].port  # first + 200, unless somebody has that.
+    own = plans[-1].port  # first + 200, unless that is taken.
     assert (plans, connect) == (plan_brokers(3, first, own), f"{HOST}:{own}")
 
 
@@ -122,7 +122,7 @@ def test_there_are_no_controllers_over_zookeeper(tmp_path: Path) -> None:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody else has, out of the range of outgoing connections.
+    """A port in use, outside the range of outgoing connections.
 
     Those that a node would have with it are free: its broker's is this one or 200 below.
     """
@@ -139,12 +139,12 @@ def taken() -> Iterator[int]:
 def test_a_cluster_of_which_no_node_could_start_leaves_nothing(
     run: Run, tmp_path: Path, taken: int
 ) -> None:
-    folder = tmp_path / "cluster"
+    directory = tmp_path / "cluster"
     for brokers in ("1", "2"):
-        ran = run("up", "--data-dir", str(folder), "--port", str(taken), "--brokers", brokers)
+        ran = run("up", "--data-dir", str(directory), "--port", str(taken), "--brokers", brokers)
         assert ran.code == 1
         assert f"port {taken} for the broker listener of node 1 is in use" in ran.err
-        assert not folder.exists()
+        assert not directory.exists()
 
 
 def test_other_files_in_the_data_directory_are_kept(run: Run, tmp_path: Path, taken: int) -> None:
@@ -192,9 +192,9 @@ def test_a_cluster_that_fails_as_it_starts_keeps_its_ports(
     assert {path: after[path] for path in before} == before
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(directory: Path) -> dict[Path, bytes]:
     """Return every file with what is in it."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_partly_running_cluster_names_the_remedies(run: Run, tmp_path: Path) -> None:
@@ -235,27 +235,27 @@ def test_an_unreachable_ensemble_is_reported(taken: int) -> None:
     (free,) = free_ports(1)
     assert absent_zookeeper(None) is None
     assert absent_zookeeper(f"{HOST}:{free},{HOST}:{taken}/a") is None
-    nobody = f"{HOST}:{free},{HOST}:{free}/a"
-    assert absent_zookeeper(nobody) == f"ZooKeeper at {nobody}"
+    absent = f"{HOST}:{free},{HOST}:{free}/a"
+    assert absent_zookeeper(absent) == f"ZooKeeper at {absent}"
 
 
 class Stoppable:
-    """What stopping asks of a cluster's engine. `killed`: the nodes that do not end in time."""
+    """The part of LocalCluster that stopping uses. `killed`: the nodes that do not end in time."""
 
-    def __init__(self, living: int, killed: list[int]) -> None:
-        self._living = living
+    def __init__(self, running: int, killed: list[int]) -> None:
+        self._running = running
         self._killed = killed
 
     def alive(self) -> list[int]:
-        return list(range(self._living))
+        return list(range(self._running))
 
     def stop(self, timeout: float, *, report: Any) -> list[int]:
         return self._killed
 
 
 def test_nodes_that_had_to_be_killed_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    def stop(living: int, *killed: int) -> int:
-        return stop_all(cast(LocalCluster, Stoppable(living, list(killed))), 30)
+    def stop(running: int, *killed: int) -> int:
+        return stop_all(cast(LocalCluster, Stoppable(running, list(killed))), 30)
 
     assert stop(0) == stop(3) == 0
     assert capsys.readouterr().out == "No node is running.\nStopped 3 nodes.\n"

@@ -79,7 +79,7 @@ def test_starting_a_server_imports_only_what_it_needs() -> None:
 
 
 def ottla(*arguments: str, stdin: int | None = None, stdout: int) -> tuple[int, str]:
-    """Run `ottla` in a process of its own; return its exit code and what it said on stderr."""
+    """Run `ottla` in a process of its own; return its exit code and its stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "ottla.cli", *arguments],
         stdin=stdin,
@@ -105,25 +105,25 @@ def test_a_name_that_cannot_be_written_is_a_reason_and_no_traceback(
 ) -> None:
     """A file's name may be of any bytes, and dump-log says which file it reads."""
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")  # As in any locale but C.
-    folder = tmp_path / os.fsdecode(b"\xff")
-    folder.mkdir()
-    file = folder / f"{0:020}.log"
+    directory = tmp_path / os.fsdecode(b"\xff")
+    directory.mkdir()
+    file = directory / f"{0:020}.log"
     file.write_bytes(b"")
-    code, said = ottla("dump-log", "--files", str(file), stdout=subprocess.DEVNULL)
+    code, error_text = ottla("dump-log", "--files", str(file), stdout=subprocess.DEVNULL)
     assert code == 2
-    assert said.endswith(f"\\udcff/{file.name}': expected text in UTF-8\n")
-    assert len(said.splitlines()) == 1
+    assert error_text.endswith(f"\\udcff/{file.name}': expected text in UTF-8\n")
+    assert len(error_text.splitlines()) == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
 @pytest.mark.parametrize("arguments", [("--help",), ("storage", "random-uuid"), ("up", "--help")])
 def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
-        code, said = ottla(*arguments, stdout=full.fileno())
+        code, error_text = ottla(*arguments, stdout=full.fileno())
     assert code == 1
-    assert said.startswith("ottla")
-    assert said.endswith(": no space left on device\n")
-    assert len(said.splitlines()) == 1
+    assert error_text.startswith("ottla")
+    assert error_text.endswith(": no space left on device\n")
+    assert len(error_text.splitlines()) == 1
 
 
 def test_a_closed_stdout() -> None:

@@ -130,8 +130,8 @@ def serve(broker: FakeBroker, quorum: Quorum, error_code: int = 0) -> None:
                 current_voters=(),
                 observers=(),
             )
-        told = wire.ResponseTopicData(topic_name=topic.topic_name, partitions=(state,))
-        return wire.DescribeQuorumResponse(error_code=0, topics=(told,), nodes=quorum.nodes)
+        topic_data = wire.ResponseTopicData(topic_name=topic.topic_name, partitions=(state,))
+        return wire.DescribeQuorumResponse(error_code=0, topics=(topic_data,), nodes=quorum.nodes)
 
     broker.be_controller()
     broker.answer(wire.DescribeQuorumRequest, describe_quorum)

@@ -1,4 +1,4 @@
-"""`ottla reassign-partitions` against a fake broker: what it asks, prints and refuses."""
+"""`ottla reassign-partitions` against a fake broker: requests, output and errors."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ class Moves:
         broker.answer(config_wire.IncrementalAlterConfigsRequest, self._configure)
 
     def altered(self) -> dict[Partition, tuple[int, ...] | None]:
-        """Return what the last request asked for."""
+        """Return the contents of the last request."""
         request = self.broker.requests(alter_wire.AlterPartitionReassignmentsRequest)[-1]
         return {
             (topic.name, each.partition_index): each.replicas
@@ -52,7 +52,7 @@ class Moves:
         return [each.resource_name for request in requests for each in request.resources]
 
     def _list(self, request: list_wire.ListPartitionReassignmentsRequest) -> Any:
-        assert not request.topics  # All, or none where it only asks who decides.
+        assert not request.topics  # All, or none for the check of the active controller.
         return list_wire.ListPartitionReassignmentsResponse(
             error_code=0,
             topics=tuple(
@@ -203,7 +203,7 @@ def test_verify(run: Run, moves: Moves, file: Any) -> None:
 
 
 def test_topics_deleted_meanwhile_have_no_throttles(run: Run, moves: Moves, file: Any) -> None:
-    """A deletion over ZooKeeper waits for the end of its topic's move, and goes on just then."""
+    """A deletion over ZooKeeper waits for the end of its topic's move and starts just then."""
     path = file(("b", 0, [1]), ("a", 0, [1]))
     moves.config_errors["a"] = Error.UNKNOWN_TOPIC_OR_PARTITION
     ran = reassign(run, moves, "--verify", "--reassignment-json-file", path)

@@ -1,4 +1,4 @@
-"""`ottla sim` plays the seeds that it was asked for, and refuses what it cannot play.
+"""`ottla sim` runs the requested seeds, and rejects invalid options.
 
 Method: the options' own functions, and the command itself on seeds that are not played.
 """
@@ -108,8 +108,8 @@ def test_many_seeds_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(REFUSED.replace("no/name", "fine"))
     words = ["sim", "--seeds", "4..6", "--seconds", "2", "--scenario", str(file)]
     assert main([*words, "--quiet"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("3 seeds: 0 count, 0 without faults, 3 prove nothing (4, 5, 6)")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("3 seeds: 0 count, 0 without faults, 3 prove nothing (4, 5, 6)")
     assert main([*words, "--json"]) == 0
     assert [json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines()] == [4, 5, 6]
 

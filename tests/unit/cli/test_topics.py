@@ -1,4 +1,4 @@
-"""`ottla topics` against a fake broker: what it asks and what it prints."""
+"""`ottla topics` against a fake broker: requests and output."""
 
 from typing import Any
 
@@ -98,7 +98,9 @@ def test_list_sorts_and_filters(run: Run, broker: FakeBroker) -> None:
 
 def test_list_never_creates_topics(run: Run, broker: FakeBroker) -> None:
     topics(run, broker, "--list")
-    assert not any(each.allow_auto_topic_creation for each in broker.asked if each.topics is None)
+    assert not any(
+        each.allow_auto_topic_creation for each in broker.received if each.topics is None
+    )
 
 
 def described(request: describe_wire.DescribeTopicPartitionsRequest) -> Any:
@@ -174,7 +176,7 @@ def test_describe_follows_cursors(run: Run, broker: FakeBroker) -> None:
 
 
 def test_describe_while_no_controller_answers(run: Run, broker: FakeBroker) -> None:
-    """What brokers know themselves is told all the same."""
+    """All that brokers know themselves is still printed."""
     broker.topics = [topic("orders", 2, topic_id=ID)]
     broker.answer(describe_wire.DescribeTopicPartitionsRequest, described)
     broker.answer(configs_wire.DescribeConfigsRequest, configured)

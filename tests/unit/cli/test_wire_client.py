@@ -1,4 +1,4 @@
-"""Finding brokers and what is said when there is none, or when it is not a broker at all."""
+"""Finding brokers, and the errors when there is none or the peer is no broker."""
 
 import socket
 import threading
@@ -155,7 +155,7 @@ def test_a_hanging_address_leaves_time_for_the_next(
 def test_the_reason_of_a_hanging_address_names_its_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last tries of all are of a moment, and nobody would be quick enough for those."""
+    """The last tries are too short for any broker to respond."""
     with pytest.raises(
         CommandError, match=r"within 6 s \(x:1: no answer within 3 s; x:2: no answer within 3 s\)"
     ):
@@ -163,7 +163,7 @@ def test_the_reason_of_a_hanging_address_names_its_timeout(
 
 
 class SlowBroker(FakeBroker):
-    """One that answers only when `awaited` is set, which tells that somebody waits for it."""
+    """Responds only after `awaited` is set, which means that a client waits for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,27 +180,27 @@ def test_a_wait_for_a_hanging_broker_is_reported(
 ) -> None:
     """It has the connection from the system, and nothing after that."""
     slow = SlowBroker()
-    said: list[str] = []
+    lines: list[str] = []
 
-    def hear(line: str) -> None:
-        said.append(line)
+    def record(line: str) -> None:
+        lines.append(line)
         slow.awaited.set()
 
-    monkeypatch.setattr(wire_client, "print_stderr", hear)
+    monkeypatch.setattr(wire_client, "print_stderr", record)
     monkeypatch.setattr(wire_client, "CONNECT_SECONDS", 60.0)
     with closing(slow), WireClient(slow.address, timeout=60) as client:
         if node is None:
             assert client.broker_ids() == [1]
-            assert said == [f"waiting for a broker at {slow.address}"]
+            assert lines == [f"waiting for a broker at {slow.address}"]
             return
         slow.awaited.set()
         client.cluster()
         client.close()
         slow.awaited.clear()
-        said.clear()
+        lines.clear()
         slow.answer(ListGroupsRequest, lambda _: ListGroupsResponse(error_code=0, groups=()))
         client.ask(ListGroupsRequest(), ListGroupsResponse, node=1)
-        assert said == [f"waiting for broker 1 at {slow.address}"]
+        assert lines == [f"waiting for broker 1 at {slow.address}"]
 
 
 def test_a_closed_connection_is_reported_once(broker: FakeBroker) -> None:
@@ -217,8 +217,8 @@ def test_a_closed_connection_is_reported_once(broker: FakeBroker) -> None:
 
 
 def test_lengths_of_time() -> None:
-    told = [seconds_text(each) for each in (4.99652, 0.05, 15.0, 1234.0, 1e6)]
-    assert told == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
+    texts = [seconds_text(each) for each in (4.99652, 0.05, 15.0, 1234.0, 1e6)]
+    assert texts == ["5 s", "0.05 s", "15 s", "1234 s", "1e+06 s"]
 
 
 def test_a_peer_that_is_no_broker(babbler: int) -> None:

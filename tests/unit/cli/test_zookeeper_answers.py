@@ -120,7 +120,7 @@ def test_silence_ends_with_the_timeout(
     verb: str,
     error: Exception,
 ) -> None:
-    """A write that nobody answers may have been done."""
+    """A write without a response may have been done."""
     with pytest.raises(CommandError) as caught:
         act(a_client(monkeypatch, error))
     doubt = "" if verb == "read" else f"; whether {path} was written is not known"

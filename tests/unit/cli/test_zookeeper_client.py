@@ -1,4 +1,4 @@
-"""What `--zookeeper` takes, and what is said when no server answers there.
+"""Connect strings of `--zookeeper`, and errors when no server responds.
 
 Method: nothing here needs a ZooKeeper; what does is in `tests/cluster/zookeeper`.
 """

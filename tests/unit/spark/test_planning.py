@@ -1,4 +1,4 @@
-"""Plans must cover what was asked for exactly: no offset twice, none left out, losses named.
+"""Plans must cover the requested offsets exactly: no offset twice, none left out, losses named.
 
 Method: hypothesis over ranges and cutting options, compared with the plain set of offsets;
 tables for limits.
@@ -75,7 +75,7 @@ def test_pieces_are_disjoint_and_their_union_is_the_range(
         assert all(len(piece) <= max_records for piece in pieces)
     if min_partitions is not None:
         offsets = sum(len(each) for each in whole)
-        # Rounded up for each range, so never less than asked for, and hardly more.
+        # Rounded up for each range, so never less than requested, and hardly more.
         assert len(pieces) >= min(min_partitions, offsets)
 
 

@@ -43,7 +43,7 @@ def test_whole_stretches() -> None:
     inner = measure(records, 2, 7, epoch=-1, contiguous=True)
     assert (inner.next_offset, inner.size) == (7, len(batch(0, 5)) * 2)
     assert measure(records[:-1], 2, 15, epoch=-1, contiguous=True).next_offset == 10
-    # A batch that ends before what was asked for: brokers may send it.
+    # A batch that ends before the requested offset: brokers may send it.
     assert measure(records, 7, 15, epoch=-1, contiguous=True).gaps == ()
 
 

@@ -100,7 +100,7 @@ def test_rows_that_cannot_be_placed() -> None:
 def test_an_empty_task_sends_no_request() -> None:
     with FakeBroker() as broker:
         assert writer(broker).write(iter([batch([])])).rows == 0
-        assert broker.asked == []
+        assert broker.received == []
 
 
 @pytest.mark.parametrize(

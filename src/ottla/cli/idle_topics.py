@@ -1,6 +1,6 @@
-"""`ottla topics --describe-idle`: which topics go because nobody uses them, when, and why not.
+"""`ottla topics --describe-idle`: which idle topics will be deleted, when, and why not.
 
-A dry view: nothing is changed. The words of the reasons are those of `controller.idle.IdleReason`.
+Changes nothing. Reasons are the names of `controller.idle.Why`.
 """
 
 import json
@@ -24,11 +24,11 @@ Described = wire.DescribedIdleTopic
 
 
 def show(client: WireClient, topic: str | None, *, as_json: bool) -> None:
-    """Print what the controller knows of all topics with a limit, or of those that match."""
+    """Print the idle times of the topics that match; without `topic`: of all that have a TTL."""
     if not client.serves(wire.DescribeIdleTopicsRequest):
         raise CommandError(
-            f"the brokers at {client.bootstrap} cannot tell of idle topics: they are Kafka's, or "
-            "an older Ottla's"
+            f"the brokers at {client.bootstrap} do not serve DescribeIdleTopics: they run Kafka or "
+            "an older version of Ottla"
         )
     names: tuple[str, ...] | None = None
     if topic is not None:
@@ -37,14 +37,14 @@ def show(client: WireClient, topic: str | None, *, as_json: bool) -> None:
         if not names:
             raise CommandError(f"no topic matches {topic!r}: expected one that exists")
     request = wire.DescribeIdleTopicsRequest(topics=names)
-    answer = client.ask(request, wire.DescribeIdleTopicsResponse)
-    check("idle topics", answer.error_code, answer.error_message)
+    response = client.ask(request, wire.DescribeIdleTopicsResponse)
+    check("idle topics", response.error_code, response.error_message)
     if as_json:
-        print(json_text(answer.topics))
-    elif answer.topics:
-        print("\n".join(table_lines(answer.topics)))
+        print(json_text(response.topics))
+    elif response.topics:
+        print("\n".join(table_lines(response.topics)))
     else:
-        print(f"No topic has an {TTL}: none goes by itself.")
+        print(f"No topic has {TTL} set: none is deleted for being idle.")
 
 
 def table_lines(topics: Sequence[Described]) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _row(topic: Described) -> tuple[str, ...]:
 
 
 def goes_in_ms(topic: Described) -> int | None:
-    """Return when a topic may go, None = what keeps it is not time."""
+    """Return the time until a topic may be deleted; None = something else keeps it."""
     if topic.reason == IdleReason.DUE:
         return 0
     if topic.reason == IdleReason.TOO_YOUNG:
@@ -79,7 +79,7 @@ def goes_in_ms(topic: Described) -> int | None:
 
 
 def why_text(topic: Described) -> str:
-    """Return what keeps a topic."""
+    """Return why a topic is not deleted."""
     who, is_one = encode_ranges(topic.brokers), len(topic.brokers) == 1
     brokers = f"broker {who}" if is_one else f"brokers {who}"
     match topic.reason:
@@ -88,24 +88,24 @@ def why_text(topic: Described) -> str:
         case IdleReason.INTERNAL:
             return "it is internal"
         case IdleReason.NO_TTL:
-            return f"it has no {TTL}"
+            return f"{TTL} is not set"
         case IdleReason.BEING_DELETED:
             return "it is being deleted"
         case IdleReason.DISABLED:
             return "delete.topic.enable is false"
         case IdleReason.TOO_YOUNG:
-            return f"{brokers} {'has' if is_one else 'have'} not watched it idle for long enough"
+            return f"{brokers} {'has' if is_one else 'have'} not seen it idle for long enough"
         case IdleReason.NO_LEADER:
             return "a partition of it or of __consumer_offsets has no leader"
         case IdleReason.BROKER_DOWN:
             return f"{brokers} {'is' if is_one else 'are'} down"
         case IdleReason.NOT_HEARD:
-            return f"{brokers} {'has' if is_one else 'have'} not told the controller yet"
+            return f"{brokers} {'has' if is_one else 'have'} not reported to the controller yet"
     return f"reason {topic.reason}, which this version of the command does not know"
 
 
 def duration_text(ms: int) -> str:
-    """Return a time in its two largest units, cut."""
+    """Return a duration in its two largest units, rounded down."""
     if ms < 1_000:
         return f"{ms}ms"
     parts: list[str] = []
@@ -117,7 +117,7 @@ def duration_text(ms: int) -> str:
 
 
 def json_text(topics: Iterable[Described]) -> str:
-    """Return all that is known as one object."""
+    """Return the topics as one JSON object."""
     return json.dumps({"topics": [_json(each) for each in topics]})
 
 

@@ -149,27 +149,27 @@ def test_the_json_has_all_that_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deletion", "said"),
+    ("deletion", "text"),
     [
-        (made(Policy.CLASSIC), "the controller has not begun"),
+        (made(Policy.CLASSIC), "the controller has not started"),
         (made(Policy.CLASSIC, halted=HaltReason.REASSIGNMENT), "reassign-partitions --cancel"),
-        (made(Policy.CLASSIC, halted=HaltReason.PREFERRED_ELECTION), "preferred election"),
-        (NEW.with_status(2, BROKER_DOWN, (0,)), "broker 2 is down: start it, or .*unregister"),
+        (made(Policy.CLASSIC, halted=HaltReason.PREFERRED_ELECTION), "preferred leader election"),
+        (NEW.with_status(2, BROKER_DOWN, (0,)), "broker 2 is down: start it; if .*unregister"),
         (
             made(Policy.CLASSIC).with_status(2, BROKER_DOWN, (0,)),
-            "broker 2 is down: start it, or .*empty log folders",
+            "broker 2 is down: start it; if .*empty log directories",
         ),
         (
             NEW.with_status(2, BROKER_DOWN, (0,)).with_status(3, BROKER_DOWN, (1,)),
             "brokers 2-3 are down: start them",
         ),
-        (NEW.with_status(2, LOST, (0,)), "a log directory of broker 2 is offline: mend it and"),
+        (NEW.with_status(2, LOST, (0,)), "a log directory of broker 2 is offline: repair it and"),
         (
             NEW.with_status(2, UNDELETABLE, (0,)),
-            "broker 2 cannot delete replica directories: its log names each path and the reason; "
-            "mend that, and the broker tries again within a minute",
+            "broker 2 cannot delete partition directories: its log names each path and the reason; "
+            "repair that, and the broker retries within a minute",
         ),
-        (NEW.with_status(2, REFUSED, (0,)), "broker 2 refused .KAFKA_STORAGE_ERROR"),
+        (NEW.with_status(2, REFUSED, (0,)), "broker 2 returned KAFKA_STORAGE_ERROR"),
         (NEW.with_status(2, STARTED, (0,)), "broker 2 has not confirmed yet"),
         (
             made(remote=Remote.PENDING).with_status(2, SUCCESSFUL, (0,)),
@@ -178,21 +178,23 @@ def test_the_json_has_all_that_is_known() -> None:
         (NEW.with_status(2, SUCCESSFUL, (0,)), "the controller has not closed it yet"),
     ],
 )
-def test_what_is_open_says_why_and_what_helps(deletion: DeletionImage, said: str) -> None:
+def test_open_deletions_are_listed_with_causes_and_remedies(
+    deletion: DeletionImage, text: str
+) -> None:
     [cause] = causes(deletion)
-    assert re.search(said, cause)
+    assert re.search(text, cause)
 
 
-def test_each_cause_is_said_and_what_is_over_is_not() -> None:
+def test_every_cause_is_listed_but_those_that_are_over() -> None:
     mixed = (
         NEW.with_status(1, GIVEN_UP, (0,))
         .with_status(2, BROKER_DOWN, (0,))
         .with_status(3, STARTED, (0,))
     )
-    said = "; ".join(causes(mixed))
-    assert "broker 1" not in said
-    assert "broker 2 is down" in said
-    assert "broker 3 has not confirmed" in said
+    text = "; ".join(causes(mixed))
+    assert "broker 1" not in text
+    assert "broker 2 is down" in text
+    assert "broker 3 has not confirmed" in text
 
 
 def test_of_many_deletions_some_are_named() -> None:

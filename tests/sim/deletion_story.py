@@ -40,7 +40,7 @@ def _comes_and_goes(story: Story, name: str) -> Dialogue[None]:
         )
         yield from admin.create_anew(spec)
         yield 100 + below(2_000)
-        yield admin.station.refresh()
+        yield admin.client.refresh()
         match below(5):
             case 0:
                 story.run(admin.grow(name, spec.partitions + 1))

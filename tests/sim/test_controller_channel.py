@@ -44,7 +44,7 @@ class Link:
 
     def __init__(self, sim: Sim, broker_id: int, name: str) -> None:
         self._broker_id = broker_id
-        self._port = sim.client(name)
+        self._port = sim.client_port(name)
 
     def send(self, request: object, version: int, *, timeout_ms: int) -> Pending[Any | ApiError]:
         return self._port.send(self._broker_id, request, version, timeout_ms)
@@ -130,7 +130,7 @@ class Changer:
         self.stopped = False
         self._sim = sim
         self._ledger = ledger
-        self._port = sim.client("changer")
+        self._port = sim.client_port("changer")
         self._known: dict[Uuid, set[Replica]] = {}
         after(sim, 1_000, self._step)
 
@@ -181,7 +181,7 @@ def create(name: str) -> create_wire.CreateTopicsRequest:
 def is_whole(sim: Sim) -> bool:
     """Tell whether every broker serves, and is in sync with all that it should hold."""
     brokers = [node.id for node in sim.nodes.values() if node.is_broker]
-    return all(sim.is_whole(node_id, since_life=0) for node_id in brokers)
+    return all(sim.is_whole(node_id, since_incarnation=0) for node_id in brokers)
 
 
 def folders(sim: Sim) -> list[tuple[Replica, FolderKind]]:

@@ -25,7 +25,7 @@ class Cluster:
 
     def __init__(self, *others: int, zookeeper: bool) -> None:
         self.sim = Sim(1, zookeeper=zookeeper, config={"min.insync.replicas": "2"})
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         self.nodes: Any = self.sim.nodes
         self.until(lambda: all(node.serves for node in self.nodes.values()))
         self.until(lambda: len(self.sim.image.brokers) == 3)

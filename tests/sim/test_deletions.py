@@ -48,15 +48,15 @@ def a_broker_sleeps(story: Story) -> Dialogue[None]:
     state = sim.image.topics.by_name(spec.name)
     assert state is not None
     replicas = state.partitions[0].replicas
-    ruler = -1 if sim.zookeeper is None else sim.zookeeper.ruler
-    sleeper = next(each for each in replicas if each != ruler)
+    controller = -1 if sim.zookeeper is None else sim.zookeeper.controller_id
+    sleeper = next(each for each in replicas if each != controller)
     other = next(each for each in story.broker_ids if each not in replicas)
     sim.nodes[sleeper].pause()
     yield 6_000
     target = tuple(other if each == sleeper else each for each in replicas)
     yield from admin.reassign(spec.name, 0, target)
     yield 3_000
-    yield admin.station.refresh()
+    yield admin.client.refresh()
     yield from admin.delete(spec.name)
     yield from admin.create_anew(replace(spec, replication_factor=4))
     sim.nodes[sleeper].resume()
@@ -100,7 +100,7 @@ def elections_while_deleting(heard: list[DeletionSet], story: Story) -> Dialogue
     for spec in HALTED:
         yield from admin.create(spec)
     yield 1_000
-    yield admin.station.refresh()
+    yield admin.client.refresh()
     for place, spec in enumerate(HALTED):
         for number in range(WRITES):
             retention_ms = str(3_600_000 + place * WRITES + number)

@@ -25,7 +25,7 @@ def test_what_the_lost_controller_deleted_is_answered_as_deleted(
 ) -> None:
     monkeypatch.setattr(deletion, "DELETIONS_PER_STEP_MAX", 2)
     sim = Sim(1)
-    port = sim.client("somebody")
+    port = sim.client_port("somebody")
     nodes = sim.nodes.values()
     sim.run_until(
         lambda: len(sim.image.brokers) == 3 and all(node.serves for node in nodes), limit_ms=30_000

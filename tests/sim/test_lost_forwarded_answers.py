@@ -33,7 +33,7 @@ class Story:
         self.controller = controller_of(sim).id
         brokers = [each for each in sorted(sim.image.brokers) if each != self.controller]
         self.cut_off, self.other = brokers[:2]
-        self._clients = sim.client("one"), sim.client("another")
+        self._clients = sim.client_port("one"), sim.client_port("another")
 
     @property
     def topic_id(self) -> Uuid | None:

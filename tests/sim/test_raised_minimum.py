@@ -28,7 +28,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.sim = Sim(1, config=CONFIG)
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         self.sim.run_until(
             lambda: len(self.sim.image.brokers) == 3 and all(n.serves for n in self.nodes.values()),
             limit_ms=60_000,

@@ -35,7 +35,7 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         self.sim = sim = Sim(seed, brokers=4, zookeeper=True, config=CONFIG)
-        self.port = sim.client("somebody")
+        self.port = sim.client_port("somebody")
         self.until(
             lambda: all(node.serves for node in sim.nodes.values()) and len(sim.image.brokers) == 4
         )
@@ -111,7 +111,7 @@ class Cluster:
         def written(transaction: Written) -> None:
             if any(each.path == paths.state("t", 0) for each in transaction.operations):
                 # Not within the transaction, and before its answer can have arrived.
-                self.sim.world.after(0, lambda: model.hold_answers(controller))
+                self.sim.scheduler.after(0, lambda: model.hold_answers(controller))
 
         model.observe(written)
         self.leader.crash(lose_unflushed=False)

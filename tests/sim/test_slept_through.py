@@ -23,11 +23,11 @@ class Cluster:
     def __init__(self) -> None:
         config = {"zookeeper.session.timeout.ms": str(SESSION_MS)}
         self.sim = Sim(1, combined=True, zookeeper=True, config=config)
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         nodes = self.sim.nodes.values()
         self.until(lambda: all(node.serves for node in nodes) and len(self.sim.image.brokers) == 3)
-        ruler = controller_of(self.sim).id
-        self.sleeper, *_ = [node for node in nodes if node.id != ruler]
+        controller = controller_of(self.sim).id
+        self.sleeper, *_ = [node for node in nodes if node.id != controller]
         self.others = tuple(sorted(node.id for node in nodes if node is not self.sleeper))
 
     def until(self, holds: Callable[[], bool]) -> None:

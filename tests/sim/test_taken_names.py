@@ -31,7 +31,7 @@ def leader_of(sim: Sim) -> int:
 def started(*, zookeeper: bool) -> tuple[Sim, SimClientPort]:
     """Return three brokers that serve, and a client."""
     sim = Sim(1, zookeeper=zookeeper, config={"min.insync.replicas": "1"})
-    port = sim.client("somebody")
+    port = sim.client_port("somebody")
     sim.run_until(
         lambda: len(sim.image.brokers) == 3 and all(each.serves for each in sim.nodes.values()),
         limit_ms=60_000,

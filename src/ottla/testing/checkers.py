@@ -112,7 +112,7 @@ def reads_lost(history: History) -> list[Witness]:
 def _may_skip(gap: Skipped, promises: Promises) -> bool:
     """Tell whether a topic promises no more than what a consumer was shown."""
     promise = promises.of(gap.partition[0])
-    if not gap.told:
+    if not gap.was_reset:
         return promise.compacted
     if not promises.stood(gap.partition, gap.at_ms):
         return True
@@ -177,17 +177,17 @@ def watermarks_that_fell(history: History) -> list[Witness]:
         if each.node < 0 and not each.is_there
     }
     for seen in history.watermarks:
-        is_by_name = seen.asked == "list_offsets"
+        is_by_name = seen.api == "list_offsets"
         if is_by_name and seen.at_ms >= gone.get(seen.partition[0], seen.at_ms + 1):
             continue
         if not promises.stood(seen.partition, seen.at_ms):
             continue
         within = () if is_by_name else (seen.node, seen.epoch)
-        key = (seen.client, seen.partition, seen.asked, *within)
+        key = (seen.client, seen.partition, seen.api, *within)
         before = last.get(key, -1)
         if seen.offset < before:
             text = (
-                f"{seen.asked} of node {seen.node} told {seen.client} that "
+                f"{seen.api} of node {seen.node} told {seen.client} that "
                 f"{name_of(seen.partition)} ends at {seen.offset}, after {before}"
             )
             found.append(Witness(text, seen.at_ms))
@@ -284,7 +284,7 @@ def no_progress(history: History) -> list[Witness]:
     """Return what was expected to work after healing and did not."""
     if history.healed_ms is None:
         return []
-    alive = {each.what for each in history.lives if each.at_ms >= history.healed_ms}
+    alive = {each.what for each in history.progress if each.at_ms >= history.healed_ms}
     waited_ms = history.ended_ms - history.healed_ms
     return [
         Witness(f"nothing of {what} in {waited_ms} ms after healing", history.ended_ms)

@@ -30,7 +30,7 @@ def deleted_topics_came_back(history: History) -> list[Witness]:
     for seen in history.topics_seen:
         is_metadata = seen.node == METADATA
         who = "the metadata" if is_metadata else f"node {seen.node}"
-        key = (seen.topic_id, seen.node, seen.life)
+        key = (seen.topic_id, seen.node, seen.incarnation)
         if not seen.is_there:
             forgotten[key] = seen.at_ms
             if is_metadata:
@@ -51,7 +51,9 @@ def deletions_unfinished(history: History) -> list[Witness]:
     if history.healed_ms is None or history.receipts is None:
         return []
     ended_ms = history.ended_ms
-    found = [Witness(text, ended_ms) for text in history.deletions_left + history.folders_left]
+    found = [
+        Witness(text, ended_ms) for text in history.deletions_left + history.partition_dirs_left
+    ]
     found += [
         Witness(
             f"the deletion of {told.name} ({uuid_text(told.topic_id)}) has no receipt", ended_ms
@@ -74,7 +76,7 @@ def receipts_untrue(history: History) -> list[Witness]:
                 f"{', '.join(told.left)}"
             )
             found.append(Witness(text, told.at_ms))
-    for folder in history.folders:
+    for folder in history.partition_dirs:
         at_ms = since.get((folder.node, folder.partition))
         if at_ms is not None and folder.at_ms >= at_ms:
             text = (

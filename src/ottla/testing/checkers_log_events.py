@@ -34,8 +34,8 @@ def committed_records_truncated(history: History) -> list[Witness]:
     promises = Promises(history)
     return [
         Witness(
-            f"node {cut.node}, life {cut.life}, cut {name_of(cut.partition)} from {cut.before} "
-            f"to {cut.end}, below its high watermark {cut.high_watermark}",
+            f"node {cut.node}, incarnation {cut.incarnation}, cut {name_of(cut.partition)} "
+            f"from {cut.before} to {cut.end}, below its high watermark {cut.high_watermark}",
             cut.at_ms,
         )
         for cut in cuts
@@ -53,7 +53,7 @@ def high_watermarks_wrong(history: History) -> list[Witness]:
     for each in history.log_events:
         if isinstance(each, WatermarkFell):
             text = (
-                f"node {each.node}, life {each.life}: the high watermark of "
+                f"node {each.node}, incarnation {each.incarnation}: the high watermark of "
                 f"{name_of(each.partition)} fell from {each.before} to {each.high_watermark} in "
                 f"epoch {each.epoch}"
             )

@@ -27,15 +27,15 @@ def metadata_lost_or_reordered(history: History) -> list[Witness]:
                 f"{node}, {entry.record} of epoch {entry.epoch} to node {entry.node}"
             )
             found.append(Witness(text, entry.at_ms))
-        life = (entry.node, entry.life)
-        offset, epoch = last.get(life, (-1, -1))
+        incarnation = (entry.node, entry.incarnation)
+        offset, epoch = last.get(incarnation, (-1, -1))
         if entry.offset <= offset or entry.epoch < epoch:
             text = (
                 f"node {entry.node} took metadata offset {entry.offset} of epoch {entry.epoch} "
                 f"after {offset} of epoch {epoch}"
             )
             found.append(Witness(text, entry.at_ms))
-        last[life] = (entry.offset, entry.epoch)
+        last[incarnation] = (entry.offset, entry.epoch)
     return found
 
 

@@ -36,8 +36,9 @@ def images_unlike_the_log(history: History) -> list[Witness]:
     """Return where a node's metadata is not what the committed log amounts to."""
     return [
         Witness(
-            f"node {seen.node}, life {seen.life}: {seen.source} at metadata offset {seen.offset} "
-            f"differs from a replay of the committed log in {', '.join(seen.different)}",
+            f"node {seen.node}, incarnation {seen.incarnation}: {seen.source} at metadata offset "
+            f"{seen.offset} differs from a replay of the committed log in "
+            f"{', '.join(seen.different)}",
             seen.at_ms,
         )
         for seen in history.replays
@@ -53,7 +54,7 @@ def members_that_lack_records(history: History) -> list[Witness]:
         reason = _lack(seen)
         if reason is not None and not promises.stood(seen.partition, seen.at_ms):
             continue
-        key = (seen.partition, seen.node, seen.life)
+        key = (seen.partition, seen.node, seen.incarnation)
         if reason is not None and key not in found:
             who = "eligible to lead" if seen.is_eligible else "in sync"
             text = f"node {seen.node} is {who} for {name_of(seen.partition)} and {reason}"
@@ -77,14 +78,15 @@ def epochs_that_fell(history: History) -> list[Witness]:
     found = []
     last: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
     for seen in history.epochs_seen:
-        key = (seen.partition, seen.node, seen.life)
+        key = (seen.partition, seen.node, seen.incarnation)
         before, now = last.get(key, (-1, -1)), (seen.leader_epoch, seen.partition_epoch)
         last[key] = now
         if now[0] < before[0] or now[1] < before[1]:
             found.append(
                 Witness(
-                    f"node {seen.node}, life {seen.life}, went back from epochs {before[0]} and "
-                    f"{before[1]} of {name_of(seen.partition)} to {now[0]} and {now[1]}",
+                    f"node {seen.node}, incarnation {seen.incarnation}, went back from epochs "
+                    f"{before[0]} and {before[1]} of {name_of(seen.partition)} to {now[0]} and "
+                    f"{now[1]}",
                     seen.at_ms,
                 )
             )
@@ -96,13 +98,13 @@ def unfenced_too_early(history: History) -> list[Witness]:
     return [
         Witness(f"broker {each.node} is unfenced in its epoch {each.epoch} unasked", each.at_ms)
         for each in history.unfenced_brokers
-        if not each.asked
+        if not each.requested
     ]
 
 
 def disks_refused(history: History) -> list[Witness]:
     """Return the starts that ended because of what the node's own disk held."""
     return [
-        Witness(f"node {each.node}, life {each.life}: {each.reason}", each.at_ms)
+        Witness(f"node {each.node}, incarnation {each.incarnation}: {each.reason}", each.at_ms)
         for each in history.starts_refused
     ]

@@ -100,11 +100,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with all that led to it. `doubts`: why nothing is proved."""
+    """A verdict with all that led to it. `unknown_reasons`: why nothing is proved."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
-    doubts: tuple[str, ...] = ()
+    unknown_reasons: tuple[str, ...] = ()
 
     @property
     def violations(self) -> tuple[Finding, ...]:
@@ -135,22 +135,24 @@ def judge(
                 findings.append(Finding(name, covered, tolerance.reason))
         if left:
             findings.append(Finding(name, tuple(left)))
-    doubts = tuple(_doubts(history, acknowledged_min))
+    unknown_reasons = tuple(_unknown_reasons(history, acknowledged_min))
     if any(each.reason is None for each in findings):
-        return Judgement(Verdict.FALSE, tuple(findings), doubts)
-    return Judgement(Verdict.UNKNOWN if doubts else Verdict.TRUE, tuple(findings), doubts)
+        return Judgement(Verdict.FALSE, tuple(findings), unknown_reasons)
+    return Judgement(
+        Verdict.UNKNOWN if unknown_reasons else Verdict.TRUE, tuple(findings), unknown_reasons
+    )
 
 
-def _doubts(history: History, acknowledged_min: int) -> list[str]:
-    doubts = []
+def _unknown_reasons(history: History, acknowledged_min: int) -> list[str]:
+    unknown_reasons = []
     acknowledged = history.acknowledged()
     if len(acknowledged) < acknowledged_min:
-        doubts.append(f"{len(acknowledged)} writes were acknowledged, fewer than expected")
+        unknown_reasons.append(f"{len(acknowledged)} writes were acknowledged, fewer than expected")
     logs = {log.partition for log in history.logs}
     written = {write.partition for write in acknowledged}
     unread = {each for each in written if each[0] not in history.deleted} - logs
     if unread:
-        doubts.append(f"the logs of {len(unread)} written partitions could not be read")
+        unknown_reasons.append(f"the logs of {len(unread)} written partitions could not be read")
     if history.healed_ms is None:
-        doubts.append("the cluster was not healed, so nothing shows that it goes on")
-    return doubts
+        unknown_reasons.append("the cluster was not healed, so nothing shows that it goes on")
+    return unknown_reasons

@@ -94,7 +94,7 @@ class Skipped(NamedTuple):
     first: int
     next: int
     at_ms: int = 0
-    told: bool = False
+    was_reset: bool = False
     end: int = -1
 
 
@@ -108,7 +108,7 @@ class Watermark(NamedTuple):
     client: str
     partition: TopicPartition
     offset: int
-    asked: str
+    api: str
     node: int = -1
     epoch: int = -1
     log_start: int = -1
@@ -139,7 +139,7 @@ class Committed(NamedTuple):
     """A metadata record as a node took it for committed."""
 
     node: int
-    life: int
+    incarnation: int
     offset: int
     epoch: int
     record: str
@@ -195,14 +195,14 @@ class TopicAcknowledged(NamedTuple):
 class TopicSeen(NamedTuple):
     """A topic is there from now on, or is not, in the cluster's metadata or as a node knows it.
 
-    Fields: `node`, `life`: who knows it so; -1 = the metadata itself. `offset`: how far the
+    Fields: `node`, `incarnation`: who knows it so; -1 = the metadata itself. `offset`: how far the
             metadata was then, -1 = this node does not count by the cluster's offsets.
     """
 
     topic_id: Uuid
     is_there: bool
     node: int = -1
-    life: int = 0
+    incarnation: int = 0
     offset: int = -1
     at_ms: int = 0
 
@@ -217,7 +217,7 @@ class ReplicaConfirmed(NamedTuple):
     at_ms: int = 0
 
 
-class FolderAppeared(NamedTuple):
+class PartitionDirAppeared(NamedTuple):
     """A disk holds a folder of a replica under a name that a start would load, or keep."""
 
     node: int
@@ -241,7 +241,7 @@ class ReplicaSetAside(NamedTuple):
     at_ms: int = 0
 
 
-class Life(NamedTuple):
+class Progress(NamedTuple):
     """A write, or a change of metadata, that succeeded after healing."""
 
     what: str
@@ -256,7 +256,7 @@ class History:
             `expected`: what must show life again after `healed_ms`. `topics`: those that the
             cluster has in the end, None = nobody looked. `receipts`: topics whose deletion the
             ledger calls finished in the end, None = there is no ledger; `deletions_left`: what it
-            has besides, in words; `folders_left`: those of replicas that it calls deleted.
+            has besides, in words; `partition_dirs_left`: those of replicas that it calls deleted.
     """
 
     writes: list[Write] = field(default_factory=list)
@@ -275,14 +275,14 @@ class History:
     topics: set[Uuid] | None = None
     topics_seen: list[TopicSeen] = field(default_factory=list)
     confirmed: list[ReplicaConfirmed] = field(default_factory=list)
-    folders: list[FolderAppeared] = field(default_factory=list)
+    partition_dirs: list[PartitionDirAppeared] = field(default_factory=list)
     set_aside: list[ReplicaSetAside] = field(default_factory=list)
     receipts: set[Uuid] | None = None
     deletions_left: list[str] = field(default_factory=list)
-    folders_left: list[str] = field(default_factory=list)
+    partition_dirs_left: list[str] = field(default_factory=list)
     deleted: set[Uuid] = field(default_factory=set)
     expected: list[str] = field(default_factory=list)
-    lives: list[Life] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
     unfenced: list[tuple[int, str]] = field(default_factory=list)
     """(time, text) of what a node's own assertions refused."""

@@ -120,7 +120,7 @@ class LogCut(NamedTuple):
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     before: int
     end: int
     high_watermark: int
@@ -156,7 +156,7 @@ class WatermarkFell(NamedTuple):
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     epoch: int
     before: int
     high_watermark: int

@@ -17,7 +17,7 @@ class RequestHeld(NamedTuple):
 
     client: int
     node: int
-    life: int
+    incarnation: int
     api: str
     held_ms: int
     limit_ms: int
@@ -33,7 +33,7 @@ class ReplayCompared(NamedTuple):
     """
 
     node: int
-    life: int
+    incarnation: int
     offset: int
     source: str
     different: tuple[str, ...]
@@ -50,7 +50,7 @@ class MemberSeen(NamedTuple):
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     is_eligible: bool
     """It is not in sync, but one of the eligible leader replicas."""
     committed: int
@@ -65,7 +65,7 @@ class EpochSeen(NamedTuple):
 
     partition: tuple[Uuid, int]
     node: int
-    life: int
+    incarnation: int
     leader_epoch: int
     partition_epoch: int
     at_ms: int = 0
@@ -89,7 +89,7 @@ class Unfenced(NamedTuple):
 
     node: int
     epoch: int
-    asked: bool
+    requested: bool
     at_ms: int = 0
 
 
@@ -97,6 +97,6 @@ class StartRefused(NamedTuple):
     """A node ended at its start, or for a failure of its own, because of what its disk held."""
 
     node: int
-    life: int
+    incarnation: int
     reason: str
     at_ms: int = 0

@@ -10,9 +10,9 @@ from ottla.testing.history import (
     Acknowledgement,
     History,
     LeaderTerm,
-    Life,
     LogSeen,
     Outcome,
+    Progress,
     Read,
     Skipped,
     TopicSeen,
@@ -271,13 +271,16 @@ def test_a_batch_behind_a_later_one_is_found() -> None:
 
 
 def test_what_works_again_after_healing_is_progress() -> None:
-    history = History(expected=["x"], lives=[Life("x", 120)], healed_ms=100, ended_ms=900)
+    history = History(expected=["x"], progress=[Progress("x", 120)], healed_ms=100, ended_ms=900)
     assert checkers.no_progress(history) == []
 
 
 def test_what_worked_only_before_healing_is_no_progress() -> None:
     history = History(
-        expected=["x", "y"], lives=[Life("x", 120), Life("y", 99)], healed_ms=100, ended_ms=900
+        expected=["x", "y"],
+        progress=[Progress("x", 120), Progress("y", 99)],
+        healed_ms=100,
+        ended_ms=900,
     )
     assert checkers.no_progress(history) == [Witness("nothing of y in 800 ms after healing", 900)]
 

@@ -8,8 +8,8 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.testing import checkers_deletion as checkers
 from ottla.testing.history import (
-    FolderAppeared,
     History,
+    PartitionDirAppeared,
     ReplicaConfirmed,
     ReplicaSetAside,
     TopicAcknowledged,
@@ -24,8 +24,8 @@ PARTITION = (TOPIC, 0)
 
 MADE = TopicSeen(TOPIC, True, offset=5)
 REMOVED = TopicSeen(TOPIC, False, offset=9, at_ms=40)
-KNOWN = TopicSeen(TOPIC, True, node=1, life=1, offset=5)
-FORGOTTEN = TopicSeen(TOPIC, False, node=1, life=1, offset=9, at_ms=50)
+KNOWN = TopicSeen(TOPIC, True, node=1, incarnation=1, offset=5)
+FORGOTTEN = TopicSeen(TOPIC, False, node=1, incarnation=1, offset=9, at_ms=50)
 
 
 def came_back(*seen: TopicSeen) -> list[int]:
@@ -38,12 +38,12 @@ def test_a_topic_that_comes_and_goes_is_well() -> None:
 
 
 def test_a_node_may_hear_late_of_what_is_gone() -> None:
-    late = TopicSeen(TOPIC, True, node=2, life=1, offset=8, at_ms=60)
+    late = TopicSeen(TOPIC, True, node=2, incarnation=1, offset=8, at_ms=60)
     assert came_back(MADE, REMOVED, late) == []
 
 
 def test_a_restarted_node_may_begin_with_what_it_knew() -> None:
-    again = KNOWN._replace(life=2, offset=6, at_ms=60)
+    again = KNOWN._replace(incarnation=2, offset=6, at_ms=60)
     assert came_back(MADE, KNOWN, REMOVED, FORGOTTEN, again) == []
 
 
@@ -105,11 +105,13 @@ def test_what_is_left_in_the_end_is_found(left: str) -> None:
 # -- receipt untrue ----------------------------------------------------------------------------
 
 CONFIRMED = ReplicaConfirmed(1, PARTITION, at_ms=40)
-FOLDER = FolderAppeared(1, PARTITION, "/data/t-0", at_ms=10)
+FOLDER = PartitionDirAppeared(1, PARTITION, "/data/t-0", at_ms=10)
 
 
-def untrue(confirmed: list[ReplicaConfirmed], folders: list[FolderAppeared]) -> list[int]:
-    history = History(confirmed=confirmed, folders=folders)
+def untrue(
+    confirmed: list[ReplicaConfirmed], partition_dirs: list[PartitionDirAppeared]
+) -> list[int]:
+    history = History(confirmed=confirmed, partition_dirs=partition_dirs)
     return [witness.at_ms for witness in checkers.receipts_untrue(history)]
 
 

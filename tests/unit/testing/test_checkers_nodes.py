@@ -20,12 +20,19 @@ from ottla.testing.history_nodes import (
 
 PARTITION = (Uuid(bytes(15) + b"\x09"), 0)
 HELD = RequestHeld(
-    client=-1, node=1, life=1, api="Produce", held_ms=2_100, limit_ms=2_000, answered=True, at_ms=7
+    client=-1,
+    node=1,
+    incarnation=1,
+    api="Produce",
+    held_ms=2_100,
+    limit_ms=2_000,
+    answered=True,
+    at_ms=7,
 )
 MEMBER = MemberSeen(
     PARTITION,
     node=2,
-    life=1,
+    incarnation=1,
     is_eligible=False,
     committed=10,
     end=10,
@@ -33,7 +40,7 @@ MEMBER = MemberSeen(
     leader_epoch=3,
     at_ms=8,
 )
-EPOCH = EpochSeen(PARTITION, node=1, life=1, leader_epoch=4, partition_epoch=9)
+EPOCH = EpochSeen(PARTITION, node=1, incarnation=1, leader_epoch=4, partition_epoch=9)
 
 
 # -- request unanswered ------------------------------------------------------------------------
@@ -114,7 +121,9 @@ def test_epochs_that_rise_are_well() -> None:
 def test_another_life_or_node_may_know_less() -> None:
     assert (
         fallen(
-            EPOCH, EPOCH._replace(life=2, leader_epoch=3), EPOCH._replace(node=2, partition_epoch=1)
+            EPOCH,
+            EPOCH._replace(incarnation=2, leader_epoch=3),
+            EPOCH._replace(node=2, partition_epoch=1),
         )
         == 0
     )

@@ -115,12 +115,12 @@ def test_a_read_record_may_be_cleaned_and_its_offset_be_skipped() -> None:
 @pytest.mark.parametrize(
     ("promise", "skipped", "found"),
     [
-        (TRIMMED, Skipped("c", PARTITION, 3, 7, 200, told=True), 0),
-        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, told=True, end=9), 0),
-        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, told=True, end=8), 1),
+        (TRIMMED, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 0),
+        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, was_reset=True, end=9), 0),
+        (TRIMMED, Skipped("c", PARTITION, 9, 3, 200, was_reset=True, end=8), 1),
         (TRIMMED, Skipped("c", PARTITION, 3, 7, 200), 1),
-        (KEEPS_ALL, Skipped("c", PARTITION, 3, 7, 200, told=True), 1),
-        (COMPACTED, Skipped("c", PARTITION, 3, 7, 200, told=True), 1),
+        (KEEPS_ALL, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 1),
+        (COMPACTED, Skipped("c", PARTITION, 3, 7, 200, was_reset=True), 1),
     ],
 )
 def test_a_consumer_may_be_moved_to_the_log_start_if_it_was_told(

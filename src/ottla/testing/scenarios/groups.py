@@ -161,8 +161,8 @@ class Groups:
             for number, config in enumerate(group.members, 1):
                 self._add_member(group.name, number, config)
             auditor = OffsetAuditor(
-                story.station(f"{group.name}-auditor", random),
-                story.sim.client(f"{group.name}-auditor-coordinator"),
+                story.client(f"{group.name}-auditor", random),
+                story.sim.client_port(f"{group.name}-auditor-coordinator"),
                 group.name,
                 topic.name,
                 interval_ms=workload.audit_ms,
@@ -173,8 +173,8 @@ class Groups:
                 end_committed(group.name, topic.name, each) for each in range(topic.partitions)
             )
         for number, rack in enumerate(workload.seekers, 1):
-            station = story.station(f"seeker-{number}", random)
-            seeker = OffsetSeeker(station, topic.name, rack=rack, interval_ms=1_500)
+            client = story.client(f"seeker-{number}", random)
+            seeker = OffsetSeeker(client, topic.name, rack=rack, interval_ms=1_500)
             self.seekers.append(seeker)
             seeker.begin()
         if workload.groups and workload.strike_ms:
@@ -184,8 +184,8 @@ class Groups:
         story = self._story
         name = f"{group}-member-{number}"
         member = GroupMember(
-            story.station(name, self._random),
-            story.sim.client(f"{name}-coordinator"),
+            story.client(name, self._random),
+            story.sim.client_port(f"{name}-coordinator"),
             group,
             config,
         )
@@ -295,12 +295,12 @@ class Groups:
                 self._hit(node)
 
     def _hit(self, node: "SimNode | None", way: str = "") -> None:
-        mischief = self._story.sim.mischief
-        if node is None or mischief is None or self._is_healed:
+        fault_injector = self._story.sim.fault_injector
+        if node is None or fault_injector is None or self._is_healed:
             return
         way = way or self._random.choice(WAYS)
         self._story.sim.mark(f"coordinator-{way}")
-        mischief.strike(node, way)
+        fault_injector.strike(node, way)
 
     def _strike_apart(self, group: str) -> Dialogue[None]:
         """Let a coordinator take what its followers do not get, then strike it."""

@@ -72,12 +72,12 @@ def _of_broker(node: SimNode, broker: Broker, brokers: int) -> Iterator[tuple[st
 
 def _of_requests(sim: Sim, node: SimNode) -> Iterator[tuple[str, int, int]]:
     """Yield how many requests of other nodes it has not answered for long."""
-    since_us = sim.world.now_us - HELD_MS * MS
+    since_us = sim.scheduler.now_us - HELD_MS * MS
     held = [
-        asked
+        request
         for pipe in sim.net.pipes.values()
-        if pipe.door.place == node.id and (asked := pipe.asked) is not None
-        if asked[1] < since_us and int.from_bytes(asked[0][4:6], "big") not in WAITING_KEYS
+        if pipe.listener.place == node.id and (request := pipe.pending_request) is not None
+        if request[1] < since_us and int.from_bytes(request[0][4:6], "big") not in WAITING_KEYS
     ]
     yield "requests without an answer", len(held), 0
 

@@ -92,7 +92,7 @@ class NodeWatch:
         self._look_again()
 
     def _look_again(self) -> None:
-        self._sim.world.after(LOOK_MS * MS, self._look_again)
+        self._sim.scheduler.after(LOOK_MS * MS, self._look_again)
         self.look()
 
     def _observe(self, told: seen.Observation) -> None:
@@ -104,25 +104,25 @@ class NodeWatch:
             case seen.ImagePublished():
                 if self._sim.zookeeper is None:
                     self._look_at_brokers(told.image)
-                    self._compare(told.node, told.life, told.image, "its image")
+                    self._compare(told.node, told.incarnation, told.image, "its image")
             case seen.MetadataCommitted():
                 self._replay.committed(told.batch)
             case seen.PartitionSet():
                 self._look_at(told.topic_id, told.partition, told.state)
             case seen.DiskRefused():
                 self._history.starts_refused.append(
-                    StartRefused(told.node, told.life, told.reason, told.at_ms)
+                    StartRefused(told.node, told.incarnation, told.reason, told.at_ms)
                 )
 
     # -- metadata ------------------------------------------------------------------------------
 
-    def _compare(self, node: int, life: int, image: ClusterImage, source: str) -> None:
+    def _compare(self, node: int, incarnation: int, image: ClusterImage, source: str) -> None:
         offset = image.position[0]
         expected = self._replay.at(offset)
         if expected is None:
             return
         different = different_parts(image, expected)
-        compared = ReplayCompared(node, life, offset, source, different, self._sim.now_ms)
+        compared = ReplayCompared(node, incarnation, offset, source, different, self._sim.now_ms)
         self._history.replays.append(compared)
 
     def _compare_disks(self) -> None:
@@ -134,10 +134,12 @@ class NodeWatch:
             try:
                 image = load_image(core._folders.quorum)
             except (MetadataDamaged, OSError) as error:
-                refused = StartRefused(node.id, node.life, str(error), self._sim.now_ms)
+                refused = StartRefused(node.id, node.incarnation, str(error), self._sim.now_ms)
                 self._history.starts_refused.append(refused)
                 continue
-            self._compare(node.id, node.life, image, "its newest snapshot and the log behind it")
+            self._compare(
+                node.id, node.incarnation, image, "its newest snapshot and the log behind it"
+            )
 
     # -- registrations ---------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ class NodeWatch:
                 MemberSeen(
                     key,
                     node_id,
-                    self._sim.nodes[node_id].life,
+                    self._sim.nodes[node_id].incarnation,
                     node_id in state.elr,
                     committed,
                     log.log_end_offset,
@@ -227,11 +229,13 @@ class NodeWatch:
         return _epoch_below(leader.log, self._committed.get(key, 0))
 
     def _epoch(self, key: TopicPartition, node_id: int, partition: Partition) -> None:
-        life = self._sim.nodes[node_id].life
+        incarnation = self._sim.nodes[node_id].incarnation
         now = partition.leader_epoch, partition.partition_epoch
-        if self._epochs.get((key, node_id, life)) != now:
-            self._epochs[key, node_id, life] = now
-            self._history.epochs_seen.append(EpochSeen(key, node_id, life, *now, self._sim.now_ms))
+        if self._epochs.get((key, node_id, incarnation)) != now:
+            self._epochs[key, node_id, incarnation] = now
+            self._history.epochs_seen.append(
+                EpochSeen(key, node_id, incarnation, *now, self._sim.now_ms)
+            )
 
     def finish(self) -> None:
         """Look a last time, all being calm."""

@@ -21,10 +21,10 @@ from ottla.raft.batches import LogBatch
 from ottla.testing.history import (
     Acknowledgement,
     Committed,
-    FolderAppeared,
     History,
     ImageSeen,
     LeaderTerm,
+    PartitionDirAppeared,
     PartitionSeen,
     ReplicaConfirmed,
     ReplicaSetAside,
@@ -73,8 +73,8 @@ class Recorder:
                     self._partition(key, told.state, told.offset, told.at_ms)
             case seen.UnfencedWrite():
                 text = (
-                    f"{told.client} changed {', '.join(told.changed)} while {told.ruler} was the"
-                    " controller"
+                    f"{told.client} changed {', '.join(told.changed)} while node "
+                    f"{told.controller_id} was the controller"
                 )
                 self.history.unfenced.append((told.at_ms, text))
             case seen.TopicSet() | seen.TopicKnown():
@@ -87,10 +87,12 @@ class Recorder:
             case seen.HighWatermarkMoved():
                 if told.leads:
                     self._committed_up_to((told.topic_id, told.partition), told.offset, told.at_ms)
-            case seen.FolderSeen():
+            case seen.PartitionDirSeen():
                 key = (told.topic_id, told.partition)
-                self.history.folders.append(FolderAppeared(told.node, key, told.name, told.at_ms))
-            case seen.FolderGone():
+                self.history.partition_dirs.append(
+                    PartitionDirAppeared(told.node, key, told.name, told.at_ms)
+                )
+            case seen.PartitionDirGone():
                 key = (told.topic_id, told.partition)
                 self.history.set_aside.append(
                     ReplicaSetAside(told.node, key, told.in_sync, told.assigned, told.at_ms)
@@ -125,7 +127,7 @@ class Recorder:
         else:
             offset = -1 if self._zookeeper else told.offset
             known = TopicSeen(
-                told.topic_id, told.is_there, told.node, told.life, offset, told.at_ms
+                told.topic_id, told.is_there, told.node, told.incarnation, offset, told.at_ms
             )
         self.history.topics_seen.append(known)
 
@@ -163,7 +165,12 @@ class Recorder:
         batch = told.batch
         self.history.metadata.append(
             Committed(
-                told.node, told.life, batch.base_offset, batch.epoch, _content(batch), told.at_ms
+                told.node,
+                told.incarnation,
+                batch.base_offset,
+                batch.epoch,
+                _content(batch),
+                told.at_ms,
             )
         )
         if batch.base_offset < self._next_offset:

@@ -92,7 +92,7 @@ class Report:
             f"  digest    {self.digest}, after {self.steps} steps",
         ]
         lines += [f"  refused   {text}" for text in self.refusals]
-        lines += [f"  unknown   {doubt}" for doubt in self.judgement.doubts]
+        lines += [f"  unknown   {doubt}" for doubt in self.judgement.unknown_reasons]
         for finding in self.judgement.findings:
             kind = "violation" if finding.reason is None else f"tolerated ({finding.reason})"
             lines.append(f"  {kind}: {finding.checker}, {len(finding.witnesses)} times")
@@ -119,7 +119,7 @@ class Report:
             "controller_changes": self.controller_changes,
             "groups": dict(self.groups),
             "verdict": self.judgement.verdict.value,
-            "doubts": list(self.judgement.doubts),
+            "doubts": list(self.judgement.unknown_reasons),
             "findings": [
                 {
                     "checker": finding.checker,

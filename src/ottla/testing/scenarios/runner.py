@@ -16,7 +16,7 @@ from multiprocessing import get_context
 
 from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers_verdict import judge
-from ottla.testing.history import History, Life, Outcome
+from ottla.testing.history import History, Outcome, Progress
 from ottla.testing.history_topics import KEEPS_ALL
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
@@ -30,7 +30,7 @@ from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.answer_watch import AnswerWatch
-from ottla.testing.sim.deletions import deletions_left, folders_left
+from ottla.testing.sim.deletions import deletions_left, partition_dirs_left
 from ottla.testing.sim.log_watch import LogWatch
 
 REST = "rest: all replicas in sync and equal"
@@ -45,7 +45,7 @@ TRACKED_MAX = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PlayOptions:
     """What to play with each seed. `file` None = a scenario that the seed draws.
 
     `zookeeper`: over ZooKeeper, also where the file says nothing of it.
@@ -56,30 +56,30 @@ class Order:
     zookeeper: bool = False
 
 
-def play_all(seeds: Iterable[int], order: Order, *, workers: int = 1) -> Iterator[Report]:
+def play_all(seeds: Iterable[int], options: PlayOptions, *, workers: int = 1) -> Iterator[Report]:
     """Play seeds, in as many processes; yield the reports in the order of the seeds."""
     if workers == 1:
         for seed in seeds:
-            yield play(seed, order)
+            yield play(seed, options)
         return
     # Started afresh, so that a process has nothing of its parent's but the arguments.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(partial(_play_seed, order), seeds, chunksize=1)
+        yield from pool.map(partial(_play_seed, options), seeds, chunksize=1)
 
 
-def _play_seed(order: Order, seed: int) -> Report:
-    return play(seed, order)
+def _play_seed(options: PlayOptions, seed: int) -> Report:
+    return play(seed, options)
 
 
-def play(seed: int, order: Order) -> Report:
+def play(seed: int, options: PlayOptions) -> Report:
     """Play one seed."""
-    scenario = load_scenario(order.file) or draw_scenario(seed)
-    if order.zookeeper:
+    scenario = load_scenario(options.file) or draw_scenario(seed)
+    if options.zookeeper:
         scenario = replace(scenario, zookeeper=True)
-    if order.seconds is not None:
-        scenario = replace(scenario, seconds=order.seconds)
+    if options.seconds is not None:
+        scenario = replace(scenario, seconds=options.seconds)
     report = play_scenario(seed, scenario)
-    return replace(report, file=order.file, seconds=order.seconds, zookeeper=order.zookeeper)
+    return replace(report, file=options.file, seconds=options.seconds, zookeeper=options.zookeeper)
 
 
 def play_scenario(seed: int, scenario: Scenario) -> Report:
@@ -158,8 +158,8 @@ class Run:
         self._until(lambda: all(each.is_done for each in story.producers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
-        for asker in story.askers:
-            asker.stop()
+        for patient_client in story.patient_clients:
+            patient_client.stop()
         if (groups := story.groups) is not None:
             groups.stop()
             self._until(lambda: groups.is_done, limit_ms)
@@ -172,7 +172,7 @@ class Run:
         if left:
             history.expected += left
         else:
-            history.lives.append(Life(REST, story.now_ms))
+            history.progress.append(Progress(REST, story.now_ms))
         history.ended_ms = story.now_ms
         history.replica_logs = list(read_replica_logs(sim))
         history.logs = list(read_logs(sim))
@@ -191,7 +191,7 @@ class Run:
         delay_ms = max(node.config["log.segment.delete.delay.ms"] for node in sim.nodes.values())
 
         def unburied() -> list[str]:
-            return [*deletions_left(sim), *folders_left(sim)]
+            return [*deletions_left(sim), *partition_dirs_left(sim)]
 
         known: set[str] = set()
         # A request that was on its way when all was healed may delete a topic only now.
@@ -200,13 +200,13 @@ class Run:
             self._until(lambda: not deletions_left(sim), limit_ms)
             self._until(lambda: not unburied(), delay_ms + BURIAL_MS)
         history.deletions_left = deletions_left(sim)
-        history.folders_left = folders_left(sim)
+        history.partition_dirs_left = partition_dirs_left(sim)
         if self.scenario.zookeeper or ledger_enabled(sim.image.features):
             history.receipts = {each.topic_id for each in sim.image.deletions.receipts()}
 
     def _missing(self) -> set[str]:
         healed_ms = self.history.healed_ms or 0
-        alive = {each.what for each in self.history.lives if each.at_ms >= healed_ms}
+        alive = {each.what for each in self.history.progress if each.at_ms >= healed_ms}
         return set(self.story.expected()) - alive
 
     def _until(self, holds: Callable[[], bool], limit_ms: int) -> None:
@@ -242,7 +242,7 @@ class Run:
             controller_changes=history.controller_changes(),
             judgement=judgement,
             digest=_digest(sim.digest, history),
-            steps=sim.world.steps,
+            steps=sim.scheduler.steps,
             wall_seconds=time.perf_counter() - self._began,
             groups=figures_of(history),
             refusals=tuple(f"{what}: {error.name}" for what, error in self.story.admin.refusals),

@@ -17,14 +17,14 @@ from ottla.testing.checkers_verdict import CHECKERS, Tolerance
 from ottla.testing.history import ACKS_ALL, History
 from ottla.testing.scenarios.groups import Groups
 from ottla.testing.sim import Faults
-from ottla.testing.sim.world import SimDice
+from ottla.testing.sim.scheduler import SimDice
 from ottla.testing.sim_clients import (
     Admin,
-    Asker,
     Consumer,
     Dialogue,
+    PatientClient,
     Producer,
-    Station,
+    SimClient,
     TopicSpec,
 )
 
@@ -56,9 +56,9 @@ class Story:
         self.topics: dict[str, TopicSpec] = {}
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
-        self.askers: list[Asker] = []
+        self.patient_clients: list[PatientClient] = []
         self.groups: Groups | None = None
-        self.admin = Admin(self.station("admin"))
+        self.admin = Admin(self.client("admin"))
         self._expected: set[str] = set()
 
     @property
@@ -78,7 +78,7 @@ class Story:
 
     def run(self, dialogue: Dialogue[object]) -> Pending[object]:
         """Start another dialogue beside the story's own."""
-        return self.admin.station.run(dialogue)
+        return self.admin.client.run(dialogue)
 
     def create(self, spec: TopicSpec) -> Dialogue[None]:
         """Create a topic. After healing, what the story's clients do with it must work again."""
@@ -107,7 +107,7 @@ class Story:
         """
         for _each in range(clients):
             producer = Producer(
-                self.station(f"producer-{len(self.producers) + 1}"),
+                self.client(f"producer-{len(self.producers) + 1}"),
                 topic.name,
                 idempotent=idempotent,
                 interval_ms=interval_ms,
@@ -126,7 +126,7 @@ class Story:
     ) -> Consumer:
         """Let a consumer read a topic from its start until the end of the run."""
         consumer = Consumer(
-            self.station(f"consumer-{len(self.consumers) + 1}"),
+            self.client(f"consumer-{len(self.consumers) + 1}"),
             topic.name,
             interval_ms=interval_ms,
             resets=resets,
@@ -140,9 +140,9 @@ class Story:
     def ask(self, *, interval_ms: int = 3_000) -> None:
         """Let a client ask brokers for all kinds of things, and wait for very long."""
         random = Random(f"{self.sim.seed}/asker")
-        asker = Asker(self.station("asker"), random, interval_ms=interval_ms)
-        self.askers.append(asker)
-        asker.begin()
+        patient_client = PatientClient(self.client("asker"), random, interval_ms=interval_ms)
+        self.patient_clients.append(patient_client)
+        patient_client.begin()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """Return the node that leads a partition as far as the cluster has decided; -1 = none."""
@@ -162,12 +162,12 @@ class Story:
     def _expect(self, what: str, topic: TopicSpec) -> None:
         self.expect(f"{what} {topic.name}-{each}" for each in range(topic.partitions))
 
-    def station(self, name: str, random: Random | None = None) -> Station:
+    def client(self, name: str, random: Random | None = None) -> SimClient:
         """Return what a client of this name stands on; `random`: where its chance comes from."""
         sim = self.sim
-        return Station(
+        return SimClient(
             name,
-            port=sim.client(name),
+            port=sim.client_port(name),
             nodes=self.broker_ids,
             timers=sim.timers,
             clock=sim.clock,

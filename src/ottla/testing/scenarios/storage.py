@@ -106,10 +106,10 @@ def _trim(
     story: "Story", random: Random, name: str, number: int, consumer: Consumer
 ) -> Dialogue[None]:
     """Delete records of a partition up to somewhere below its high watermark, or up to it."""
-    station = story.admin.station
-    key = next((each for each in station.partitions_of(name) if each[1] == number), None)
-    if key is None or station.leaders[key].node == NO_LEADER:
-        yield station.refresh()
+    client = story.admin.client
+    key = next((each for each in client.partitions_of(name) if each[1] == number), None)
+    if key is None or client.leaders[key].node == NO_LEADER:
+        yield client.refresh()
         return
     wanted = TO_THE_HIGH_WATERMARK
     if random.random() < 0.7:  # What was read lies below the high watermark.
@@ -120,19 +120,23 @@ def _trim(
         topics=(DeleteRecordsTopic(name=name, partitions=(partition,)),),
         timeout_ms=TRIM_TIMEOUT_MS,
     )
-    answer = yield station.send(
-        station.leaders[key].node, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
+    answer = yield client.send(
+        client.leaders[key].node, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
     )
     if isinstance(answer, ApiError):
-        yield station.refresh()
+        yield client.refresh()
         return
     result: DeleteRecordsPartitionResult = answer.topics[0].partitions[0]
     if result.error_code != Error.NONE:
-        yield station.refresh()
+        yield client.refresh()
         return
     story.sim.mark("records-deleted")
     now = _members(story, key)
-    starts = tuple((node, start) for (node, life), start in now.items() if (node, life) in members)
+    starts = tuple(
+        (node, start)
+        for (node, incarnation), start in now.items()
+        if (node, incarnation) in members
+    )
     story.history.trims.append(Trim(key, wanted, result.low_watermark, starts, story.now_ms))
 
 
@@ -148,7 +152,7 @@ def _members(story: "Story", key: TopicPartition) -> dict[tuple[int, int], int]:
         return {}
     logs = {node_id: log_of(broker, key) for node_id, broker in brokers_of(sim)}
     return {
-        (node_id, sim.nodes[node_id].life): log.log_start_offset
+        (node_id, sim.nodes[node_id].incarnation): log.log_start_offset
         for node_id in state.isr
         if (log := logs.get(node_id)) is not None and not log.failed
     }

@@ -36,15 +36,15 @@ DEFAULT_LIMIT_MS = 27_000
 
 
 class AnswerWatch:
-    """Watches the connections of a network; `tell` hears of each request that took long."""
+    """Watches the connections of a network; `report` hears of each request that took long."""
 
-    def __init__(self, net: Network, tell: Callable[[RequestHeld], None]) -> None:
+    def __init__(self, net: Network, report: Callable[[RequestHeld], None]) -> None:
         self._net = net
-        self._tell = tell
+        self._report = report
         net.held = self._held
 
     def _held(self, pipe: Pipe, frame: bytes, began_us: int, answered: bool) -> None:
-        process, now_us = pipe.door.process, self._net.world.now_us
+        process, now_us = pipe.listener.process, self._net.scheduler.now_us
         began_us = max(began_us, process.held_until_us, process.busy_until_us)
         held_ms = (now_us - began_us) // MS
         if pipe.source >= 0 or held_ms < LOOK_FROM_MS or not process.alive or process.paused:
@@ -52,11 +52,11 @@ class AnswerWatch:
         if is_one_way(frame):
             return
         api, limit_ms = limit_of(frame)
-        self._tell(
+        self._report(
             RequestHeld(
                 pipe.source,
-                pipe.door.place,
-                process.life,
+                pipe.listener.place,
+                process.incarnation,
                 api,
                 held_ms,
                 limit_ms,
@@ -68,7 +68,7 @@ class AnswerWatch:
     def finish(self) -> None:
         """Tell of what is unanswered in the end."""
         for pipe in self._net.pipes.values():
-            pipe.tell_held(answered=False)
+            pipe.report_held(answered=False)
 
 
 def is_one_way(frame: bytes) -> bool:

@@ -7,7 +7,7 @@ from ottla.log.cleaner import Result
 from ottla.log.cleaner_job import CleanedSegment, CleaningJob
 from ottla.log.cleaner_rewrite import clean
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.world import SimWorkers
+from ottla.testing.sim.scheduler import SimWorkers
 
 
 class SimCleanings:

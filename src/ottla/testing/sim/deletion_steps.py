@@ -19,11 +19,11 @@ from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
-    FolderGone,
+    PartitionDirGone,
     TopicKnown,
     TopicSet,
 )
-from ottla.testing.sim.world import ProcessDied
+from ottla.testing.sim.scheduler import ProcessDied
 
 if TYPE_CHECKING:
     from ottla.testing.sim.node import SimNode
@@ -111,7 +111,7 @@ class Crash:
                     self._reached(Step.FORGOTTEN)
             case TopicSet(topic_id=self._topic_id, is_there=False):
                 self._reached(Step.GONE)
-            case FolderGone(topic_id=self._topic_id, node=node) if node == broker_id:
+            case PartitionDirGone(topic_id=self._topic_id, node=node) if node == broker_id:
                 self._reached(Step.RENAMED)
             case DeletionConfirmed(topic_id=self._topic_id, node=node) if node == broker_id:
                 self._reached(Step.CONFIRMED)
@@ -144,7 +144,7 @@ class Crash:
         is_flush = operation == "sync_dir" and path in node.config.log_dirs
         if node is self.broker and is_flush and self._is_ordered:
             # The flush itself is done first.
-            self._sim.world.after(0, lambda: self._reached(Step.DURABLE))
+            self._sim.scheduler.after(0, lambda: self._reached(Step.DURABLE))
         if node is self.victim:
             self._reached(Step.NTH_DISK, by=node)
 
@@ -166,7 +166,7 @@ class Crash:
         sim.mark("crashed-at-step")
 
         def back() -> None:
-            sim.world.after(plan.down_ms * MS, victim.restart)
+            sim.scheduler.after(plan.down_ms * MS, victim.restart)
 
         victim.die(lose_unflushed=plan.power, then=back)
         if by is victim:
@@ -177,7 +177,7 @@ def controller_of(sim: "Sim") -> "SimNode":
     """Return the node that decides now."""
     for node in sim.nodes.values():
         runtime = node.runtime
-        rules = sim.zookeeper is not None and sim.zookeeper.ruler == node.id
+        rules = sim.zookeeper is not None and sim.zookeeper.controller_id == node.id
         if rules or (runtime is not None and runtime.active):
             return node
     raise AssertionError("there is no controller")

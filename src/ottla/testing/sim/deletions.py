@@ -15,14 +15,14 @@ from ottla.metadata.deletions import DeletionImage, DeletionState, Halt, Standin
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.testing.sim.folder_watch import FolderWatch, Replica
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
-    FolderGone,
-    FolderSeen,
+    PartitionDirGone,
+    PartitionDirSeen,
     TopicSet,
 )
+from ottla.testing.sim.partition_dir_watch import PartitionDirWatch, Replica
 
 if TYPE_CHECKING:
     from ottla.testing.sim.node import SimNode
@@ -33,27 +33,27 @@ def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
     """Tell what a change of the metadata did to topics and to their deletions."""
     now_ms, offset = sim.now_ms, delta.image.position[0]
     for topic_id in delta.deleted_topics:
-        sim.tell(TopicSet(now_ms, offset, topic_id, False))
+        sim.notify(TopicSet(now_ms, offset, topic_id, False))
     for topic in delta.created_topics.values():
-        sim.tell(TopicSet(now_ms, offset, topic.id, True))
+        sim.notify(TopicSet(now_ms, offset, topic.id, True))
     for topic_id in sorted(delta.changed_deletions):
         before, after = delta.before.deletions.of(topic_id), delta.image.deletions.of(topic_id)
         sim.marks.update(_marks(before, after))
-        sim.tell(DeletionSet(now_ms, before, after))
+        sim.notify(DeletionSet(now_ms, before, after))
         if after is None:
             continue
         known = set() if before is None else set(_confirmed(before))
         for broker_id, number in _confirmed(after):
             if (broker_id, number) not in known:
                 left = _left(sim.nodes[broker_id], (topic_id, number))
-                sim.tell(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
+                sim.notify(DeletionConfirmed(now_ms, broker_id, topic_id, number, left))
 
 
 def _left(node: "SimNode", replica: Replica) -> tuple[str, ...]:
     """Return what a node has of a replica: folders, and what it would serve without one."""
     served = () if node.broker is None else node.broker.replicas.hosted()
     is_served = any((each.topic_id, each.index) == replica for each in served)
-    return node.folders.of(replica) + (("a partition that it serves",) if is_served else ())
+    return node.partition_dirs.of(replica) + (("a partition that it serves",) if is_served else ())
 
 
 def _confirmed(deletion: DeletionImage) -> Iterator[tuple[int, int]]:
@@ -78,23 +78,23 @@ def _marks(before: DeletionImage | None, after: DeletionImage | None) -> Iterato
             yield f"deletion-{state.name.lower()}"
 
 
-def folder_watch(sim: "Sim", node: "SimNode") -> FolderWatch:
+def partition_dir_watch(sim: "Sim", node: "SimNode") -> PartitionDirWatch:
     """Return what looks at a node's folders, and tells the simulation."""
 
     def came(replica: Replica, path: str) -> None:
-        sim.tell(FolderSeen(sim.now_ms, node.id, *replica, path))
+        sim.notify(PartitionDirSeen(sim.now_ms, node.id, *replica, path))
 
     def went(replica: Replica, was_own: bool) -> None:
         state = _living(sim.image, replica)
         in_sync = state is not None and node.id in state.isr
         assigned = state is not None and node.id in state.replicas
-        sim.tell(FolderGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
+        sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
 
     def is_own(replica: Replica) -> bool:
         state = _living(node.known.image, replica)
         return state is not None and node.id in state.replicas
 
-    return FolderWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
+    return PartitionDirWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
 
 
 def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:
@@ -155,7 +155,7 @@ def deletions_left(sim: "Sim") -> list[str]:
     return found
 
 
-def folders_left(sim: "Sim") -> list[str]:
+def partition_dirs_left(sim: "Sim") -> list[str]:
     """Return the folders, on their way out or not, of topics whose deletion has a receipt.
 
     Those of brokers that the receipt calls abandoned may stay.
@@ -164,7 +164,7 @@ def folders_left(sim: "Sim") -> list[str]:
     return [
         f"node {node.id} still has {path} of {uuid_text(replica[0])}"
         for node in sim.nodes.values()
-        for replica, path in node.folders.all()
+        for replica, path in node.partition_dirs.all()
         if replica[0] in receipts
         and not _is_abandoned(receipts[replica[0]].standing(node.id, replica[1]))
     ]

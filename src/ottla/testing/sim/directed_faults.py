@@ -5,8 +5,8 @@ following draws, with a chance that the seed draws (off, seldom, frequent), that
 concerns crashes within three seconds, mostly with its power: a truncated log, a new segment, one
 that is deleted or takes the place of others, a stored vote, an acknowledged produce, a high
 watermark that moved, an election, a metadata snapshot that gets its name, a broker's registration,
-a log directory that is in use again, a start. The bound is that of `Mischief`: brokers lose power
-only where the promise covers it. All draws are of one stream, `<seed>/directed`.
+a log directory that is in use again, a start. The bound is that of `FaultInjector`: brokers lose
+power only where the promise covers it. All draws are of one stream, `<seed>/directed`.
 
 What is not a crash of one node is in `directed_scripts`, `directed_quorum` and `late_requests`.
 """
@@ -34,7 +34,7 @@ from ottla.testing.sim.observations import (
 )
 
 if TYPE_CHECKING:
-    from ottla.testing.sim.faults import Mischief
+    from ottla.testing.sim.faults import FaultInjector
     from ottla.testing.sim.node import SimNode
     from ottla.testing.sim.sim import Sim
 
@@ -134,9 +134,9 @@ class DirectedFaults:
         self.rates = rates
         self.takes_power = True
         self.parts: list[Part] = []
-        self.mischief: Mischief | None = None
+        self.fault_injector: FaultInjector | None = None
         self._quiet_until_us = 0
-        self.askers: dict[int, int] = {}
+        self.vote_candidates: dict[int, int] = {}
         """Who asked each voter for its vote last."""
         self._leaders: dict[tuple[Uuid, int], int] = {}
         self._truncated: dict[tuple[int, str], int] = {}
@@ -156,16 +156,16 @@ class DirectedFaults:
     @property
     def is_over(self) -> bool:
         """Tell whether nothing is to go wrong now."""
-        return self.mischief is None
+        return self.fault_injector is None
 
     @property
     def split(self) -> float:
         """Return the chance that a worker's job is split now."""
         return 0.0 if self.is_over else self.rates.split
 
-    def begin(self, mischief: "Mischief") -> None:
-        """Strike from now on, within the bound that `mischief` keeps."""
-        self.mischief = mischief
+    def begin(self, fault_injector: "FaultInjector") -> None:
+        """Strike from now on, within the bound that `fault_injector` keeps."""
+        self.fault_injector = fault_injector
         self.sim.observe(self._observe)
         if self.rates.quorum_power:
             self.every_so_often(self.rates.quorum_power, self._wish_for_quorum_power)
@@ -174,7 +174,7 @@ class DirectedFaults:
 
     def stop(self) -> None:
         """Let nothing more happen."""
-        self.mischief = None
+        self.fault_injector = None
 
     # -- chance --------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class DirectedFaults:
                 act()
                 self.every_so_often(rate, act)
 
-        self.sim.world.after(int(self.random.expovariate(rate) * MINUTE_US), strike)
+        self.sim.scheduler.after(int(self.random.expovariate(rate) * MINUTE_US), strike)
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
         """Act after a delay, unless all is healed by then."""
@@ -195,7 +195,7 @@ class DirectedFaults:
             if not self.is_over:
                 act()
 
-        self.sim.world.after(delay_us, unless_healed)
+        self.sim.scheduler.after(delay_us, unless_healed)
 
     def moment_us(self) -> int:
         """Draw how soon after an event something comes."""
@@ -236,14 +236,14 @@ class DirectedFaults:
         state = None if topic is None else topic.partitions.get(told.partition)
         if state is not None and self._may_strike(chance):
             node = self.sim.nodes[self.random.choice((told.node, *state.isr))]
-            life, delay_us = node.life, self.random.choice((0, 0, 200, 2_000, 30_000))
-            self.later(delay_us, lambda: self._strike(kind, node, life))
+            incarnation, delay_us = node.incarnation, self.random.choice((0, 0, 200, 2_000, 30_000))
+            self.later(delay_us, lambda: self._strike(kind, node, incarnation))
 
     def _quorum_led(self, told: QuorumLed) -> None:
         self._after("quorum_election", told.node, self.rates.quorum_election)
 
     def _node_changed(self, told: NodeChanged) -> None:
-        if told.what == "started" and told.life > 1:
+        if told.what == "started" and told.incarnation > 1:
             self._after("start", told.node, self.rates.start)
 
     def _image_published(self, told: ImagePublished) -> None:
@@ -262,7 +262,7 @@ class DirectedFaults:
             part.disk_used(node, operation, path)
         if operation == "truncate":
             if path.endswith(".log"):
-                self._truncated[node.id, _folder(path)] = self.sim.world.now_us
+                self._truncated[node.id, _folder(path)] = self.sim.scheduler.now_us
                 self._after("truncation", node.id, rates.truncation)
         elif operation == "open":
             if path.endswith(".log") and not node.disk.exists(path):
@@ -283,7 +283,7 @@ class DirectedFaults:
     def _rolled(self, node: "SimNode", folder: str) -> None:
         """A segment that begins soon after a truncation may be trusted by an old checkpoint."""
         truncated_us = self._truncated.get((node.id, folder), -TRUNCATED_MS * MS)
-        if self.sim.world.now_us - truncated_us < TRUNCATED_MS * MS:
+        if self.sim.scheduler.now_us - truncated_us < TRUNCATED_MS * MS:
             self._after("truncated-roll", node.id, self.rates.truncation)
         else:
             self._after("roll", node.id, self.rates.roll)
@@ -294,7 +294,7 @@ class DirectedFaults:
         Whom it voted for, or who has just told it that he leads, is cut off from the other voters
         meanwhile, so that one of them stands for election in the same epoch.
         """
-        asker = self.askers.get(node.id)
+        asker = self.vote_candidates.get(node.id)
         controllers = [each.id for each in self.sim.nodes.values() if each.is_controller]
         if asker not in controllers or not self._may_strike(self.rates.vote):
             self._after("vote", node.id, self.rates.vote)
@@ -316,7 +316,7 @@ class DirectedFaults:
         if self.is_over:
             return
         if frame[4:6] == VOTE and what == "request":
-            self.askers[target] = source
+            self.vote_candidates[target] = source
         for part in self.parts:
             part.frame(what, source, target, frame)
 
@@ -327,34 +327,34 @@ class DirectedFaults:
         random, node = self.random, self.sim.nodes[node_id]
         if not node.alive or node.paused or not self._may_strike(chance):
             return
-        life = node.life
+        incarnation = node.incarnation
         if random.random() < MIDST_SHARE:
             # At the operation that is about to be done, or at one of the next.
-            self._strike(kind, node, life, midst=random.choice((1, 1, 2, 4, 12)))
+            self._strike(kind, node, incarnation, midst=random.choice((1, 1, 2, 4, 12)))
             return
-        self.later(self.moment_us(), lambda: self._strike(kind, node, life))
+        self.later(self.moment_us(), lambda: self._strike(kind, node, incarnation))
 
     def _may_strike(self, chance: float) -> bool:
         """Draw whether to strike now; then there is quiet for a while."""
-        random, now_us = self.random, self.sim.world.now_us
+        random, now_us = self.random, self.sim.scheduler.now_us
         if not chance or now_us < self._quiet_until_us or random.random() >= chance:
             return False
         self._quiet_until_us = now_us + random.randrange(*QUIET_MS) * MS
         return True
 
-    def _strike(self, kind: str, node: "SimNode", life: int, *, midst: int = 0) -> None:
-        if not node.alive or node.paused or node.life != life:
+    def _strike(self, kind: str, node: "SimNode", incarnation: int, *, midst: int = 0) -> None:
+        if not node.alive or node.paused or node.incarnation != incarnation:
             return
         self.sim.mark(f"directed-{kind.replace('_', '-')}")
         self.crash(node, midst=midst)
 
     def crash(self, node: "SimNode", *, midst: int = 0, back_ms: int | None = None) -> None:
         """Let a node crash and come back: at once, or within so many disk operations."""
-        random, mischief = self.random, self.mischief
-        assert mischief is not None
+        random, fault_injector = self.random, self.fault_injector
+        assert fault_injector is not None
         loses = random.random() < POWER_SHARE and self.may_lose_power(node)
         if loses:
-            mischief.note_loss(node)
+            fault_injector.note_loss(node)
         back_us = random.randrange(20, back_ms or random.choice(BACK_MS)) * MS
 
         def back() -> None:
@@ -368,8 +368,8 @@ class DirectedFaults:
 
     def may_lose_power(self, node: "SimNode") -> bool:
         """Tell whether the promise covers it."""
-        assert self.mischief is not None
-        return self.takes_power and self.mischief.may_lose_power(node)
+        assert self.fault_injector is not None
+        return self.takes_power and self.fault_injector.may_lose_power(node)
 
     # -- all controllers at once ---------------------------------------------------------------
 

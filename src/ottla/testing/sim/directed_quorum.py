@@ -83,7 +83,7 @@ class SplitVotes(_QuorumPart):
         faults.sim.mark("split-vote")
         voter, one, other = voters
         self._cut(one.id, other.id, STORY_MS * MS)
-        self._voter, self._until_us = voter.id, faults.sim.world.now_us + STORY_MS * MS
+        self._voter, self._until_us = voter.id, faults.sim.scheduler.now_us + STORY_MS * MS
         voter.crash(lose_unflushed=False)
         faults.later(faults.random.randrange(5, 300) * MS, voter.restart)
 
@@ -92,25 +92,25 @@ class SplitVotes(_QuorumPart):
         faults = self._faults
         if node.id != self._voter or operation not in STORED or QUORUM_STATE not in path:
             return
-        candidate = faults.askers.get(node.id)
-        if faults.sim.world.now_us > self._until_us:
+        candidate = faults.vote_candidates.get(node.id)
+        if faults.sim.scheduler.now_us > self._until_us:
             self._voter = -1
         elif candidate is not None and candidate in {each.id for each in self._voters()}:
             self._voter = -1
             faults.sim.mark("split-vote-lost")
-            left_us = self._until_us - faults.sim.world.now_us
+            left_us = self._until_us - faults.sim.scheduler.now_us
 
             def part() -> None:
                 self._cut(candidate, node.id, left_us)
 
             faults.later(ANSWERED_MS * MS, part)
-            delay_us, life = faults.random.choice(VOTE_DELAYS_US), node.life
+            delay_us, incarnation = faults.random.choice(VOTE_DELAYS_US), node.incarnation
             if not delay_us:
                 faults.crash(node, midst=1, back_ms=BACK_MS)
                 return
 
             def die() -> None:
-                if node.alive and node.life == life:
+                if node.alive and node.incarnation == incarnation:
                     faults.crash(node, back_ms=BACK_MS)
 
             faults.later(delay_us, die)
@@ -154,13 +154,18 @@ class QuorumCommits(_QuorumPart):
         if not voters or voters[0].id != told.node or not faults.may_lose_power(voters[0]):
             return
         self._is_due, leader = False, voters[0]
-        life, delay_us = leader.life, faults.random.choice(COMMIT_DELAYS_US)
-        faults.later(delay_us, lambda: self._strike(leader, life))
+        incarnation, delay_us = leader.incarnation, faults.random.choice(COMMIT_DELAYS_US)
+        faults.later(delay_us, lambda: self._strike(leader, incarnation))
 
-    def _strike(self, leader: "SimNode", life: int) -> None:
+    def _strike(self, leader: "SimNode", incarnation: int) -> None:
         faults = self._faults
-        mischief, random, voters = faults.mischief, faults.random, self._well_voters()
-        if mischief is None or not voters or voters[0] is not leader or leader.life != life:
+        fault_injector, random, voters = faults.fault_injector, faults.random, self._well_voters()
+        if (
+            fault_injector is None
+            or not voters
+            or voters[0] is not leader
+            or leader.incarnation != incarnation
+        ):
             return
         faults.sim.mark("quorum-commit-struck")
         apart = random.choice([each for each in voters[1:] if each is not self._behind])
@@ -169,6 +174,6 @@ class QuorumCommits(_QuorumPart):
         for each in voters:
             if each is not apart:
                 self._cut(apart.id, each.id, apart_us)
-        mischief.note_loss(leader)
+        fault_injector.note_loss(leader)
         leader.crash(lose_unflushed=True)
         faults.later(random.randrange(5, 400) * MS, leader.restart)

@@ -15,7 +15,7 @@ from ottla.base.ids import NO_LEADER, Uuid
 from ottla.metadata.image import PartitionImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
 from ottla.testing.sim.net import MS
-from ottla.testing.sim.pipes import Ghost
+from ottla.testing.sim.pipes import RedeliveredRequest
 from ottla.wire.codec import decode
 from ottla.wire.frames import decode_request_header
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
@@ -85,11 +85,11 @@ class ShortLeaderships(Part):
         links -= faults.sim.net.cut
         faults.sim.net.cut |= links
         alone_us = faults.random.randrange(10, faults.random.choice(ALONE_MS)) * MS
-        life = leader.life
+        incarnation = leader.incarnation
 
         def die() -> None:
             faults.sim.net.cut -= links
-            if leader.alive and leader.life == life:
+            if leader.alive and leader.incarnation == incarnation:
                 faults.sim.mark("short-leadership")
                 self._fell(leader)
             self._next(key, leader.id, left - 1, ELECTION_MAX_MS)
@@ -120,23 +120,23 @@ class AlterPartitionFaults(Part):
         if what != "request" or int.from_bytes(frame[4:6], "big") != ALTER_PARTITION:
             return
         random, sim = faults.random, faults.sim
-        if sim.world.now_us < self._quiet_until_us or source < 0:
+        if sim.scheduler.now_us < self._quiet_until_us or source < 0:
             return
         if random.random() >= faults.rates.alter_partition:
             return
         pipe = sim.net.pipe_between(source, target)
         if pipe is None:
             return
-        self._quiet_until_us = sim.world.now_us + random.randrange(3_000, 10_000) * MS
+        self._quiet_until_us = sim.scheduler.now_us + random.randrange(3_000, 10_000) * MS
         sim.mark("alter-partition-troubled")
         way = random.randrange(4)
         if way < 2:
             pipe.hold_answers(random.randrange(*HOLD_MS) * MS)
         elif way == 2:
             # Done, and its leader does not know: it asks the same again.
-            sim.world.after(random.randrange(20 * MS), pipe.break_off)
+            sim.scheduler.after(random.randrange(20 * MS), pipe.break_off)
         else:
-            again = Ghost(sim.net, pipe.door, pipe.info, frame)
+            again = RedeliveredRequest(sim.net, pipe.listener, pipe.info, frame)
             faults.later(random.randrange(2_000) * MS, again.deliver)
         self._isolate(source, self._concerned(source, frame))
 
@@ -175,14 +175,14 @@ class AlterPartitionFaults(Part):
 
         faults.later(random.randrange(500, 6_000) * MS, heal)
         leader = sim.nodes[leader_id]
-        life = leader.life
+        incarnation = leader.incarnation
 
         # With all others, so that the newcomer leads next, or with none of them.
         others = [each.id for each in sim.nodes.values() if each.is_broker and each.id != follower]
         dying = others if random.random() < ALL_DIE_SHARE else [leader_id]
 
         def die() -> None:
-            if leader.alive and not leader.paused and leader.life == life:
+            if leader.alive and not leader.paused and leader.incarnation == incarnation:
                 faults.crash(leader)
                 for each in dying:
                     self._pass_out(sim.nodes[each])
@@ -210,14 +210,14 @@ class SyncErrors(Part):
 
     def _fail(self) -> None:
         faults = self._faults
-        mischief, random, sim = faults.mischief, faults.random, faults.sim
+        fault_injector, random, sim = faults.fault_injector, faults.random, faults.sim
         if sim.zookeeper is not None:
             return  # There a failed folder may take the last replica in sync with it.
         nodes = [each for each in sim.nodes.values() if each.alive]
-        if not nodes or mischief is None:
+        if not nodes or fault_injector is None:
             return
         node = random.choice(nodes)
-        if not mischief.may_refuse_writes(node):
+        if not fault_injector.may_refuse_writes(node):
             return
         sim.mark("sync-failed")
         folder = random.choice((*node.config.log_dirs, node.config.metadata_log_dir))
@@ -227,7 +227,7 @@ class SyncErrors(Part):
         def mended() -> None:
             if fault in node.disk.faults:
                 node.disk.faults.remove(fault)
-            mischief.writes_again(node)
+            fault_injector.writes_again(node)
             if fault.hits:
                 restart()
 

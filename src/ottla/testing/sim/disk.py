@@ -95,7 +95,9 @@ class SimDisk(MemoryDisk):
         """Return the bytes of all files."""
         return _used(self._root)
 
-    def folders_in(self, path: str, *, durable: bool = False) -> list[tuple[FoundFolder, object]]:
+    def partition_dirs_in(
+        self, path: str, *, durable: bool = False
+    ) -> list[tuple[FoundFolder, object]]:
         """Return the partitions' folders below a path, by name, and count no operation.
 
         With each comes what is the same for the same folder only, whatever it is called.

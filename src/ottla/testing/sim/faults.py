@@ -2,7 +2,7 @@
 
 `Faults` are rates. A seed draws its own mix from `Faults.ROUGH`: each kind is off in some
 histories, seldom in others, frequent in the rest, for faults that hide each other are found
-apart. `Mischief` lets them happen within the promise's bound (DESIGN 7): fewer than
+apart. `FaultInjector` lets them happen within the promise's bound (DESIGN 7): fewer than
 min.insync.replicas brokers lose unflushed data before the first of them is whole again.
 """
 
@@ -115,7 +115,7 @@ Faults.ROUGH = Faults(
 )
 
 
-class Mischief:
+class FaultInjector:
     """Does what the faults of a history say, until `stop`."""
 
     def __init__(self, sim: "Sim", faults: Faults, random: Random) -> None:
@@ -149,14 +149,14 @@ class Mischief:
                 act()
                 self._again(rate, act)
 
-        self._sim.world.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
+        self._sim.scheduler.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
 
     def _later(self, least_ms: int, most_ms: int, act: Callable[[], None]) -> None:
         def unless_healed() -> None:
             if not self._stopped:
                 act()
 
-        self._sim.world.after(self._random.randrange(least_ms, most_ms) * MS, unless_healed)
+        self._sim.scheduler.after(self._random.randrange(least_ms, most_ms) * MS, unless_healed)
 
     # -- who -----------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Mischief:
     def note_loss(self, victim: "SimNode") -> None:
         """Count a broker as one that loses unflushed data now."""
         if victim.is_broker:
-            self._lost[victim.id] = victim.life + 1
+            self._lost[victim.id] = victim.incarnation + 1
 
     def may_lose_power(self, victim: "SimNode") -> bool:
         """Tell whether the promise holds if this node loses what it has not flushed."""
@@ -222,9 +222,9 @@ class Mischief:
             return True  # A controller flushes what it acknowledges.
         sim = self._sim
         self._lost = {
-            node_id: life
-            for node_id, life in self._lost.items()
-            if not sim.is_whole(node_id, since_life=life)
+            node_id: incarnation
+            for node_id, incarnation in self._lost.items()
+            if not sim.is_whole(node_id, since_incarnation=incarnation)
         }
         return len({*self._lost, victim.id}) < sim.min_insync_replicas
 
@@ -243,7 +243,7 @@ class Mischief:
     def writes_again(self, node: "SimNode") -> None:
         """Let a disk that refused writes count as well; its broker as one that lost data."""
         if self._lost.get(node.id) == NEVER:
-            self._lost[node.id] = node.life
+            self._lost[node.id] = node.incarnation
 
     def elected(self, node_id: int) -> None:
         """Perhaps crash a node that has just come into an office."""
@@ -256,7 +256,7 @@ class Mischief:
                 self._sim.mark("crash-at-office")
                 self.crash(node)
 
-        self._sim.world.after(self._random.randrange(20 * MS), strike)
+        self._sim.scheduler.after(self._random.randrange(20 * MS), strike)
 
     def _stop(self) -> None:
         victim = self._victim()

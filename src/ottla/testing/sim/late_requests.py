@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ottla.metadata.image import ClusterImage
 from ottla.testing.sim.directed_faults import DirectedFaults, Part
-from ottla.testing.sim.net import MS, Door
+from ottla.testing.sim.net import MS, SimListener
 from ottla.testing.sim.observations import ImagePublished, NodeChanged, QuorumLed
-from ottla.testing.sim.pipes import Ghost, Pipe
+from ottla.testing.sim.pipes import Pipe, RedeliveredRequest
 
 LATE_KEYS = frozenset({4, 5, 6, 62, 63, 1002})
 """LeaderAndIsr, StopReplica, UpdateMetadata; BrokerRegistration and -Heartbeat; DeleteReplicas."""
@@ -29,9 +29,9 @@ class _Kept(NamedTuple):
     pipe: Pipe
     frame: bytes
     source: int
-    source_life: int
+    source_incarnation: int
     source_epoch: int
-    target_life: int
+    target_incarnation: int
 
 
 class LateRequests(Part):
@@ -56,7 +56,9 @@ class LateRequests(Part):
         nodes = faults.sim.nodes
         registered = faults.sim.image.brokers.get(source)
         epoch = -1 if registered is None else registered.epoch
-        kept = _Kept(pipe, frame, source, nodes[source].life, epoch, nodes[target].life)
+        kept = _Kept(
+            pipe, frame, source, nodes[source].incarnation, epoch, nodes[target].incarnation
+        )
         if random.random() < 0.5:
             faults.later(random.randrange(random.choice(LATE_MS)) * MS, lambda: self._send(kept))
         else:
@@ -85,13 +87,13 @@ class LateRequests(Part):
 
     def _send(self, kept: _Kept) -> None:
         sim = self._faults.sim
-        place = kept.pipe.door.place
+        place = kept.pipe.listener.place
         sender, receiver = sim.nodes[kept.source], sim.nodes[place]
-        same_sender = sender.alive and sender.life == kept.source_life
-        if receiver.life != kept.target_life and not same_sender:
+        same_sender = sender.alive and sender.incarnation == kept.source_incarnation
+        if receiver.incarnation != kept.target_incarnation and not same_sender:
             return
-        door: Door | None = sim.net.door_at(kept.pipe.address)
-        if door is None:
+        listener: SimListener | None = sim.net.listener_at(kept.pipe.address)
+        if listener is None:
             return
         sim.mark("request-late" if same_sender else "request-of-the-dead")
-        Ghost(sim.net, door, kept.pipe.info, kept.frame).deliver()
+        RedeliveredRequest(sim.net, listener, kept.pipe.info, kept.frame).deliver()

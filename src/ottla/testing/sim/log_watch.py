@@ -34,9 +34,9 @@ Key = tuple[Uuid, int]
 class LogWatch:
     """Tells what checkers must know of the logs, from its start on."""
 
-    def __init__(self, sim: "Sim", tell: Callable[[LogEvent], None]) -> None:
+    def __init__(self, sim: "Sim", report: Callable[[LogEvent], None]) -> None:
         self.sim = sim
-        self.tell = tell
+        self.report = report
         self.batches: dict[Key, dict[tuple[int, int], tuple[int, int, int]]] = {}
         """By (base offset, epoch): CRC, last offset and the node that had it first."""
         self.starts: dict[Key, int] = {}
@@ -52,7 +52,7 @@ class LogWatch:
             case seen.HighWatermarkMoved():
                 key = (told.topic_id, told.partition)
                 watched = self._logs.get((told.node, key))
-                if watched is not None and watched.life == told.life:
+                if watched is not None and watched.incarnation == told.incarnation:
                     watched.high_watermark_moved(told.epoch, told.offset)
                 if told.leads:
                     self._look_at_members(key, told.node, told.epoch)
@@ -73,7 +73,7 @@ class LogWatch:
         for node_id in state.isr:
             watched = self._logs.get((node_id, key))
             node = self.sim.nodes[node_id]
-            if watched is None or watched.life != node.life or watched.log.failed:
+            if watched is None or watched.incarnation != node.incarnation or watched.log.failed:
                 continue
             end = watched.log.log_end_offset
             if end >= high_watermark or node.broker is None:
@@ -82,7 +82,7 @@ class LogWatch:
             # Else its present life is not registered: it has not said yet what it may lack.
             if known is not None and known.epoch == node.broker.epoch:
                 now_ms = self.sim.now_ms
-                self.tell(MemberPassed(key, leader, node_id, epoch, high_watermark, end, now_ms))
+                self.report(MemberPassed(key, leader, node_id, epoch, high_watermark, end, now_ms))
 
 
 class WatchedLog:
@@ -91,7 +91,7 @@ class WatchedLog:
     def __init__(self, watch: LogWatch, told: seen.LogOpened) -> None:
         self._watch = watch
         self._node = told.node
-        self.life = told.life
+        self.incarnation = told.incarnation
         self._key = (told.topic_id, told.partition)
         self._partition: Partition = told.hosted
         self.log: PartitionLog = told.log
@@ -130,7 +130,10 @@ class WatchedLog:
         """Return the high watermark of the leader of that epoch; -1 where this is not it."""
         partition = self._partition
         leads = partition.is_leader and partition.leader_epoch == epoch
-        is_there = self.life == self._watch.sim.nodes[self._node].life and not self.log.failed
+        is_there = (
+            self.incarnation == self._watch.sim.nodes[self._node].incarnation
+            and not self.log.failed
+        )
         return self.log.high_watermark if leads and is_there else -1
 
     # -- what was cut off ----------------------------------------------------------------------
@@ -156,11 +159,11 @@ class WatchedLog:
         # An empty log begins with the whole batch that its leader's log starts in.
         if end < self._watermark and start < before:
             sim = self._watch.sim
-            self._watch.tell(
+            self._watch.report(
                 LogCut(
                     self._key,
                     self._node,
-                    self.life,
+                    self.incarnation,
                     before,
                     end,
                     self._watermark,
@@ -207,7 +210,7 @@ class WatchedLog:
             return  # A cleaning has rewritten it.
         crc, last, node = known.setdefault(place, (header.crc, header.last_offset, self._node))
         if crc != header.crc or last != header.last_offset:
-            self._watch.tell(
+            self._watch.report(
                 BatchTwice(self._key, *place, node, self._node, self._watch.sim.now_ms)
             )
 
@@ -267,7 +270,7 @@ class WatchedLog:
     def _moved(self, reason: str) -> None:
         start = self.log.log_start_offset
         now_ms = self._watch.sim.now_ms
-        self._watch.tell(StartMoved(self._key, self._node, self._start, start, reason, now_ms))
+        self._watch.report(StartMoved(self._key, self._node, self._start, start, reason, now_ms))
         self._start = start
 
     # -- the high watermark --------------------------------------------------------------------
@@ -278,9 +281,15 @@ class WatchedLog:
         if self.log.shortened != self._shortened:
             self.look()
         elif epoch == self._epoch and offset < before:
-            self._watch.tell(
+            self._watch.report(
                 WatermarkFell(
-                    self._key, self._node, self.life, epoch, before, offset, self._watch.sim.now_ms
+                    self._key,
+                    self._node,
+                    self.incarnation,
+                    epoch,
+                    before,
+                    offset,
+                    self._watch.sim.now_ms,
                 )
             )
         self._epoch, self._watermark = epoch, offset

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Outcome
 from ottla.host.node_ports import Address
-from ottla.testing.sim.world import Process, World
+from ottla.testing.sim.scheduler import Process, Scheduler
 
 if TYPE_CHECKING:
     from ottla.testing.sim.pipes import Pipe
@@ -37,7 +37,7 @@ class NetFaults:
 
 
 @dataclass(slots=True)
-class Door:
+class SimListener:
     """A listener of a node: who answers there."""
 
     process: Process
@@ -52,67 +52,67 @@ class Network:
     """All places and the ways between them. Negative places are clients."""
 
     def __init__(
-        self, world: World, random: Random, told: Callable[[str, int, int, bytes], None]
+        self, scheduler: Scheduler, random: Random, on_frame: Callable[[str, int, int, bytes], None]
     ) -> None:
-        self.world = world
+        self.scheduler = scheduler
         self.random = random
         self.faults = NetFaults()
         self.cut: set[tuple[int, int]] = set()
         self.marks: Callable[[str], None] = lambda name: None
         self.pipes: dict[int, Pipe] = {}
         self.arrived: Callable[[str, int, int, bytes], None] | None = None
-        """Called with each frame that arrives, as `tell`, before anybody reads it."""
+        """Called with each frame that arrives, as `frame_arrived`, before anybody reads it."""
         self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
         """Called with a request that waited for its answer, since when (microseconds), and whether
         it got one."""
         self._observers: list[Callable[[str, int, int, bytes], None]] = []
-        self._told = told
-        self._doors: dict[Address, Door] = {}
+        self._on_frame = on_frame
+        self._listeners: dict[Address, SimListener] = {}
         self._numbers = 0
 
     # -- places --------------------------------------------------------------------------------
 
-    def listen(self, address: Address, door: Door) -> None:
+    def listen(self, address: Address, listener: SimListener) -> None:
         """Take an address; nobody may have it."""
-        held = self._doors.get(address)
+        held = self._listeners.get(address)
         assert held is None or not held.process.alive, f"{address} is taken"
-        self._doors[address] = door
+        self._listeners[address] = listener
 
-    def door_at(self, address: Address) -> Door | None:
+    def listener_at(self, address: Address) -> SimListener | None:
         """Return who listens at an address, if the process lives."""
-        door = self._doors.get(address)
-        return door if door is not None and door.process.alive else None
+        listener = self._listeners.get(address)
+        return listener if listener is not None and listener.process.alive else None
 
     def is_cut(self, place: int, address: Address) -> bool:
         """Tell whether no connection can be made: it needs both ways."""
-        door = self.door_at(address)
-        if door is None:
+        listener = self.listener_at(address)
+        if listener is None:
             return False
-        return (place, door.place) in self.cut or (door.place, place) in self.cut
+        return (place, listener.place) in self.cut or (listener.place, place) in self.cut
 
     def pipe_between(self, source: int, target: int) -> "Pipe | None":
         """Return the newest connection from a place to a node; None = there is none."""
         found = None
         for pipe in self.pipes.values():
-            if pipe.source == source and pipe.door.place == target:
+            if pipe.source == source and pipe.listener.place == target:
                 found = pipe
         return found
 
     def vanish(self, process: Process, *, silently: bool) -> None:
         """End a dead process's listeners and connections; `silently` = nobody is told."""
-        for address, door in list(self._doors.items()):
-            if door.process is process:
-                del self._doors[address]
+        for address, listener in list(self._listeners.items()):
+            if listener.process is process:
+                del self._listeners[address]
         for pipe in list(self.pipes.values()):
-            if pipe.door.process is process:
+            if pipe.listener.process is process:
                 pipe.server_died(silently=silently)
             elif pipe.owner is process:
                 pipe.client_died(silently=silently)
 
-    def close(self, door: Door) -> None:
+    def close(self, listener: SimListener) -> None:
         """End the connections at a door."""
         for pipe in list(self.pipes.values()):
-            if pipe.door is door:
+            if pipe.listener is listener:
                 pipe.close_server()
 
     def delay_us(self) -> int:
@@ -133,9 +133,9 @@ class Network:
         """Call `observer` with each frame that arrives, before anybody reads it."""
         self._observers.append(observer)
 
-    def tell(self, what: str, source: int, target: int, frame: bytes) -> None:
+    def frame_arrived(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Note a frame that arrives, for the digest of the history."""
-        self._told(what, source, target, frame)
+        self._on_frame(what, source, target, frame)
         for observer in self._observers:
             observer(what, source, target, frame)
         if self.arrived is not None:

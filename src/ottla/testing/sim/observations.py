@@ -26,7 +26,7 @@ class QuorumLed(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     epoch: int
 
 
@@ -46,7 +46,7 @@ class MetadataCommitted(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     batch: LogBatch
 
 
@@ -55,7 +55,7 @@ class ImagePublished(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     image: ClusterImage
 
 
@@ -64,7 +64,7 @@ class HighWatermarkMoved(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     topic_id: Uuid
     partition: int
     epoch: int
@@ -77,7 +77,7 @@ class Acknowledged(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     topic_id: Uuid
     partition: int
     epoch: int
@@ -91,7 +91,7 @@ class LogOpened(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     topic_id: Uuid
     partition: int
     hosted: Partition
@@ -103,7 +103,7 @@ class TopicKnown(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     offset: int
     topic_id: Uuid
     is_there: bool
@@ -136,7 +136,7 @@ class DeletionConfirmed(NamedTuple):
     left: tuple[str, ...]
 
 
-class FolderSeen(NamedTuple):
+class PartitionDirSeen(NamedTuple):
     """A disk holds a folder of a replica that it did not hold; not one on its way out."""
 
     at_ms: int
@@ -146,7 +146,7 @@ class FolderSeen(NamedTuple):
     name: str
 
 
-class FolderGone(NamedTuple):
+class PartitionDirGone(NamedTuple):
     """The last folder that a replica is served from has another name now, or none.
 
     Fields: `in_sync`: the metadata counts on this replica. `assigned`: the metadata has it on this
@@ -166,7 +166,7 @@ class UnfencedWrite(NamedTuple):
 
     at_ms: int
     client: object
-    ruler: int
+    controller_id: int
     changed: tuple[str, ...]
 
 
@@ -175,7 +175,7 @@ class NodeChanged(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     what: str
 
 
@@ -184,7 +184,7 @@ class DiskRefused(NamedTuple):
 
     at_ms: int
     node: int
-    life: int
+    incarnation: int
     reason: str
 
 
@@ -203,8 +203,8 @@ Observation = (
     | TopicSet
     | DeletionSet
     | DeletionConfirmed
-    | FolderSeen
-    | FolderGone
+    | PartitionDirSeen
+    | PartitionDirGone
 )
 
 Observer = Callable[[Any], None]
@@ -217,10 +217,10 @@ class MetadataWitness:
     def __init__(
         self,
         storage: QuorumStorage,
-        tell: Callable[[LogBatch], None],
+        notify: Callable[[LogBatch], None],
         mark: Callable[[str], None],
     ) -> None:
-        self._tell = tell
+        self._notify = notify
         log = storage.log
         self._batches: deque[LogBatch] = deque(
             batch for batches in read_log(storage, log.start_offset) for batch in batches
@@ -249,7 +249,7 @@ class MetadataWitness:
     def committed(self, offset: int) -> None:
         """Tell of all batches up to the one that holds the record at `offset`."""
         while self._batches and self._batches[0].next_offset <= offset + 1:
-            self._tell(self._batches.popleft())
+            self._notify(self._batches.popleft())
 
 
 class Watch:
@@ -259,17 +259,17 @@ class Watch:
         self,
         core: NodeCore,
         *,
-        life: int,
+        incarnation: int,
         now_ms: Callable[[], int],
-        tell: Observer,
+        notify: Observer,
         on_delta: Callable[[ClusterDelta], None],
         mark: Callable[[str], None],
     ) -> None:
         self._core = core
         self._node = core.node_id
-        self._life = life
+        self._incarnation = incarnation
         self._now_ms = now_ms
-        self._tell = tell
+        self._notify = notify
         self._on_delta = on_delta
         self._mark = mark
         self._image: ClusterImage | None = None
@@ -290,7 +290,7 @@ class Watch:
         self._metadata = MetadataWitness(storage, self._batch_committed, self._mark)
 
     def _batch_committed(self, batch: LogBatch) -> None:
-        self._tell(MetadataCommitted(self._now_ms(), self._node, self._life, batch))
+        self._notify(MetadataCommitted(self._now_ms(), self._node, self._incarnation, batch))
 
     def look(self) -> None:
         """Tell what has changed."""
@@ -304,7 +304,7 @@ class Watch:
             raft = runtime.raft
             if raft.epoch != self._epoch_led and raft.is_leader:
                 self._epoch_led = raft.epoch
-                self._tell(QuorumLed(self._now_ms(), self._node, self._life, raft.epoch))
+                self._notify(QuorumLed(self._now_ms(), self._node, self._incarnation, raft.epoch))
         image = core.image
         if image is not self._image:
             if self._image is None or image.topics is not self._image.topics:
@@ -312,7 +312,7 @@ class Watch:
             self._image = image
             if self._metadata is not None:
                 self._metadata.committed(image.position[0])
-            self._tell(ImagePublished(self._now_ms(), self._node, self._life, image))
+            self._notify(ImagePublished(self._now_ms(), self._node, self._incarnation, image))
             self.touched = True
         if self.touched:
             self.touched = False
@@ -325,7 +325,9 @@ class Watch:
         now_ms, offset = self._now_ms(), image.position[0]
         for topic_id in sorted(before ^ self._topics):
             is_there = topic_id in self._topics
-            self._tell(TopicKnown(now_ms, self._node, self._life, offset, topic_id, is_there))
+            self._notify(
+                TopicKnown(now_ms, self._node, self._incarnation, offset, topic_id, is_there)
+            )
 
     def _look_at_partitions(self, broker: Broker) -> None:
         seen = self._seen
@@ -342,7 +344,9 @@ class Watch:
         key = partition.topic_id, partition.index
         if self._logs.get(key) is not log:
             self._logs[key] = log
-            self._tell(LogOpened(self._now_ms(), self._node, self._life, *key, partition, log))
+            self._notify(
+                LogOpened(self._now_ms(), self._node, self._incarnation, *key, partition, log)
+            )
         end = log.log_end_offset
         if end < self._ends.get(key, 0):
             self._mark("log-truncated")
@@ -350,11 +354,11 @@ class Watch:
         now = log.high_watermark, partition.leader_epoch
         if self._watermarks.get(key) != now:
             self._watermarks[key] = now
-            self._tell(
+            self._notify(
                 HighWatermarkMoved(
                     self._now_ms(),
                     self._node,
-                    self._life,
+                    self._incarnation,
                     partition.topic_id,
                     partition.index,
                     partition.leader_epoch,

@@ -13,8 +13,8 @@ from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection
 from ottla.broker.dispatch import Outcome
 from ottla.host.node_ports import Address
-from ottla.testing.sim.net import MS, Door, Network, client_host
-from ottla.testing.sim.world import Process
+from ottla.testing.sim.net import MS, Network, SimListener, client_host
+from ottla.testing.sim.scheduler import Process
 
 RESEND_US = 200 * MS
 """The first pause after which what met a cut link is sent again, as TCP does."""
@@ -57,7 +57,7 @@ class _Stream:
 
     def hold(self, delay_us: int) -> None:
         """Let nothing arrive before a delay is over."""
-        self._last_us = max(self._last_us, self._net.world.now_us + delay_us)
+        self._last_us = max(self._last_us, self._net.scheduler.now_us + delay_us)
 
     def put(self, process: Process | None, call: Callable[[], None]) -> None:
         """Let `call` happen at the other end, when its turn has come."""
@@ -68,35 +68,37 @@ class _Stream:
             self._move()
 
     def _move(self) -> None:
-        net, world = self._net, self._net.world
+        net, scheduler = self._net, self._net.scheduler
         self._waits = False
         while self._queue and not self.silent:
             if self._route in net.cut:
                 self._waits = True
-                world.after(self._resend_us, self._move)
+                scheduler.after(self._resend_us, self._move)
                 self._resend_us = min(2 * self._resend_us, RESEND_MAX_US)
                 return
             self._resend_us = RESEND_US
             process, call = self._queue.popleft()
-            self._last_us = max(world.now_us + net.delay_us(), self._last_us)
-            world.at(self._last_us, call, process)
+            self._last_us = max(scheduler.now_us + net.delay_us(), self._last_us)
+            scheduler.at(self._last_us, call, process)
 
 
 class Pipe:
     """One connection: a stream each way, and what stands at its ends."""
 
-    def __init__(self, net: Network, link: ClientEnd, door: Door, address: Address) -> None:
+    def __init__(
+        self, net: Network, link: ClientEnd, listener: SimListener, address: Address
+    ) -> None:
         self.net = net
         self.link: ClientEnd | None = link
-        self.door = door
+        self.listener = listener
         self.owner = link.owner
         self.number = net.next_number()
         self.source = link.place
-        self._to_server = _Stream(net, link.place, door.place)
-        self._to_client = _Stream(net, door.place, link.place)
+        self._to_server = _Stream(net, link.place, listener.place)
+        self._to_client = _Stream(net, listener.place, link.place)
         self._waiting: deque[bytes] = deque()
         self._answering = False
-        self._asked: tuple[bytes, int] | None = None
+        self._pending_request: tuple[bytes, int] | None = None
         """The request that waits for its answer, and since when."""
         self._open = True
         """Whether the server's end stands."""
@@ -104,8 +106,8 @@ class Pipe:
         host, port = address
         self.info = Connection(
             id=f"{host}:{port}-{client_host(link.place)}:{40_000 + self.number}-{self.number}",
-            listener=door.kind,
-            listener_name=door.name,
+            listener=listener.kind,
+            listener_name=listener.name,
             client_host=client_host(link.place),
             client_port=40_000 + self.number % 20_000,
         )
@@ -121,12 +123,14 @@ class Pipe:
             net.marks("connection-silent")
         if faults.broken and random.random() < faults.broken:
             net.marks("connection-broken")
-            net.world.after(random.randrange(3 * MS), self.break_off)
+            net.scheduler.after(random.randrange(3 * MS), self.break_off)
         if faults.twice and random.random() < faults.twice:
             net.marks("request-twice")
             late_us = random.randrange(faults.slow_us_max)
-            net.world.after(late_us, lambda: Ghost(net, self.door, self.info, frame).deliver())
-        self._to_server.put(self.door.process, lambda: self._arrived(frame))
+            net.scheduler.after(
+                late_us, lambda: RedeliveredRequest(net, self.listener, self.info, frame).deliver()
+            )
+        self._to_server.put(self.listener.process, lambda: self._arrived(frame))
 
     def hold_answers(self, delay_us: int) -> None:
         """Let all answers that are yet to be given arrive so late at least."""
@@ -137,7 +141,7 @@ class Pipe:
     def _arrived(self, frame: bytes) -> None:
         if not self._open:
             return
-        self.net.tell("request", self.source, self.door.place, frame)
+        self.net.frame_arrived("request", self.source, self.listener.place, frame)
         if self._answering or self._waiting:
             self._waiting.append(frame)
         else:
@@ -145,7 +149,7 @@ class Pipe:
 
     def _handle(self, frame: bytes) -> None:
         try:
-            outcome = ask(self.door, self.info, frame)
+            outcome = ask(self.listener, self.info, frame)
         except CloseConnection:
             self.net.marks("connection-closed-by-server")
             self.close_server()
@@ -160,7 +164,7 @@ class Pipe:
             self._answer(outcome.value)
         else:
             self._answering = True
-            self._asked = frame, self.net.world.now_us
+            self._pending_request = frame, self.net.scheduler.now_us
             outcome.then(self._answered_later)
 
     def _answer(self, chunks: list[Any] | None) -> None:
@@ -175,25 +179,25 @@ class Pipe:
         self._to_client.put(self.owner, lambda: self._returned(body))
 
     @property
-    def asked(self) -> tuple[bytes, int] | None:
+    def pending_request(self) -> tuple[bytes, int] | None:
         """Return the request that waits for its answer, and since when (microseconds)."""
-        return self._asked
+        return self._pending_request
 
-    def tell_held(self, *, answered: bool) -> None:
+    def report_held(self, *, answered: bool) -> None:
         """Tell how long a request has been waiting, where one does."""
-        asked, self._asked = self._asked, None
-        if asked is not None and self.net.held is not None:
-            self.net.held(self, *asked, answered)
+        pending_request, self._pending_request = self._pending_request, None
+        if pending_request is not None and self.net.held is not None:
+            self.net.held(self, *pending_request, answered)
 
     def _answered_later(self, chunks: list[Any] | None) -> None:
         self._answering = False
-        self.tell_held(answered=True)
+        self.report_held(answered=True)
         if not self._open:
             release(chunks)
             return
         self._answer(chunks)
         # Not at once: who answered this one is busy with something else.
-        self.net.world.after(0, self._continue, self.door.process)
+        self.net.scheduler.after(0, self._continue, self.listener.process)
 
     def _continue(self) -> None:
         while self._waiting and not self._answering and self._open:
@@ -204,14 +208,14 @@ class Pipe:
         if not self._open:
             return
         self._end_server()
-        self._to_client.put(self.owner, self._told_of_end)
+        self._to_client.put(self.owner, self._end_client)
 
     def _end_server(self) -> None:
-        self.tell_held(answered=False)
+        self.report_held(answered=False)
         self._open = False
         self._waiting.clear()
         self.net.pipes.pop(self.number, None)
-        if self.door.process.alive:
+        if self.listener.process.alive:
             self.info.closed.complete(None)
 
     def server_died(self, *, silently: bool) -> None:
@@ -220,25 +224,25 @@ class Pipe:
         if silently:
             self._to_server.silent = self._to_client.silent = True
         else:
-            self._to_client.put(self.owner, self._told_of_end)
+            self._to_client.put(self.owner, self._end_client)
 
     def client_died(self, *, silently: bool) -> None:
         """The client's process is gone, as `server_died`; the server notices at last."""
         self.link = None
         if silently:
-            self.net.world.after(GONE_US, self._client_gone, self.door.process)
+            self.net.scheduler.after(GONE_US, self._client_gone, self.listener.process)
         else:
-            self._to_server.put(self.door.process, self._client_gone)
+            self._to_server.put(self.listener.process, self._client_gone)
 
     # -- the client's end ----------------------------------------------------------------------
 
     def _returned(self, frame: bytes) -> None:
         link = self.link
         if link is not None:
-            self.net.tell("response", self.door.place, self.source, frame)
+            self.net.frame_arrived("response", self.listener.place, self.source, frame)
             link.received(self, frame)
 
-    def _told_of_end(self) -> None:
+    def _end_client(self) -> None:
         link, self.link = self.link, None
         if link is not None:
             link.lost(self, "the connection was closed")
@@ -246,27 +250,27 @@ class Pipe:
     def break_off(self) -> None:
         """Let the connection break for both ends, whatever is on its way."""
         if self.link is not None:
-            self.net.world.after(self.net.delay_us(), self._told_of_end, self.owner)
+            self.net.scheduler.after(self.net.delay_us(), self._end_client, self.owner)
         if self._open:
-            self.net.world.after(self.net.delay_us(), self._client_gone, self.door.process)
+            self.net.scheduler.after(self.net.delay_us(), self._client_gone, self.listener.process)
 
     def abandon(self) -> None:
         """The client has closed its end: nothing comes back, what was sent may still arrive."""
         self.link = None
         if self._open:
-            self._to_server.put(self.door.process, self._client_gone)
+            self._to_server.put(self.listener.process, self._client_gone)
 
     def _client_gone(self) -> None:
         if self._open:
             self._end_server()
 
 
-class Ghost:
+class RedeliveredRequest:
     """A request that arrives once more, after its sender has turned to another connection."""
 
-    def __init__(self, net: Network, door: Door, like: Connection, frame: bytes) -> None:
+    def __init__(self, net: Network, listener: SimListener, like: Connection, frame: bytes) -> None:
         self._net = net
-        self._door = door
+        self._listener = listener
         self._frame = frame
         self._info = Connection(
             id=f"{like.id}-again-{net.next_number()}",
@@ -278,13 +282,13 @@ class Ghost:
 
     def deliver(self) -> None:
         """Let it arrive, if the process that it was for still lives."""
-        if self._door.process.alive and self._door.is_open:
-            self._net.world.after(0, self._arrive, self._door.process)
+        if self._listener.process.alive and self._listener.is_open:
+            self._net.scheduler.after(0, self._arrive, self._listener.process)
 
     def _arrive(self) -> None:
-        self._net.tell("again", 0, self._door.place, self._frame)
+        self._net.frame_arrived("again", 0, self._listener.place, self._frame)
         try:
-            outcome = ask(self._door, self._info, self._frame)
+            outcome = ask(self._listener, self._info, self._frame)
         except CloseConnection:
             outcome = None
         if isinstance(outcome, Pending):
@@ -294,11 +298,11 @@ class Ghost:
         self._info.closed.complete(None)
 
 
-def ask(door: Door, info: Connection, frame: bytes) -> Outcome:
+def ask(listener: SimListener, info: Connection, frame: bytes) -> Outcome:
     """Have a request handled, in a buffer that is lent for so long only, as a socket's is."""
     buffer = bytearray(frame)
     try:
-        return door.handle(info, memoryview(buffer)[4:])
+        return listener.handle(info, memoryview(buffer)[4:])
     finally:
         buffer[:] = b"\xaa" * len(frame)
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from greenlet import greenlet
 
-from ottla.testing.sim.world import DiskPace, Process, ProcessDied, World
+from ottla.testing.sim.scheduler import DiskPace, Process, ProcessDied, Scheduler
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class SplitJobs:
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         process: Process,
         random: Random,
         chance: Callable[[], float],
@@ -71,7 +71,7 @@ class SplitJobs:
     ) -> None:
         self._pace = pace
         self.current: SplitJob | None = None
-        self._world = world
+        self._scheduler = scheduler
         self._process = process
         self._random = random
         self._chance = chance
@@ -98,7 +98,7 @@ class SplitJobs:
             self.current = None
         if not job.ended:
             gap_us = self._random.randrange(self._random.choice(GAPS_US))
-            self._world.after(gap_us, lambda: self._step(job, ended), self._process)
+            self._scheduler.after(gap_us, lambda: self._step(job, ended), self._process)
             return
         self._jobs.remove(job)
         if isinstance(job.outcome, ProcessDied):

@@ -36,8 +36,8 @@ from ottla.base.zookeeper import (
     Stat,
     ZkError,
 )
-from ottla.testing.sim.world import START_MS, Process, World
-from ottla.testing.sim.world import Event as Happening
+from ottla.testing.sim.scheduler import START_MS, Process, Scheduler
+from ottla.testing.sim.scheduler import Event as Happening
 from ottla.testing.sim.zookeeper_session import ModelSession
 from ottla.testing.sim.zookeeper_tree import Author, Tree, parent_of
 from ottla.testing.sim.zookeeper_wire import MS, Connection, ZooKeeperFaults
@@ -61,12 +61,12 @@ class Written:
 
 @dataclass(slots=True)
 class ServerSession:
-    """A session as the servers know it. `heard_us`: when its client was last heard of."""
+    """A session as the servers know it. `touched_us`: when its client was last heard of."""
 
     id: int
     client: object
     timeout_us: int
-    heard_us: int
+    touched_us: int
     connection: Connection
 
 
@@ -75,13 +75,13 @@ class ZooKeeperModel:
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         random: Random,
         *,
-        told: Callable[[str], None] = lambda text: None,
+        trace: Callable[[str], None] = lambda text: None,
         mark: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self.world = world
+        self.scheduler = scheduler
         self.random = random
         self.faults = ZooKeeperFaults()
         self.tree = Tree()
@@ -89,7 +89,7 @@ class ZooKeeperModel:
         self.is_up = True
         self.mark = mark
         self.sessions: dict[int, ServerSession] = {}
-        self._told = told
+        self._trace = trace
         self._opened = 0
         self._cut: dict[object, None] = {}
         self._deaf: dict[object, None] = {}
@@ -217,7 +217,7 @@ class ZooKeeperModel:
     ) -> Connection:
         """Begin a connection; where no server serves it hangs, until its client gives it up."""
         connection = Connection(
-            self.world,
+            self.scheduler,
             self.random,
             self.faults,
             client=client,
@@ -263,7 +263,7 @@ class ZooKeeperModel:
             FIRST_SESSION_ID + self._opened,
             connection.client,
             timeout_us,
-            self.world.now_us,
+            self.scheduler.now_us,
             connection,
         )
         self.sessions[session.id] = session
@@ -278,20 +278,20 @@ class ZooKeeperModel:
         self._touch(session)
         return session
 
-    def heard(self, session_id: int) -> None:
+    def ping(self, session_id: int) -> None:
         """A ping of a session's client has come."""
         session = self.sessions.get(session_id)
         if session is not None and self.is_up:
             self._touch(session)
 
     def _touch(self, session: ServerSession) -> None:
-        session.heard_us = self.world.now_us
+        session.touched_us = self.scheduler.now_us
         if session.id not in self._bounds:
             self._bound(session)
 
     def _bound(self, session: ServerSession) -> None:
-        self._bounds[session.id] = self.world.at(
-            session.heard_us + session.timeout_us, lambda: self._look(session)
+        self._bounds[session.id] = self.scheduler.at(
+            session.touched_us + session.timeout_us, lambda: self._look(session)
         )
 
     def _look(self, session: ServerSession) -> None:
@@ -299,7 +299,7 @@ class ZooKeeperModel:
         del self._bounds[session.id]
         if self.sessions.get(session.id) is not session or not self.is_up:
             return
-        if self.world.now_us - session.heard_us >= session.timeout_us:
+        if self.scheduler.now_us - session.touched_us >= session.timeout_us:
             self._end(session, "expired")
         else:
             self._bound(session)
@@ -332,7 +332,7 @@ class ZooKeeperModel:
 
     @property
     def _now_ms(self) -> int:
-        return START_MS + self.world.now_ms
+        return START_MS + self.scheduler.now_ms
 
     def write(
         self, session: ServerSession, operations: Sequence[Operation]
@@ -366,7 +366,7 @@ class ZooKeeperModel:
         operations: tuple[Operation, ...],
         results: tuple[Result, ...],
     ) -> None:
-        written = Written(self.world.now_ms, self.zxid, client, session_id, operations, results)
+        written = Written(self.scheduler.now_ms, self.zxid, client, session_id, operations, results)
         for observer in self._observers:
             observer(written)
 
@@ -432,4 +432,4 @@ class ZooKeeperModel:
             connection.event(Event(event, path))
 
     def _note(self, text: str) -> None:
-        self._told(f"{self.zxid} {text}")
+        self._trace(f"{self.zxid} {text}")

@@ -23,7 +23,7 @@ from ottla.metadata.znodes.topic import decode_topic
 from ottla.testing.sim.faults import Faults
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.observations import QuorumLed, UnfencedWrite
-from ottla.testing.sim.world import Process
+from ottla.testing.sim.scheduler import Process
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
 from ottla.testing.sim.zookeeper_tree import Tree
 
@@ -62,14 +62,17 @@ class ZooKeeperRates:
 NO_RATES = ZooKeeperRates(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-class ZooKeeperSide:
-    """The ensemble of one simulated cluster. `ruler`: the node that made the present epoch."""
+class SimZooKeeper:
+    """The ensemble of one simulated cluster. `controller_id`: the broker that wrote the current
+    `/controller_epoch`; -1 = none yet."""
 
     def __init__(self, sim: "Sim", chance: Callable[[str], Random], *, faults: bool) -> None:
         self._sim = sim
-        self.model = ZooKeeperModel(sim.world, chance("zookeeper"), told=sim.note, mark=sim.mark)
+        self.model = ZooKeeperModel(
+            sim.scheduler, chance("zookeeper"), trace=sim.note, mark=sim.mark
+        )
         self.rates = ZooKeeperRates().mix(chance("zookeeper rates")) if faults else NO_RATES
-        self.ruler = -1
+        self.controller_id = -1
         self._random = chance("zookeeper mischief")
         self._is_over = False
         self.model.observe(self._written)
@@ -80,7 +83,7 @@ class ZooKeeperSide:
 
     # -- what goes wrong -----------------------------------------------------------------------
 
-    def begin_mischief(self) -> None:
+    def begin_faults(self) -> None:
         """Let things go wrong from now on."""
         rates, faults = self.rates, self.model.faults
         faults.slow, faults.broken = rates.slow, rates.broken
@@ -105,15 +108,15 @@ class ZooKeeperSide:
                 act()
                 self._again(rate, act)
 
-        self._sim.world.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
+        self._sim.scheduler.after(int(self._random.expovariate(rate) * MINUTE_US), strike)
 
     def _later(self, most_ms: int, act: Callable[[], None]) -> None:
-        self._sim.world.after(self._random.randrange(50, most_ms) * MS, act)
+        self._sim.scheduler.after(self._random.randrange(50, most_ms) * MS, act)
 
     def _victim(self) -> int:
         """Return a node; often the ruling one."""
-        if self.ruler >= 0 and self._random.random() < 0.4:
-            return self.ruler
+        if self.controller_id >= 0 and self._random.random() < 0.4:
+            return self.controller_id
         return self._random.choice(list(self._sim.nodes))
 
     def _cut(self) -> None:
@@ -136,10 +139,10 @@ class ZooKeeperSide:
 
     def _remove_controller(self) -> None:
         """Let an operator force an election; the former controller mostly hears of it late."""
-        ruler, model = self.ruler, self.model
-        if ruler >= 0 and self._random.random() < 0.7:
-            model.hold_answers(ruler)
-            self._later(self._random.choice((300, 2_000, 5_000)), lambda: model.heal(ruler))
+        controller_id, model = self.controller_id, self.model
+        if controller_id >= 0 and self._random.random() < 0.7:
+            model.hold_answers(controller_id)
+            self._later(self._random.choice((300, 2_000, 5_000)), lambda: model.heal(controller_id))
         model.remove(paths.CONTROLLER)
 
     # -- what is seen --------------------------------------------------------------------------
@@ -161,16 +164,18 @@ class ZooKeeperSide:
     def _elected(self, written: Written, epoch: int) -> None:
         node = written.client
         if epoch > 0 and isinstance(node, int):
-            self.ruler = node
-            life = self._sim.nodes[node].life
-            self._sim.tell(QuorumLed(written.at_ms, node, life, epoch))
+            self.controller_id = node
+            incarnation = self._sim.nodes[node].incarnation
+            self._sim.notify(QuorumLed(written.at_ms, node, incarnation, epoch))
 
     def _judge(self, written: Written) -> None:
         checks = [each for each in written.operations if isinstance(each, Check)]
         is_fenced = any(each.path == paths.CONTROLLER_EPOCH for each in checks)
-        if not is_fenced or written.client != self.ruler:
+        if not is_fenced or written.client != self.controller_id:
             changed = sorted({each.path for each in written.operations})
-            self._sim.tell(UnfencedWrite(written.at_ms, written.client, self.ruler, tuple(changed)))
+            self._sim.notify(
+                UnfencedWrite(written.at_ms, written.client, self.controller_id, tuple(changed))
+            )
 
     def _look(self, zxid: int) -> None:
         image = image_of(self.model.tree, zxid)
@@ -189,7 +194,7 @@ def flushes_everything(random: Random, faults: Faults, given: Mapping[str, str])
     return faults.directed and name not in given and random.random() < FLUSHED_SHARE
 
 
-def within_zookeepers_promises(faults: Faults, *, flushed: bool = False) -> Faults:
+def within_zookeeper_guarantees(faults: Faults, *, flushed: bool = False) -> Faults:
     """Return the faults without those that a cluster of this mode may lose records by.
 
     Without eligible leader replicas and with logs that are flushed in the background, a replica

@@ -29,7 +29,7 @@ from ottla.base.zookeeper import (
     ZkCode,
     ZkError,
 )
-from ottla.testing.sim.world import Call, Process
+from ottla.testing.sim.scheduler import Call, Process
 from ottla.testing.sim.zookeeper_tree import REQUEST_BYTES_MAX, request_bytes
 from ottla.testing.sim.zookeeper_wire import MS, Connection
 
@@ -78,7 +78,7 @@ class ModelSession:
         self.id = 0
         self.state = SessionState.CONNECTING
         self._servers = servers
-        self._world = servers.world
+        self._scheduler = servers.scheduler
         self._client = client
         self._process = process
         self._on_state = on_state
@@ -96,7 +96,7 @@ class ModelSession:
         }
         self._closed: Pending[None] | None = None
         self._later(0, self._connect)
-        self._world.after(self._timeout_us // BEATS, self._beat)
+        self._scheduler.after(self._timeout_us // BEATS, self._beat)
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class ModelSession:
     # -- connections ---------------------------------------------------------------------------
 
     def _later(self, delay_us: int, call: Call) -> None:
-        self._world.after(delay_us, call, self._process)
+        self._scheduler.after(delay_us, call, self._process)
 
     def _connect(self) -> None:
         if self.state in OVER or self._connection is not None:
@@ -189,16 +189,16 @@ class ModelSession:
         process, connection = self._process, self._connection
         if (process is not None and not process.alive) or self.state in OVER:
             return
-        self._world.after(self._timeout_us // BEATS, self._beat)
+        self._scheduler.after(self._timeout_us // BEATS, self._beat)
         if connection is None or self.state is not SessionState.CONNECTED:
             return
-        now_us = self._world.now_us
+        now_us = self._scheduler.now_us
         if process is not None and process.paused:
-            connection.heard_us = now_us  # Nobody looks at a clock.
+            connection.last_heard_us = now_us  # Nobody looks at a clock.
         elif connection.answers_pings:
-            connection.heard_us = now_us
-            self._servers.heard(self.id)
-        elif now_us - connection.heard_us >= self._timeout_us * 2 // 3:
+            connection.last_heard_us = now_us
+            self._servers.ping(self.id)
+        elif now_us - connection.last_heard_us >= self._timeout_us * 2 // 3:
             self._later(0, lambda: self._connection_closed(connection))
 
     # -- what the servers do with what comes ---------------------------------------------------
@@ -209,13 +209,13 @@ class ModelSession:
             return
         if self._server is None:
             server = servers.begin_session(connection, self._timeout_us, self._chroot)
-            connection.tell(lambda: self._connected(connection, server))
+            connection.respond(lambda: self._connected(connection, server))
         elif servers.sessions.get(self.id) is not self._server:
-            connection.tell(lambda: self._expired(connection))
+            connection.respond(lambda: self._expired(connection))
         else:
             server = self._server
             servers.attach(connection, server)
-            connection.tell(lambda: self._connected(connection, server))
+            connection.respond(lambda: self._connected(connection, server))
             for kind, watched in self._watchers.items():
                 for path in sorted(watched):
                     servers.missed(connection, path, since_zxid=self._seen_zxid, kind=kind)
@@ -244,11 +244,11 @@ class ModelSession:
         if request.watcher is not None and watched:
             servers.watch(connection, path, children=request.kind == "children")
         zxid = servers.zxid
-        connection.tell(lambda: self._answered(connection, request, answer, zxid))
+        connection.respond(lambda: self._answered(connection, request, answer, zxid))
 
     def _serve_close(self, connection: Connection, server: "ServerSession") -> None:
         self._servers.end_session(server)
-        connection.tell(lambda: self._connection_closed(connection))
+        connection.respond(lambda: self._connection_closed(connection))
 
     # -- what the client does with what comes --------------------------------------------------
 

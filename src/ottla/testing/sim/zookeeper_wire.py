@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ottla.base.zookeeper import Event
-from ottla.testing.sim.world import Call, Process, World
+from ottla.testing.sim.scheduler import Call, Process, Scheduler
 
 MS = 1000
 
@@ -25,12 +25,12 @@ class ZooKeeperFaults:
     broken: float = 0.0
 
 
-class Lane:
+class Stream:
     """One way of a connection. What arrives is given to `arrive`; when shut it takes no more."""
 
-    def __init__(self, world: World, arrive: Callable[[Call], None]) -> None:
+    def __init__(self, scheduler: Scheduler, arrive: Callable[[Call], None]) -> None:
         self.is_cut = self.is_shut = False
-        self._world = world
+        self._scheduler = scheduler
         self._arrive = arrive
         self._under_way: deque[tuple[int, Call]] = deque()
         self._last_us = 0
@@ -39,14 +39,16 @@ class Lane:
         """Let `call` arrive after a delay, and after all that was put here before."""
         if self.is_shut:
             return
-        at_us = max(self._last_us, self._world.now_us + delay_us)
+        at_us = max(self._last_us, self._scheduler.now_us + delay_us)
         self._last_us = at_us
         self._under_way.append((at_us, call))
-        self._world.at(at_us, self.pump)
+        self._scheduler.at(at_us, self.pump)
 
     def pump(self) -> None:
         """Let arrive what is due."""
-        while self._under_way and not self.is_cut and self._under_way[0][0] <= self._world.now_us:
+        while (
+            self._under_way and not self.is_cut and self._under_way[0][0] <= self._scheduler.now_us
+        ):
             _at_us, call = self._under_way.popleft()
             self._arrive(call)
 
@@ -62,13 +64,13 @@ class Connection:
 
     Fields: `on_event`, `on_closed`: what the client does when it is told.
             `client_open`, `server_open`: whether that end still listens.
-            `heard_us`: when the client last heard something, at least a ping's answer.
+            `last_heard_us`: when the client last heard something, at least a ping's answer.
             `watched`: the paths that the server watches for it, for data and for children.
     """
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         random: Random,
         faults: ZooKeeperFaults,
         *,
@@ -77,7 +79,7 @@ class Connection:
         on_event: Callable[["Connection", Event], None],
         on_closed: Callable[["Connection"], None],
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._random = random
         self._faults = faults
         self.client = client
@@ -85,10 +87,10 @@ class Connection:
         self.on_event = on_event
         self.on_closed = on_closed
         self.client_open = self.server_open = True
-        self.heard_us = world.now_us
+        self.last_heard_us = scheduler.now_us
         self.watched: set[tuple[bool, str]] = set()
-        self._up = Lane(world, self._arrive_at_server)
-        self._down = Lane(world, self._arrive_at_client)
+        self._up = Stream(scheduler, self._arrive_at_server)
+        self._down = Stream(scheduler, self._arrive_at_client)
 
     @property
     def answers_pings(self) -> bool:
@@ -97,15 +99,15 @@ class Connection:
 
     def hold(self, *, asks: bool, answers: bool) -> None:
         """Hold what is under way and what will be sent, either way; else let it pass again."""
-        for lane, is_cut in ((self._up, asks), (self._down, answers)):
-            lane.is_cut = is_cut
-            lane.pump()
+        for stream, is_cut in ((self._up, asks), (self._down, answers)):
+            stream.is_cut = is_cut
+            stream.pump()
 
     def ask(self, call: Call) -> None:
         """Carry a request to the server."""
         self._up.put(call, self._delay_us())
 
-    def tell(self, call: Call) -> None:
+    def respond(self, call: Call) -> None:
         """Carry an answer or an event to the client."""
         if self.server_open:
             self._down.put(call, self._delay_us())
@@ -117,12 +119,12 @@ class Connection:
 
     def event(self, event: Event) -> None:
         """Carry a watch's event to the client."""
-        self.tell(lambda: self.on_event(self, event))
+        self.respond(lambda: self.on_event(self, event))
 
     def shut_by_server(self) -> None:
         """The server ends it: the client gets what was sent to it, and learns of the end."""
         if self.server_open:
-            self.tell(lambda: self.on_closed(self))
+            self.respond(lambda: self.on_closed(self))
             self.server_open = False
 
     def break_both(self) -> None:
@@ -132,7 +134,7 @@ class Connection:
         """
         self._up.lose_rest(self._random)
         self._down.lose_rest(self._random)
-        self.tell(lambda: self.on_closed(self))
+        self.respond(lambda: self.on_closed(self))
         self._down.is_shut = True
 
     def _arrive_at_server(self, call: Call) -> None:
@@ -142,10 +144,10 @@ class Connection:
     def _arrive_at_client(self, call: Call) -> None:
         def unless_shut() -> None:
             if self.client_open:
-                self.heard_us = self._world.now_us
+                self.last_heard_us = self._scheduler.now_us
                 call()
 
-        self._world.after(0, unless_shut, self.process)
+        self._scheduler.after(0, unless_shut, self.process)
 
     def _delay_us(self) -> int:
         faults, random = self._faults, self._random

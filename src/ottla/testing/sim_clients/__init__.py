@@ -5,21 +5,21 @@ know nothing of the simulator's inside: only of a port, timers, a clock and dice
 """
 
 from ottla.testing.sim_clients.admin import Admin
-from ottla.testing.sim_clients.asker import Asker
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.consumer import Consumer
 from ottla.testing.sim_clients.dialogue import Dialogue, start
+from ottla.testing.sim_clients.patient_client import PatientClient
 from ottla.testing.sim_clients.producer import Producer
-from ottla.testing.sim_clients.station import Port, Station
 from ottla.testing.sim_clients.topic import TopicSpec
 
 __all__ = [
     "Admin",
-    "Asker",
     "Consumer",
     "Dialogue",
+    "PatientClient",
     "Port",
     "Producer",
-    "Station",
+    "SimClient",
     "TopicSpec",
     "start",
 ]

@@ -12,9 +12,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.testing.history import Life, TopicAcknowledged
+from ottla.testing.history import Progress, TopicAcknowledged
+from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Station
 from ottla.testing.sim_clients.topic import TopicSpec
 from ottla.wire.messages import alter_partition_reassignments as reassign_wire
 from ottla.wire.messages import create_partitions as grow_wire
@@ -55,8 +55,8 @@ class Admin:
     Fields: `refusals`: what was refused for good, by request.
     """
 
-    def __init__(self, station: Station) -> None:
-        self.station = station
+    def __init__(self, client: SimClient) -> None:
+        self.client = client
         self.refusals: list[tuple[str, Error]] = []
         self._stopped = False
 
@@ -85,7 +85,7 @@ class Admin:
             configs=configs,
         )
         request = create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=CONTROLLER_TIMEOUT_MS)
-        self.station.follow(spec.name)
+        self.client.follow(spec.name)
         return (
             yield from self._ask(
                 f"create {spec.name}",
@@ -103,21 +103,21 @@ class Admin:
         Over ZooKeeper the deleted one has the name until all its replicas are gone; where that
         takes long somebody else is asked for something first.
         """
-        station = self.station
+        client = self.client
         for _try in range(TRIES_MAX):
-            tried = station.now_ms
+            tried = client.now_ms
             error = yield from self.create(spec)
             there = self._acknowledged(spec.name, tried)
             if not there and error is Error.NONE:
-                yield station.refresh()
-                there = spec.name in station.ids  # What was forgotten is not learned again.
+                yield client.refresh()
+                there = spec.name in client.ids  # What was forgotten is not learned again.
             if there or error is not Error.NONE:
                 return error
             yield PAUSE_MS
         return Error.TOPIC_ALREADY_EXISTS
 
     def _acknowledged(self, name: str, since_ms: int) -> bool:
-        told = self.station.history.topics_acknowledged
+        told = self.client.history.topics_acknowledged
         last = told[-1] if told else None
         return (
             last is not None
@@ -127,10 +127,10 @@ class Admin:
 
     def delete(self, name: str) -> Dialogue[Error]:
         """Delete a topic; one that is unknown is gone already."""
-        topic_id = self.station.ids.get(name)
+        topic_id = self.client.ids.get(name)
         if topic_id is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        self.station.history.deleted.add(topic_id)
+        self.client.history.deleted.add(topic_id)
         request = delete_wire.DeleteTopicsRequest(
             topics=(delete_wire.DeleteTopicState(topic_id=topic_id),),
             timeout_ms=CONTROLLER_TIMEOUT_MS,
@@ -143,12 +143,12 @@ class Admin:
             frozenset({Error.UNKNOWN_TOPIC_ID}),
             lambda _: self._told(topic_id, name, is_deletion=True),
         )
-        self.station.forget(name)
+        self.client.forget(name)
         return error
 
     def _told(self, topic_id: Uuid, name: str, *, is_deletion: bool = False) -> None:
-        told = TopicAcknowledged(topic_id, name, is_deletion, self.station.now_ms)
-        self.station.history.topics_acknowledged.append(told)
+        told = TopicAcknowledged(topic_id, name, is_deletion, self.client.now_ms)
+        self.client.history.topics_acknowledged.append(told)
 
     def grow(self, name: str, count: int) -> Dialogue[Error]:
         """Give a topic `count` partitions in all."""
@@ -238,10 +238,10 @@ class Admin:
         `as_wanted`: refusals that say that all is as it should be. `on_done`: called with the
         answer of what was done.
         """
-        station = self.station
+        client = self.client
         error = Error.REQUEST_TIMED_OUT
         for _try in range(TRIES_MAX):
-            answer = yield station.send(station.any_node(), request, version, REQUEST_TIMEOUT_MS)
+            answer = yield client.send(client.any_node(), request, version, REQUEST_TIMEOUT_MS)
             if isinstance(answer, ApiError):
                 error = answer.error
             else:
@@ -254,7 +254,7 @@ class Admin:
                 break
             yield PAUSE_MS
         if error is Error.NONE:
-            station.history.lives.append(Life("changes of metadata", station.now_ms))
+            client.history.progress.append(Progress("changes of metadata", client.now_ms))
         else:
             self.refusals.append((what, error))
         return error
@@ -270,7 +270,7 @@ class Admin:
         `passing` is also grown, and deleted and made anew, often several times in a row, each
         time with another number of partitions.
         """
-        dice = self.station.dice
+        dice = self.client.dice
         grown = passing.partitions
         while not self._stopped:
             yield 1 + dice.below(2 * interval_ms)
@@ -304,12 +304,12 @@ class Admin:
 
     def _replace(self, spec: TopicSpec) -> Dialogue[None]:
         """Delete what has a topic's name, and make the topic."""
-        yield self.station.refresh()
+        yield self.client.refresh()
         yield from self.delete(spec.name)
         yield from self.create_anew(spec)
 
     def _some(self, brokers: tuple[int, ...], count: int) -> tuple[int, ...]:
         """Return `count` brokers in a drawn order."""
         left = list(brokers)
-        below = self.station.dice.below
+        below = self.client.dice.below
         return tuple(left.pop(below(len(left))) for _each in range(min(count, len(left))))

@@ -15,10 +15,10 @@ from ottla.base.ids import NO_LEADER
 from ottla.broker.group_journal import whole_batches
 from ottla.records.batch import iter_headers
 from ottla.records.record import iter_records
-from ottla.testing.history import Life, Read, Skipped, TopicPartition, Watermark
+from ottla.testing.history import Progress, Read, Skipped, TopicPartition, Watermark
 from ottla.testing.identity import identity
+from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.codec import records_view
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -54,9 +54,9 @@ class Consumer:
     """
 
     def __init__(
-        self, station: Station, topic: str, *, interval_ms: int, resets: bool = False
+        self, client: SimClient, topic: str, *, interval_ms: int, resets: bool = False
     ) -> None:
-        self.station = station
+        self.client = client
         self.topic = topic
         self.interval_ms = interval_ms
         self.resets = resets
@@ -66,18 +66,18 @@ class Consumer:
         self._behind: set[TopicPartition] = set()
         """Those of which the last fetch did not reach the end: an answer ends with a segment."""
         self._stopped = False
-        station.follow(topic)
+        client.follow(topic)
 
     def begin(self) -> None:
         """Start to read."""
-        self.station.run(self._work())
+        self.client.run(self._work())
 
     def stop(self) -> None:
         """End after this round."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
-        station = self.station
+        client = self.client
         rounds = 0
         while not self._stopped:
             leaders = self._by_leader()
@@ -90,21 +90,21 @@ class Consumer:
                     fine &= yield from self._reset(node, lost)
                 fine &= yield from self._fetch(node, asked)
             if not fine:
-                yield station.refresh()
+                yield client.refresh()
             rounds += 1
-            yield 1 + station.dice.below(BEHIND_MS if self._behind else 2 * self.interval_ms)
+            yield 1 + client.dice.below(BEHIND_MS if self._behind else 2 * self.interval_ms)
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         found: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for partition in self.station.partitions_of(self.topic):
-            found[self.station.leaders[partition].node].append(partition)
+        for partition in self.client.partitions_of(self.topic):
+            found[self.client.leaders[partition].node].append(partition)
         return dict(sorted(found.items()))
 
     # -- records -------------------------------------------------------------------------------
 
     def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
         """Read what one leader has; tell whether it is still the leader of all."""
-        leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
+        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in asked}
         partitions = tuple(
             FetchPartition(
                 partition=each[1],
@@ -120,7 +120,7 @@ class Consumer:
             max_bytes=FETCH_BYTES_MAX,
             topics=(FetchTopic(topic_id=asked[0][0], partitions=partitions),),
         )
-        response: FetchResponse | ApiError = yield self.station.send(
+        response: FetchResponse | ApiError = yield self.client.send(
             node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError) or response.error_code:
@@ -133,7 +133,7 @@ class Consumer:
         return fine
 
     def _take(self, key: TopicPartition, data: PartitionData, node: int, epoch: int) -> bool:
-        history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
+        history, now_ms, name = self.client.history, self.client.now_ms, self.client.name
         position = self.positions[key]
         if data.error_code == Error.OFFSET_OUT_OF_RANGE:
             if self.resets:
@@ -147,7 +147,7 @@ class Consumer:
                 client=name,
                 partition=key,
                 offset=data.high_watermark,
-                asked="fetch",
+                api="fetch",
                 node=node,
                 epoch=epoch,
                 log_start=data.log_start_offset,
@@ -170,7 +170,7 @@ class Consumer:
         self.positions[key] = position
         (self._behind.add if behind else self._behind.discard)(key)
         if position >= data.high_watermark:
-            history.lives.append(Life(f"reads of {self.topic}-{key[1]}", now_ms))
+            history.progress.append(Progress(f"reads of {self.topic}-{key[1]}", now_ms))
         return True
 
     # -- how far it goes -----------------------------------------------------------------------
@@ -181,29 +181,29 @@ class Consumer:
         if not ends:
             return False
         starts = yield from self._ask_offsets(node, list(ends), EARLIEST)
-        history, now_ms, name = self.station.history, self.station.now_ms, self.station.name
+        history, now_ms, name = self.client.history, self.client.now_ms, self.client.name
         for key, start in starts.items():
             position = self.positions[key]
             history.skipped.append(
-                Skipped(name, key, position, start, now_ms, told=True, end=ends[key])
+                Skipped(name, key, position, start, now_ms, was_reset=True, end=ends[key])
             )
             self.positions[key] = start
             self._lost.discard(key)
         return len(starts) == len(lost)
 
     def _list_offsets(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
-        epochs = {each: self.station.leaders.get(each, Leader(-1, -1)).epoch for each in asked}
+        epochs = {each: self.client.leaders.get(each, Leader(-1, -1)).epoch for each in asked}
         ends = yield from self._ask_offsets(node, asked, LATEST)
         for key, offset in ends.items():
-            self.station.history.watermarks.append(
+            self.client.history.watermarks.append(
                 Watermark(
-                    client=self.station.name,
+                    client=self.client.name,
                     partition=key,
                     offset=offset,
-                    asked="list_offsets",
+                    api="list_offsets",
                     node=node,
                     epoch=epochs[key],
-                    at_ms=self.station.now_ms,
+                    at_ms=self.client.now_ms,
                 )
             )
         return len(ends) == len(asked)
@@ -212,7 +212,7 @@ class Consumer:
         self, node: int, asked: list[TopicPartition], timestamp: int
     ) -> Dialogue[dict[TopicPartition, int]]:
         """Return the offsets that a leader names for EARLIEST or LATEST, without refusals."""
-        leaders = {each: self.station.leaders.get(each, Leader(-1, -1)) for each in asked}
+        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in asked}
         partitions = tuple(
             ListOffsetsPartition(
                 partition_index=each[1],
@@ -224,7 +224,7 @@ class Consumer:
         request = ListOffsetsRequest(
             replica_id=CONSUMER, topics=(ListOffsetsTopic(name=self.topic, partitions=partitions),)
         )
-        response: ListOffsetsResponse | ApiError = yield self.station.send(
+        response: ListOffsetsResponse | ApiError = yield self.client.send(
             node, request, LIST_OFFSETS_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError):

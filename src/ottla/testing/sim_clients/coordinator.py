@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Port, Station
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 
 FIND_VERSION = 4
@@ -25,8 +25,8 @@ class Coordinator:
     Fields: `node`: who it is, -1 = to be looked for.
     """
 
-    def __init__(self, station: Station, port: Port, group: str) -> None:
-        self.station = station
+    def __init__(self, client: SimClient, port: Port, group: str) -> None:
+        self.client = client
         self.group = group
         self.node = NO_LEADER
         self._port = port
@@ -49,15 +49,15 @@ class Coordinator:
             self.node = NO_LEADER
         return answer
 
-    def heard(self, error: Error) -> None:
+    def note_error(self, error: Error) -> None:
         """Take in what the coordinator said of itself."""
         if error in LOST:
             self.node = NO_LEADER
 
     def _find(self) -> Dialogue[Error]:
-        station = self.station
+        client = self.client
         request = FindCoordinatorRequest(coordinator_keys=(self.group,))
-        answer = yield station.send(station.any_node(), request, FIND_VERSION, REQUEST_TIMEOUT_MS)
+        answer = yield client.send(client.any_node(), request, FIND_VERSION, REQUEST_TIMEOUT_MS)
         if isinstance(answer, ApiError):
             return answer.error
         (found,) = answer.coordinators

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, Uuid
-from ottla.testing.history import Life, Outcome, TopicPartition
+from ottla.testing.history import Outcome, Progress, TopicPartition
 from ottla.testing.history_groups import (
     AssignmentReceived,
     AssignmentSent,
@@ -25,11 +25,11 @@ from ottla.testing.history_groups import (
     OffsetCommit,
 )
 from ottla.testing.sim_clients import assigning
+from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator
 from ottla.testing.sim_clients.dialogue import Dialogue
 from ottla.testing.sim_clients.offset_queries import EARLIEST, fetch_offsets, list_offset
 from ottla.testing.sim_clients.reader import Reader
-from ottla.testing.sim_clients.station import Port, Station
 from ottla.wire.messages import heartbeat as heartbeat_wire
 from ottla.wire.messages import join_group as join_wire
 from ottla.wire.messages import leave_group as leave_wire
@@ -105,13 +105,13 @@ class GroupMember:
     """
 
     def __init__(
-        self, station: Station, coordinator_port: Port, group: str, config: MemberConfig
+        self, client: SimClient, coordinator_port: Port, group: str, config: MemberConfig
     ) -> None:
-        self.station = station
+        self.client = client
         self.group = group
         self.config = config
-        self.coordinator = Coordinator(station, coordinator_port, group)
-        self.reader = Reader(station, rack=config.rack)
+        self.coordinator = Coordinator(client, coordinator_port, group)
+        self.reader = Reader(client, rack=config.rack)
         self.on_answer: Callable[[str, int], None] = lambda what, node: None
         self.is_done = False
         self._identity = Identity()
@@ -124,33 +124,33 @@ class GroupMember:
         self._former: tuple[Identity, dict[TopicPartition, Position]] = (Identity(), {})
         """Who it was last, and what it had read then."""
         self._tokens = 0
-        self._life = 0
+        self._incarnation = 0
         self._paused_until_ms = 0
         self._stopped = False
         self._leaving = False
         for topic in config.topics:
-            station.follow(topic)
+            client.follow(topic)
 
     # -- life ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start a process, which knows nothing."""
-        self._life += 1
+        self._incarnation += 1
         self._forget()
         self._identity = Identity()
         self._leaving = False
-        self.station.run(self._live(self._life))
+        self.client.run(self._live(self._incarnation))
 
     def die(self) -> None:
         """End the process without a word: its connections end, its session goes on."""
-        self._life += 1
+        self._incarnation += 1
         self._forget()
         self.coordinator.close()
-        self.station.port.close()
+        self.client.port.close()
 
     def pause(self, ms: int) -> None:
         """Stand still so long; what was asked for before is answered before."""
-        self._paused_until_ms = self.station.now_ms + ms
+        self._paused_until_ms = self.client.now_ms + ms
 
     def leave(self) -> None:
         """Leave the group after this round; `begin` starts anew."""
@@ -158,8 +158,8 @@ class GroupMember:
 
     def commit_now(self) -> None:
         """Commit beside what this member does; nothing where it is not in a generation."""
-        if self._assigned and self._paused_until_ms <= self.station.now_ms:
-            self.station.run(self._commit())
+        if self._assigned and self._paused_until_ms <= self.client.now_ms:
+            self.client.run(self._commit())
 
     def stop(self) -> None:
         """Commit and leave for good."""
@@ -168,13 +168,13 @@ class GroupMember:
     @property
     def name(self) -> str:
         """What the history calls it."""
-        return self.station.name
+        return self.client.name
 
     @property
     def _goes_on(self) -> bool:
         return not self._stopped and not self._leaving
 
-    def _live(self, life: int) -> Dialogue[None]:
+    def _live(self, incarnation: int) -> Dialogue[None]:
         # Each step of a process is driven here, so that its death ends it wherever it waits.
         work = self._work()
         value: Any = None
@@ -184,7 +184,7 @@ class GroupMember:
             except StopIteration:
                 break
             value = yield wanted
-            if self._life != life:
+            if self._incarnation != incarnation:
                 work.close()
                 return
         if self._stopped:
@@ -201,7 +201,7 @@ class GroupMember:
         yield from self._leave()
 
     def _wake(self) -> Dialogue[None]:
-        while (left_ms := self._paused_until_ms - self.station.now_ms) > 0:
+        while (left_ms := self._paused_until_ms - self.client.now_ms) > 0:
             yield left_ms
 
     def _ask(
@@ -238,7 +238,7 @@ class GroupMember:
         protocol = join_wire.JoinGroupRequestProtocol(
             name=assigning.PROTOCOL, metadata=assigning.encode_subscription(config.topics)
         )
-        sent_ms = self.station.now_ms
+        sent_ms = self.client.now_ms
         request = join_wire.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=config.session_ms,
@@ -262,7 +262,7 @@ class GroupMember:
             self._refused(error)
             return None
         self._identity = Identity(answer.member_id, answer.generation_id)
-        self.station.history.groups.joins.append(
+        self.client.history.groups.joins.append(
             MemberJoined(
                 client=self.name,
                 group=self.group,
@@ -273,7 +273,7 @@ class GroupMember:
                 members=tuple((each.member_id, each.group_instance_id) for each in answer.members),
                 node=self.coordinator.node,
                 sent_ms=sent_ms,
-                at_ms=self.station.now_ms,
+                at_ms=self.client.now_ms,
             )
         )
         return answer
@@ -281,20 +281,20 @@ class GroupMember:
     def _assign(
         self, joined: join_wire.JoinGroupResponse
     ) -> Dialogue[dict[str, tuple[NamedPartition, ...]]]:
-        yield self.station.refresh()
+        yield self.client.refresh()
         known = {
-            topic: [number for _, number in self.station.partitions_of(topic)]
+            topic: [number for _, number in self.client.partitions_of(topic)]
             for topic in self.config.topics
         }
         self._counts = {topic: len(numbers) for topic, numbers in known.items()}
         return assigning.assign_ranges((each.member_id for each in joined.members), known)
 
     def _sync(self, assignments: dict[str, tuple[NamedPartition, ...]]) -> Dialogue[bool]:
-        identity, station = self._identity, self.station
+        identity, client = self._identity, self.client
         yield from self._wake()
         if assignments:
-            station.history.groups.sent.append(
-                AssignmentSent(self.name, self.group, *identity, assignments, station.now_ms)
+            client.history.groups.sent.append(
+                AssignmentSent(self.name, self.group, *identity, assignments, client.now_ms)
             )
         answer = yield from self._send_sync(identity, assignments)
         if isinstance(answer, Error):
@@ -322,14 +322,14 @@ class GroupMember:
                 for member, owned in sorted(assignments.items())
             ),
         )
-        sent_ms = self.station.now_ms
+        sent_ms = self.client.now_ms
         answer = yield from self._ask(request, SYNC_VERSION, self.config.rebalance_ms + 3_000)
         if isinstance(answer, ApiError):
             return answer.error
         if answer.error_code:
             return Error(answer.error_code)
         assigned = assigning.decode_assignment(answer.assignment)
-        self.station.history.groups.received.append(
+        self.client.history.groups.received.append(
             AssignmentReceived(
                 client=self.name,
                 group=self.group,
@@ -339,7 +339,7 @@ class GroupMember:
                 instance=self.config.instance,
                 node=self.coordinator.node,
                 sent_ms=sent_ms,
-                at_ms=self.station.now_ms,
+                at_ms=self.client.now_ms,
             )
         )
         return assigned
@@ -347,7 +347,7 @@ class GroupMember:
     def _act_as_before(self) -> Dialogue[None]:
         """Now and then go on under an identity that this member has given up."""
         former, read = self._former
-        below = self.station.dice.below
+        below = self.client.dice.below
         if not read or former == self._identity or below(STALE_ONE_IN):
             return
         yield 1 + below(100)  # Later than what made it stale.
@@ -358,7 +358,7 @@ class GroupMember:
 
     def _refused(self, error: Error) -> None:
         """Take in that this member is not what it took itself for."""
-        self.coordinator.heard(error)
+        self.coordinator.note_error(error)
         if error in NEW_IDENTITY:
             self._identity = Identity()
         elif error is Error.ILLEGAL_GENERATION:
@@ -368,15 +368,15 @@ class GroupMember:
 
     def _consume(self) -> Dialogue[None]:
         """Read and commit until the group rebalances, or this member goes."""
-        config, station = self.config, self.station
-        beat_ms = commit_ms = station.now_ms
+        config, client = self.config, self.client
+        beat_ms = commit_ms = client.now_ms
         while self._goes_on:
-            was_paused = self._paused_until_ms > station.now_ms
+            was_paused = self._paused_until_ms > client.now_ms
             yield from self._wake()
             if was_paused and not (yield from self._commit()):
                 return  # A zombie: what it has read is another one's by now.
-            if station.now_ms - beat_ms >= config.heartbeat_ms:
-                beat_ms = station.now_ms
+            if client.now_ms - beat_ms >= config.heartbeat_ms:
+                beat_ms = client.now_ms
                 if not (yield from self._heartbeat()):
                     return
             keys = self._keys()
@@ -386,25 +386,25 @@ class GroupMember:
             )
             placed = sum(key in self.reader.positions for key in keys)
             if not fine or placed < len(self._assigned):
-                yield station.refresh()
-            if station.now_ms - commit_ms >= config.commit_ms:
-                commit_ms = station.now_ms
+                yield client.refresh()
+            if client.now_ms - commit_ms >= config.commit_ms:
+                commit_ms = client.now_ms
                 if not (yield from self._commit()) or (yield from self._has_grown()):
                     return
-            yield 1 + station.dice.below(2 * config.poll_ms)
+            yield 1 + client.dice.below(2 * config.poll_ms)
 
     def _keys(self) -> list[TopicPartition]:
         """Return the assigned partitions that are known, of the topics as they are now."""
-        ids, known = self.station.ids, self.station.leaders
+        ids, known = self.client.ids, self.client.leaders
         keys = [(ids[topic], number) for topic, number in self._assigned if topic in ids]
         return [key for key in keys if key in known]
 
     def _has_grown(self) -> Dialogue[bool]:
         """Tell whether this member assigned the partitions, and there are others by now."""
-        if not self._counts or self.station.dice.below(REFRESH_ONE_IN):
+        if not self._counts or self.client.dice.below(REFRESH_ONE_IN):
             return False
-        yield self.station.refresh()
-        counts = {topic: len(self.station.partitions_of(topic)) for topic in self._counts}
+        yield self.client.refresh()
+        counts = {topic: len(self.client.partitions_of(topic)) for topic in self._counts}
         if counts == self._counts:
             return False
         self._counts = {}
@@ -424,7 +424,7 @@ class GroupMember:
                 self.reader.seek(key, offset)
                 self._committed[key] = offset
                 continue
-            begin = yield from list_offset(self.station, key, self.config.reset)
+            begin = yield from list_offset(self.client, key, self.config.reset)
             if begin is not None:
                 self.reader.seek(key, begin.offset)
 
@@ -450,9 +450,9 @@ class GroupMember:
         return error not in NEW_IDENTITY and error is not Error.ILLEGAL_GENERATION
 
     def _alive(self, what: str) -> None:
-        history = self.station.history
+        history = self.client.history
         if history.healed_ms is not None:  # Nobody asks for it before.
-            history.lives.append(Life(what, self.station.now_ms))
+            history.progress.append(Progress(what, self.client.now_ms))
 
     def _leave(self) -> Dialogue[None]:
         identity = self._identity
@@ -502,12 +502,12 @@ class GroupMember:
         stale: bool = False,
     ) -> Dialogue[dict[TopicPartition, Error]]:
         """Send one OffsetCommit; return what became of each partition."""
-        station = self.station
+        client = self.client
         yield from self._wake()
         self._tokens += 1
         token = f"{self.name}:{self._tokens}"
         request = self._commit_request(positions, identity, token)
-        sent_ms, errors = station.now_ms, dict.fromkeys(positions, Error.NETWORK_EXCEPTION)
+        sent_ms, errors = client.now_ms, dict.fromkeys(positions, Error.NETWORK_EXCEPTION)
         outcomes = dict.fromkeys(positions, Outcome.UNKNOWN)
         try:
             answer = yield from self._ask(request, self.config.commit_version)
@@ -518,7 +518,7 @@ class GroupMember:
                 errors = dict(zip(sorted(positions), map(Error, told), strict=True))
                 outcomes = {key: _outcome(error) for key, error in errors.items()}
         finally:  # Also where the process dies while it waits.
-            station.history.groups.commits += [
+            client.history.groups.commits += [
                 OffsetCommit(
                     client=self.name,
                     group=self.group,
@@ -532,7 +532,7 @@ class GroupMember:
                     error=errors[key].name,
                     node=self.coordinator.node,
                     sent_ms=sent_ms,
-                    ended_ms=station.now_ms,
+                    ended_ms=client.now_ms,
                     stale=stale,
                 )
                 for key, position in positions.items()
@@ -542,7 +542,7 @@ class GroupMember:
         return errors
 
     def _name_of(self, topic_id: Uuid) -> str:
-        return next((name for name, each in self.station.ids.items() if each == topic_id), "")
+        return next((name for name, each in self.client.ids.items() if each == topic_id), "")
 
     def _commit_request(
         self, positions: dict[TopicPartition, Position], identity: Identity, token: str

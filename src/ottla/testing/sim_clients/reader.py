@@ -18,8 +18,8 @@ from ottla.records.record import iter_records
 from ottla.testing.history import Read, Skipped, TopicPartition
 from ottla.testing.history_groups import FollowerRead
 from ottla.testing.identity import identity
+from ottla.testing.sim_clients.client import Leader, SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Leader, Station
 from ottla.wire.codec import records_view
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -47,13 +47,13 @@ class Reader:
 
     def __init__(
         self,
-        station: Station,
+        client: SimClient,
         *,
         rack: str = "",
         max_wait_ms: int = 250,
         max_bytes: int = FETCH_BYTES_MAX,
     ) -> None:
-        self.station = station
+        self.client = client
         self.rack = rack
         self.max_wait_ms = max_wait_ms
         self.max_bytes = max_bytes
@@ -91,10 +91,10 @@ class Reader:
 
     def _node_for(self, partition: TopicPartition) -> int:
         node, until_ms = self._preferred.get(partition, (NO_LEADER, 0))
-        if node != NO_LEADER and self.station.now_ms < until_ms:
+        if node != NO_LEADER and self.client.now_ms < until_ms:
             return node
         self._preferred.pop(partition, None)
-        return self.station.leaders.get(partition, Leader(NO_LEADER, -1)).node
+        return self.client.leaders.get(partition, Leader(NO_LEADER, -1)).node
 
     def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
         by_topic: defaultdict[object, list[TopicPartition]] = defaultdict(list)
@@ -111,7 +111,7 @@ class Reader:
             topics=topics,
             rack_id=self.rack,
         )
-        response: FetchResponse | ApiError = yield self.station.send(
+        response: FetchResponse | ApiError = yield self.client.send(
             node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
         )
         if isinstance(response, ApiError) or response.error_code:
@@ -127,14 +127,14 @@ class Reader:
     def _asked_for(self, partition: TopicPartition) -> FetchPartition:
         return FetchPartition(
             partition=partition[1],
-            current_leader_epoch=self.station.leaders.get(partition, Leader(-1, -1)).epoch,
+            current_leader_epoch=self.client.leaders.get(partition, Leader(-1, -1)).epoch,
             fetch_offset=self.positions[partition],
             partition_max_bytes=self.max_bytes,
         )
 
     def _take(self, key: TopicPartition, data: PartitionData, node: int) -> bool:
-        station = self.station
-        history, now_ms, name = station.history, station.now_ms, station.name
+        client = self.client
+        history, now_ms, name = client.history, client.now_ms, client.name
         if key not in self.positions:
             return True  # It was given up while the answer was on its way.
         position = self.positions[key]

@@ -17,8 +17,8 @@ from ottla.metadata.records import (
 from ottla.raft.batches import LogBatch
 from ottla.testing.checkers_metadata import images_that_differ, metadata_lost_or_reordered
 from ottla.testing.history import (
-    FolderAppeared,
     History,
+    PartitionDirAppeared,
     ReplicaConfirmed,
     ReplicaSetAside,
     TopicSeen,
@@ -27,10 +27,10 @@ from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.sim.observations import (
     Acknowledged,
     DeletionConfirmed,
-    FolderGone,
-    FolderSeen,
     ImagePublished,
     MetadataCommitted,
+    PartitionDirGone,
+    PartitionDirSeen,
     QuorumLed,
     TopicKnown,
     TopicSet,
@@ -138,7 +138,7 @@ def test_what_became_of_a_topic_is_kept_with_who_knows_it() -> None:
     recorder.observe(TopicKnown(6, 2, 3, 8, TOPIC, True))
     assert history.topics_seen == [
         TopicSeen(TOPIC, False, offset=9, at_ms=5),
-        TopicSeen(TOPIC, True, node=2, life=3, offset=8, at_ms=6),
+        TopicSeen(TOPIC, True, node=2, incarnation=3, offset=8, at_ms=6),
     ]
 
 
@@ -152,11 +152,11 @@ def test_what_disks_hold_of_a_deleted_replica_is_kept() -> None:
     history = History()
     recorder = Recorder(history)
     recorder.observe(DeletionConfirmed(5, 2, TOPIC, 0, ("/data/t-0",)))
-    recorder.observe(FolderSeen(6, 2, TOPIC, 0, "/data/t-0"))
-    recorder.observe(FolderGone(7, 2, TOPIC, 0, True, False))
-    recorder.observe(FolderGone(8, 3, TOPIC, 0, False, True))
+    recorder.observe(PartitionDirSeen(6, 2, TOPIC, 0, "/data/t-0"))
+    recorder.observe(PartitionDirGone(7, 2, TOPIC, 0, True, False))
+    recorder.observe(PartitionDirGone(8, 3, TOPIC, 0, False, True))
     assert history.confirmed == [ReplicaConfirmed(2, (TOPIC, 0), ("/data/t-0",), 5)]
-    assert history.folders == [FolderAppeared(2, (TOPIC, 0), "/data/t-0", 6)]
+    assert history.partition_dirs == [PartitionDirAppeared(2, (TOPIC, 0), "/data/t-0", 6)]
     assert history.set_aside == [
         ReplicaSetAside(2, (TOPIC, 0), True, False, 7),
         ReplicaSetAside(3, (TOPIC, 0), False, True, 8),

@@ -66,10 +66,10 @@ def test_a_replay_names_what_was_not_the_default() -> None:
 
 
 def test_a_run_that_proves_nothing_breaks_no_promise() -> None:
-    doubtful = replace(KEPT, judgement=Judgement(Verdict.UNKNOWN, (), ("too little",)))
-    assert doubtful.is_kept
-    assert not doubtful.is_proof
-    assert "  unknown   too little" in doubtful.lines(full=True)
+    inconclusive = replace(KEPT, judgement=Judgement(Verdict.UNKNOWN, (), ("too little",)))
+    assert inconclusive.is_kept
+    assert not inconclusive.is_proof
+    assert "  unknown   too little" in inconclusive.lines(full=True)
 
 
 def test_programs_are_told_the_same() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.testing.checkers_verdict import Verdict
 from ottla.testing.scenarios import Dialogue, Scenario, ScenarioFailed, Story, TopicSpec
-from ottla.testing.scenarios.runner import Order, play_all, play_scenario
+from ottla.testing.scenarios.runner import PlayOptions, play_all, play_scenario
 from ottla.testing.scenarios.settling import unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim import Faults, Sim
@@ -66,7 +66,7 @@ def test_reports_come_in_the_order_of_the_seeds_from_several_processes(tmp_path:
         "from tests.unit.testing.scenarios.test_runner import SMALL as SCENARIO\n",
         encoding="utf-8",
     )
-    order = Order(file=str(file), seconds=3)
+    order = PlayOptions(file=str(file), seconds=3)
     reports = list(play_all((5, 3), order, workers=2))
     assert [report.seed for report in reports] == [5, 3]
     assert reports[0].replay == f"ottla sim --seed 5 --seconds 3 --scenario {file}"

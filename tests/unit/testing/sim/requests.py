@@ -23,7 +23,7 @@ class Writer:
         self._copies = copies
         self._partitions = partitions
         self._pause_ms = pause_ms
-        self._port = sim.client("writer")
+        self._port = sim.client_port("writer")
         self._sent = 0
         self._after(500, self._create)
 

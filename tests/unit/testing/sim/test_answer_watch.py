@@ -10,9 +10,9 @@ from ottla.broker.api.base import Connection, Listener
 from ottla.broker.dispatch import Chunks, Outcome
 from ottla.testing.history_nodes import RequestHeld
 from ottla.testing.sim.answer_watch import AnswerWatch, limit_of
-from ottla.testing.sim.net import MS, Door, Network
+from ottla.testing.sim.net import MS, Network, SimListener
+from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.transport import links_from
-from ottla.testing.sim.world import Process, World
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import FetchRequest
@@ -25,16 +25,16 @@ PATIENCE_MS = 9_000
 
 class Story:
     def __init__(self, place: int = -1) -> None:
-        self.world = World(lambda where, error: None)
-        self.net = Network(self.world, Random(7), lambda *_: None)
+        self.scheduler = Scheduler(lambda where, error: None)
+        self.net = Network(self.scheduler, Random(7), lambda *_: None)
         self.process = Process("node 1", 3)
         self.process.held_until_us = 0
         self.held: list[RequestHeld] = []
         self.watch = AnswerWatch(self.net, self.held.append)
         self.waiting: list[Pending[Chunks | None]] = []
-        door = Door(self.process, 1, Listener.CLIENT, "PLAINTEXT", self.keep)
-        door.is_open = True
-        self.net.listen(ADDRESS, door)
+        listener = SimListener(self.process, 1, Listener.CLIENT, "PLAINTEXT", self.keep)
+        listener.is_open = True
+        self.net.listen(ADDRESS, listener)
         link = links_from(self.net, place, None)(lambda: ADDRESS, client_id="c")
         link.send(PRODUCE, 9, timeout_ms=PATIENCE_MS)
 
@@ -43,7 +43,7 @@ class Story:
         return self.waiting[-1]
 
     def until(self, at_ms: int) -> None:
-        self.world.run_until(at_ms * MS)
+        self.scheduler.run_until(at_ms * MS)
 
 
 def test_an_answer_that_comes_late_is_told_with_the_requests_own_limit() -> None:
@@ -51,7 +51,7 @@ def test_an_answer_that_comes_late_is_told_with_the_requests_own_limit() -> None
     story.until(4_000)
     story.waiting[0].complete(None)
     (held,) = story.held
-    assert (held.api, held.limit_ms, held.answered, held.life) == ("Produce", 1_500, True, 3)
+    assert (held.api, held.limit_ms, held.answered, held.incarnation) == ("Produce", 1_500, True, 3)
     assert 3_900 < held.held_ms <= 4_000
 
 
@@ -83,7 +83,7 @@ def test_the_time_of_a_pause_does_not_count() -> None:
     story.until(100)
     story.process.paused = True
     story.until(6_000)
-    story.world.resume(story.process)
+    story.scheduler.resume(story.process)
     story.until(6_500)
     story.waiting[0].complete(None)
     assert story.held == []

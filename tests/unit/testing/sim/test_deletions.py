@@ -16,12 +16,12 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Sim
 from ottla.testing.sim.deletion_steps import STEPS, Crash, CrashPlan, Step, Victim, controller_of
-from ottla.testing.sim.deletions import KnownMetadata, deletions_left, folders_left
+from ottla.testing.sim.deletions import KnownMetadata, deletions_left, partition_dirs_left
 from ottla.testing.sim.observations import (
     DeletionConfirmed,
     DeletionSet,
-    FolderGone,
-    FolderSeen,
+    PartitionDirGone,
+    PartitionDirSeen,
     TopicKnown,
     TopicSet,
 )
@@ -40,14 +40,14 @@ class Cluster:
         self.sim = Sim(1, combined=True, zookeeper=zookeeper, config=config)
         self.told: list[Any] = []
         self.sim.observe(self.told.append)
-        self.port = self.sim.client("somebody")
+        self.port = self.sim.client_port("somebody")
         nodes = self.sim.nodes.values()
         self.until(lambda: all(node.serves for node in nodes) and len(self.sim.image.brokers) == 3)
         topic = create_wire.CreatableTopic(
             name="t", num_partitions=1, replication_factor=3, assignments=(), configs=()
         )
         self.ask(create_wire.CreateTopicsRequest(topics=(topic,), timeout_ms=3_000), 5)
-        self.until(lambda: len(self.of(FolderSeen)) == 3)
+        self.until(lambda: len(self.of(PartitionDirSeen)) == 3)
         self.topic_id: Uuid = self.of(TopicSet)[0].topic_id
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -77,7 +77,7 @@ def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> No
     confirmed = cluster.of(DeletionConfirmed)
     assert sorted(each.node for each in confirmed) == [1, 2, 3]
     assert {each.left for each in confirmed} == {()}
-    gone = {each.node: (each.in_sync, each.assigned) for each in cluster.of(FolderGone)}
+    gone = {each.node: (each.in_sync, each.assigned) for each in cluster.of(PartitionDirGone)}
     assert gone == dict.fromkeys((1, 2, 3), (False, False))
     assert [each.is_there for each in cluster.of(TopicSet)] == [True, False]
     assert sorted(each.node for each in cluster.of(TopicKnown) if not each.is_there) == [1, 2, 3]
@@ -104,9 +104,9 @@ def test_folders_are_left_until_their_bytes_are_gone(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
     cluster.delete()
     cluster.until(lambda: not deletions_left(cluster.sim))
-    assert len(folders_left(cluster.sim)) == 3
+    assert len(partition_dirs_left(cluster.sim)) == 3
     cluster.sim.run(ms=DELAY_MS + 1_000)
-    assert folders_left(cluster.sim) == []
+    assert partition_dirs_left(cluster.sim) == []
 
 
 @MODES
@@ -132,9 +132,11 @@ def test_the_one_victim_dies_at_the_step_and_comes_back(zookeeper: bool, victim:
     plan = CrashPlan(step=Step.ORDERED, victim=victim, down_ms=500)
     crash = Crash(cluster.sim, plan, cluster.topic_id)
     cluster.delete()
-    cluster.until(lambda: crash.victim.life == 2)
+    cluster.until(lambda: crash.victim.incarnation == 2)
     assert cluster.sim.marks["crashed-at-step"] == 1
-    assert [node.life for node in cluster.sim.nodes.values() if node is not crash.victim] == [1, 1]
+    assert [
+        node.incarnation for node in cluster.sim.nodes.values() if node is not crash.victim
+    ] == [1, 1]
 
 
 class Loading:

@@ -65,7 +65,7 @@ def test_an_error_that_a_broker_told_is_marked_once() -> None:
             ),
         ),
     )
-    sim.client("c").send(1, request, 9, 500)
+    sim.client_port("c").send(1, request, 9, 500)
     sim.run(ms=100)
     fresh = sim.marks - before
     assert fresh == {"told-invalid-required-acks": 1}

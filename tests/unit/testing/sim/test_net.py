@@ -15,9 +15,9 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.broker.api.base import CloseConnection, Connection, Listener
 from ottla.broker.dispatch import Outcome, read_header
-from ottla.testing.sim.net import MS, Door, NetFaults, Network
+from ottla.testing.sim.net import MS, NetFaults, Network, SimListener
+from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.transport import CheckedChannel, links_from
-from ottla.testing.sim.world import Process, World
 from ottla.wire.frames import encode_response
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -36,9 +36,9 @@ class Server:
         self.refuses = False
         self.parked: list[Callable[[], None]] = []
         self.connections: list[Connection] = []
-        self.door = Door(self.process, place, Listener.CLIENT, "PLAINTEXT", self.handle)
-        self.door.is_open = True
-        net.listen((f"10.0.0.{place}", 9092), self.door)
+        self.listener = SimListener(self.process, place, Listener.CLIENT, "PLAINTEXT", self.handle)
+        self.listener.is_open = True
+        net.listen((f"10.0.0.{place}", 9092), self.listener)
 
     def handle(self, connection: Connection, frame: memoryview) -> Outcome:
         header, _ = read_header(frame)
@@ -62,10 +62,10 @@ class Story:
 
     def __init__(self, **faults: Any) -> None:
         self.problems: list[str] = []
-        self.world = World(lambda where, error: self.problems.append(f"{where}: {error}"))
+        self.scheduler = Scheduler(lambda where, error: self.problems.append(f"{where}: {error}"))
         self.told: Counter[str] = Counter()
         self.net = Network(
-            self.world, Random(7), lambda what, source, target, frame: self.told.update([what])
+            self.scheduler, Random(7), lambda what, source, target, frame: self.told.update([what])
         )
         self.net.faults = NetFaults(**faults)
         self.server = Server(self.net)
@@ -80,7 +80,7 @@ class Story:
         return answer
 
     def run(self, ms: int) -> None:
-        self.world.run_until(self.world.now_us + ms * MS)
+        self.scheduler.run_until(self.scheduler.now_us + ms * MS)
 
     @property
     def errors(self) -> list[Error | None]:
@@ -308,7 +308,7 @@ def test_a_paused_server_answers_when_it_goes_on() -> None:
     story.run(5_000)
     assert fresh.connected, "its system accepts for it"
     assert story.errors == [None]
-    story.world.resume(story.server.process)
+    story.scheduler.resume(story.server.process)
     story.run(20)
     assert story.errors == [None] * 3
 
@@ -318,7 +318,7 @@ def test_a_client_that_dies_is_noticed_by_its_server() -> None:
     story.server.parks = True
     process = Process("another node")
     link = links_from(story.net, 2, process)(lambda: ADDRESS, client_id="c")
-    story.world.after(0, lambda: story.ask(link), process)
+    story.scheduler.after(0, lambda: story.ask(link), process)
     story.run(20)
     process.alive = False
     story.net.vanish(process, silently=False)
@@ -351,7 +351,7 @@ class Slice:
 def test_an_answer_whose_file_cannot_be_read_ends_the_connection(content: Any) -> None:
     story = Story()
     piece = Slice(content)
-    story.server.door.handle = lambda connection, frame: [b"\0\0\0\x0e\0\0\0\x01", piece]
+    story.server.listener.handle = lambda connection, frame: [b"\0\0\0\x0e\0\0\0\x01", piece]
     story.ask(story.link())
     story.run(20)
     assert story.errors == [Error.NETWORK_EXCEPTION]

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.host.broker_node import BrokerNode
 from ottla.log import names
 from ottla.testing.sim import Faults, Sim
-from ottla.testing.sim.faults import Mischief
+from ottla.testing.sim.faults import FaultInjector
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.observations import Acknowledged, NodeChanged, PartitionSet, QuorumLed
 
@@ -165,7 +165,7 @@ def test_a_stopped_node_says_goodbye_and_may_come_back() -> None:
     assert sim.image.brokers[node.id].fenced or sim.image.brokers[node.id].in_controlled_shutdown
     sim.run_until(lambda: node.serves, limit_ms=10_000)
     assert [each.what for each in seen] == ["stopped", "started", "serves"]
-    assert node.life == 2
+    assert node.incarnation == 2
     assert sim.problems == []
 
 
@@ -219,19 +219,21 @@ def test_healing_brings_everybody_back() -> None:
 def test_brokers_lose_power_only_within_the_promises_bound() -> None:
     """min.insync.replicas is 2: one may be dark, and another only when the first is whole."""
     sim, _ = served()
-    mischief = Mischief(sim, Faults(power=1.0), sim._stream("test"))
+    fault_injector = FaultInjector(sim, Faults(power=1.0), sim._stream("test"))
     first, second, _third = (node for node in sim.nodes.values() if node.is_broker)
     assert sim.min_insync_replicas == 2
-    assert mischief.may_lose_power(first)
-    mischief.crash(first)
+    assert fault_injector.may_lose_power(first)
+    fault_injector.crash(first)
     assert sim.marks["power-lost"] == 1
-    assert not mischief.may_lose_power(second)
-    assert mischief.may_lose_power(first), "again"
-    assert all(mischief.may_lose_power(node) for node in sim.nodes.values() if not node.is_broker)
-    mischief.crash(second)
+    assert not fault_injector.may_lose_power(second)
+    assert fault_injector.may_lose_power(first), "again"
+    assert all(
+        fault_injector.may_lose_power(node) for node in sim.nodes.values() if not node.is_broker
+    )
+    fault_injector.crash(second)
     assert (sim.marks["power-lost"], sim.marks["crashed"]) == (1, 1)
-    sim.run_until(lambda: sim.is_whole(first.id, since_life=2), limit_ms=60_000)
-    assert mischief.may_lose_power(second)
+    sim.run_until(lambda: sim.is_whole(first.id, since_incarnation=2), limit_ms=60_000)
+    assert fault_injector.may_lose_power(second)
 
 
 def test_other_shapes_of_clusters_serve_too() -> None:
@@ -279,8 +281,8 @@ def test_a_folder_that_fails_takes_its_own_partitions_only() -> None:
     sim.run(ms=3_000)
     assert writer.acknowledged > count
     sim.heal()
-    sim.run_until(lambda: node.life == 2 and node.serves, limit_ms=30_000)
-    sim.run_until(lambda: sim.is_whole(node.id, since_life=2), limit_ms=60_000)
+    sim.run_until(lambda: node.incarnation == 2 and node.serves, limit_ms=30_000)
+    sim.run_until(lambda: sim.is_whole(node.id, since_incarnation=2), limit_ms=60_000)
     assert sim.problems == []
 
 
@@ -292,11 +294,14 @@ def test_a_process_may_die_in_the_midst_of_writing_and_recovers() -> None:
 
         def back(node: SimNode = node) -> None:
             returned.append(node.id)
-            sim.world.after(300_000, node.restart)
+            sim.scheduler.after(300_000, node.restart)
 
-        life = node.life
+        incarnation = node.incarnation
         node.crash_within(operations, lose_unflushed=False, then=back)
-        sim.run_until(lambda node=node, life=life: node.life > life, limit_ms=20_000)  # type: ignore[misc]
+        sim.run_until(
+            lambda node=node, incarnation=incarnation: node.incarnation > incarnation,
+            limit_ms=20_000,
+        )  # type: ignore[misc]
         sim.run_until(lambda: all(each.serves for each in sim.nodes.values()), limit_ms=60_000)
     assert len(returned) == sim.marks["crashed-while-writing"] == 6
     count = writer.acknowledged

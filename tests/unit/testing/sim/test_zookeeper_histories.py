@@ -26,7 +26,7 @@ from ottla.base.zookeeper import (
     ZkCode,
     ZkError,
 )
-from ottla.testing.sim.world import Process, World
+from ottla.testing.sim.scheduler import Process, Scheduler
 from ottla.testing.sim.zookeeper import Written, ZooKeeperModel
 from ottla.testing.sim.zookeeper_wire import MS
 
@@ -62,7 +62,7 @@ class Client:
         self.history.say(f"{self.name}.{number} {state.value}")
         if state is SessionState.EXPIRED:
             self.history.marks["expired"] += 1
-            self.history.world.after(10 * MS, self.open, self.process)
+            self.history.scheduler.after(10 * MS, self.open, self.process)
 
     def act(self) -> None:
         random = self.history.random
@@ -146,20 +146,20 @@ class History:
         self.numbers = 0
         self.last_zxid = 0
         self.failures: list[str] = []
-        self.world = World(lambda where, error: self.failures.append(f"{where}: {error!r}"))
-        self.model = ZooKeeperModel(self.world, Random(seed), told=self.say, mark=self.mark)
+        self.scheduler = Scheduler(lambda where, error: self.failures.append(f"{where}: {error!r}"))
+        self.model = ZooKeeperModel(self.scheduler, Random(seed), trace=self.say, mark=self.mark)
         self.model.faults.slow, self.model.faults.broken = 0.05, 0.02
         self.model.observe(self.written)
         boot = self.model.opener("boot")(lambda state: None)
         boot.multi([Create("/done")])
-        self.world.run_until(1_000 * MS)
+        self.scheduler.run_until(1_000 * MS)
         self.clients = [Client(self, f"client {number}") for number in range(CLIENTS)]
 
     def mark(self, name: str) -> None:
         self.marks[name] += 1
 
     def say(self, text: str) -> None:
-        self.said.append(f"{self.world.now_us} {text}")
+        self.said.append(f"{self.scheduler.now_us} {text}")
 
     def operations(self, name: str, path: str) -> tuple[Operation, ...]:
         """Return a write that leaves its own marker, where it is done."""
@@ -203,27 +203,27 @@ class History:
             model.expire(client.session.id)
         elif kind == 4 and random.random() < 0.3:
             model.down(silently=random.random() < 0.5)
-            self.world.after(random.randrange(4_000) * MS, model.up)
+            self.scheduler.after(random.randrange(4_000) * MS, model.up)
         elif kind == 5 and not client.process.paused:
             client.process.paused = True
             pause_us = random.choice((500, 2_000, 6_000)) * MS
-            self.world.after(pause_us, lambda: self.world.resume(client.process))
+            self.scheduler.after(pause_us, lambda: self.scheduler.resume(client.process))
         else:
             for each in self.clients:
                 model.heal(each.name)
 
     def play(self) -> "History":
         for _ in range(400):
-            self.world.run_until(self.world.now_us + self.random.randrange(60) * MS)
+            self.scheduler.run_until(self.scheduler.now_us + self.random.randrange(60) * MS)
             client = self.random.choice(self.clients)
             if client.process.alive:
-                self.world.after(0, client.act, client.process)
+                self.scheduler.after(0, client.act, client.process)
             if self.random.random() < 0.1:
                 self.harm()
         self.model.heal_all()
         for client in self.clients:
-            self.world.resume(client.process)
-        self.world.run_until(self.world.now_us + 30_000 * MS)
+            self.scheduler.resume(client.process)
+        self.scheduler.run_until(self.scheduler.now_us + 30_000 * MS)
         return self
 
 

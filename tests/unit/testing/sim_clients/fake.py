@@ -15,7 +15,7 @@ from ottla.base.timers import Timers
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.record import iter_records
 from ottla.testing.history import History
-from ottla.testing.sim_clients.station import Station
+from ottla.testing.sim_clients.client import SimClient
 from ottla.wire.messages import create_topics, delete_topics, init_producer_id, list_offsets
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import metadata as metadata_wire
@@ -96,8 +96,8 @@ class FakeCluster:
             INIT: self._init,
         }
 
-    def station(self, name: str = "client") -> Station:
-        return Station(
+    def client(self, name: str = "client") -> SimClient:
+        return SimClient(
             name,
             port=self,
             nodes=(NODE,),

@@ -11,7 +11,7 @@ from .fake import FETCH, LOST_BEFORE, NODE, TOPIC, FakeCluster
 
 
 def consumer_of(cluster: FakeCluster) -> Consumer:
-    consumer = Consumer(cluster.station("c"), TOPIC, interval_ms=50)
+    consumer = Consumer(cluster.client("c"), TOPIC, interval_ms=50)
     consumer.begin()
     return consumer
 
@@ -29,9 +29,9 @@ def test_all_records_are_told_in_order() -> None:
         (2, b"c"),
         (3, b"d"),
     ]
-    assert cluster.history.lives[-1].what == "reads of orders-0"
+    assert cluster.history.progress[-1].what == "reads of orders-0"
     assert reads_lost(cluster.history) == watermarks_that_fell(cluster.history) == []
-    assert {each.asked for each in cluster.history.watermarks} == {"fetch", "list_offsets"}
+    assert {each.api for each in cluster.history.watermarks} == {"fetch", "list_offsets"}
 
 
 def test_failures_are_asked_again() -> None:
@@ -90,11 +90,11 @@ def test_a_stopped_consumer_asks_no_more() -> None:
 def test_a_consumer_that_resets_goes_to_the_log_start_and_tells_where_it_was() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a", b"b"]
-    consumer = Consumer(cluster.station("c"), TOPIC, interval_ms=50, resets=True)
+    consumer = Consumer(cluster.client("c"), TOPIC, interval_ms=50, resets=True)
     consumer.begin()
     cluster.steps.run(1_000)
     cluster.script[FETCH] = [Error.OFFSET_OUT_OF_RANGE]
     cluster.steps.run(1_000)
     (gap,) = cluster.history.skipped
-    assert (gap.first, gap.next, gap.end, gap.told) == (2, 0, 2, True)
+    assert (gap.first, gap.next, gap.end, gap.was_reset) == (2, 0, 2, True)
     assert [read.offset for read in cluster.history.reads] == [0, 1, 0, 1]

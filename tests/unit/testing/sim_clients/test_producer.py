@@ -20,7 +20,7 @@ def run(
     cluster: FakeCluster, *, idempotent: bool = True, ms: int = 3_000, in_flight_max: int = 5
 ) -> Producer:
     producer = Producer(
-        cluster.station("p"),
+        cluster.client("p"),
         TOPIC,
         idempotent=idempotent,
         interval_ms=50,
@@ -62,7 +62,7 @@ def test_each_acknowledged_value_is_where_the_broker_said() -> None:
         end = write.offset + len(write.values)
         assert tuple(cluster.log[write.offset : end]) == write.values
         assert write.partition == PARTITION
-    assert {life.what for life in cluster.history.lives} == {"writes to orders-0"}
+    assert {incarnation.what for incarnation in cluster.history.progress} == {"writes to orders-0"}
 
 
 def test_a_lost_response_is_retried_with_the_same_sequence() -> None:
@@ -101,7 +101,7 @@ def test_a_gap_is_filled_in_order() -> None:
 def test_a_refusal_before_the_append_leaves_no_doubt() -> None:
     cluster = FakeCluster()
     cluster.script[PRODUCE] = [Error.NOT_ENOUGH_REPLICAS] * 1_000
-    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50)
+    producer = Producer(cluster.client("p"), TOPIC, idempotent=False, interval_ms=50)
     producer.begin()
     cluster.steps.run(DELIVERY_TIMEOUT_MS + 2_000)
     assert outcomes(cluster.history) == {Outcome.FAILED}
@@ -111,7 +111,7 @@ def test_a_refusal_before_the_append_leaves_no_doubt() -> None:
 def test_a_batch_that_may_be_there_is_unknown_when_given_up() -> None:
     cluster = FakeCluster()
     cluster.script[PRODUCE] = [LOST_AFTER, *[Error.NOT_ENOUGH_REPLICAS] * 1_000]
-    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50)
+    producer = Producer(cluster.client("p"), TOPIC, idempotent=False, interval_ms=50)
     producer.begin()
     cluster.steps.run(DELIVERY_TIMEOUT_MS + 2_000)
     assert cluster.history.writes[0].outcome is Outcome.UNKNOWN
@@ -151,7 +151,7 @@ def test_a_fenced_producer_asks_for_another_id() -> None:
 
 def test_what_nobody_answers_is_given_up_at_once() -> None:
     cluster = FakeCluster()
-    producer = Producer(cluster.station("p"), TOPIC, idempotent=False, interval_ms=50, acks=0)
+    producer = Producer(cluster.client("p"), TOPIC, idempotent=False, interval_ms=50, acks=0)
     producer.begin()
     cluster.steps.run(2_000)
     producer.stop()
@@ -165,7 +165,7 @@ def test_what_nobody_answers_is_given_up_at_once() -> None:
 def test_keyed_records_name_their_keys_and_tombstones_carry_their_value_in_a_header() -> None:
     cluster = FakeCluster()
     producer = Producer(
-        cluster.station("p"), TOPIC, idempotent=True, interval_ms=20, keys=7, codec=Codec.GZIP
+        cluster.client("p"), TOPIC, idempotent=True, interval_ms=20, keys=7, codec=Codec.GZIP
     )
     producer.begin()
     cluster.steps.run(4_000)
@@ -190,7 +190,7 @@ def test_one_that_is_stopped_and_done_sends_nothing_more() -> None:
     for ms in range(1_000, 1_100, 10):
         cluster = FakeCluster()
         producer = Producer(
-            cluster.station("p"), TOPIC, idempotent=True, interval_ms=50, in_flight_max=5
+            cluster.client("p"), TOPIC, idempotent=True, interval_ms=50, in_flight_max=5
         )
         producer.begin()
         cluster.steps.run(ms)

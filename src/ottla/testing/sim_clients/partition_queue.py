@@ -61,7 +61,7 @@ class Batch:
     """Some try may have been appended."""
 
 
-class Lane:
+class PartitionQueue:
     """One partition's batches, oldest first. `producer`: id and epoch; None = not idempotent."""
 
     def __init__(

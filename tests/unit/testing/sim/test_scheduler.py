@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.testing.sim.world import (
+from ottla.testing.sim.scheduler import (
     DiskPace,
     Process,
+    Scheduler,
     SimClock,
     SimDice,
     SimTimers,
     SimWorkers,
-    World,
 )
 
 
-def world(problems: list[str] | None = None) -> World:
+def scheduler(problems: list[str] | None = None) -> Scheduler:
     def failed(where: str, error: BaseException) -> None:
         assert problems is not None, (where, error)
         problems.append(f"{where}: {error}")
 
-    return World(failed)
+    return Scheduler(failed)
 
 
 def test_what_is_due_happens_in_the_order_in_which_it_was_asked_for() -> None:
-    place, said = world(), []
+    place, said = scheduler(), []
     for at_us, name in ((20, "c"), (10, "a"), (10, "b"), (30, "never")):
         place.at(at_us, lambda name=name: said.append((place.now_us, name)))  # type: ignore[misc]
     place.at(15, lambda: said.append((0, "cancelled"))).cancel()
@@ -39,7 +39,7 @@ def test_what_is_due_happens_in_the_order_in_which_it_was_asked_for() -> None:
 
 
 def test_a_paused_process_does_it_all_later_and_in_order() -> None:
-    place, process, said = world(), Process("p"), []
+    place, process, said = scheduler(), Process("p"), []
     process.paused = True
     for at_us in (10, 20):
         place.at(at_us, lambda at_us=at_us: said.append(at_us), process)  # type: ignore[misc]
@@ -52,7 +52,7 @@ def test_a_paused_process_does_it_all_later_and_in_order() -> None:
 
 
 def test_a_dead_process_does_nothing_more() -> None:
-    place, process, said = world(), Process("p"), []
+    place, process, said = scheduler(), Process("p"), []
     place.at(10, lambda: said.append(1), process)
     process.paused = True
     place.at(5, lambda: said.append(2), process)
@@ -65,7 +65,7 @@ def test_a_dead_process_does_nothing_more() -> None:
 
 def test_a_process_that_is_held_up_keeps_the_order() -> None:
     """What came first must not be overtaken by what was asked for earlier but is due later."""
-    place, process, said = world(), Process("p"), []
+    place, process, said = scheduler(), Process("p"), []
     place.at(100, lambda: said.append("due at 100"), process)
 
     def long() -> None:
@@ -81,7 +81,7 @@ def test_a_process_that_is_held_up_keeps_the_order() -> None:
 
 def test_what_nobody_catches_is_told_and_the_process_goes_on() -> None:
     problems: list[str] = []
-    place, process, said = world(problems), Process("p"), []
+    place, process, said = scheduler(problems), Process("p"), []
 
     def fails() -> None:
         raise ValueError("as it happens")
@@ -101,7 +101,7 @@ def test_what_nobody_catches_is_told_and_the_process_goes_on() -> None:
 def test_a_drifting_clock_and_its_timers_agree(
     drift_ppm: int, booted_us: int, first_ms: int, wait_ms: int
 ) -> None:
-    place = world()
+    place = scheduler()
     clock = SimClock(place, drift_ppm=drift_ppm, booted_us=booted_us)
     at_ms = clock.monotonic_ms() + first_ms + wait_ms
     when_us = clock.when_us(at_ms)
@@ -112,7 +112,7 @@ def test_a_drifting_clock_and_its_timers_agree(
 
 
 def test_timers_run_when_their_own_clock_says_so() -> None:
-    place = world()
+    place = scheduler()
     clock = SimClock(place, drift_ppm=100_000)
     timers, said = SimTimers(place, clock), []
     timers.at(220, lambda: said.append(clock.monotonic_ms()))
@@ -126,7 +126,7 @@ def test_timers_run_when_their_own_clock_says_so() -> None:
 
 
 def test_work_is_done_in_between_and_heard_of_at_the_end() -> None:
-    place, process = world(), Process("p")
+    place, process = scheduler(), Process("p")
     pace = DiskPace(Random(1))
     workers = SimWorkers(place, process, Random(2), pace)
     said: list[object] = []
@@ -146,7 +146,7 @@ def test_work_is_done_in_between_and_heard_of_at_the_end() -> None:
 
 def test_what_work_raises_is_its_outcome() -> None:
     problems: list[str] = []
-    place, process = world(problems), Process("p")
+    place, process = scheduler(problems), Process("p")
     workers = SimWorkers(place, process, Random(2), DiskPace(Random(1)))
 
     def fails() -> None:

@@ -52,9 +52,9 @@ class Process:
             paused the last time, or was starting.
     """
 
-    def __init__(self, name: str, life: int = 0) -> None:
+    def __init__(self, name: str, incarnation: int = 0) -> None:
         self.name = name
-        self.life = life
+        self.incarnation = incarnation
         self.alive = True
         self.paused = False
         self.busy_until_us = 0
@@ -64,7 +64,7 @@ class Process:
         self.draining = False
 
 
-class World:
+class Scheduler:
     """The heap. `failed` hears of exceptions that nobody caught, with the process's name."""
 
     def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
@@ -152,16 +152,21 @@ class SimClock:
     """A node's clocks: the monotonic one drifts, the wall clock is off besides."""
 
     def __init__(
-        self, world: World, *, drift_ppm: int = 0, booted_us: int = 0, wall_offset_ms: int = 0
+        self,
+        scheduler: Scheduler,
+        *,
+        drift_ppm: int = 0,
+        booted_us: int = 0,
+        wall_offset_ms: int = 0,
     ) -> None:
-        self._world = world
+        self._scheduler = scheduler
         self._rate = 1_000_000 + drift_ppm
         self._booted_us = booted_us
         self.wall_offset_ms = wall_offset_ms
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since the machine was switched on, as its own quartz counts."""
-        return (self._world.now_us + self._booted_us) * self._rate // 1_000_000_000
+        return (self._scheduler.now_us + self._booted_us) * self._rate // 1_000_000_000
 
     def now_ms(self) -> int:
         """Return what the node takes for the time of day."""
@@ -175,9 +180,11 @@ class SimClock:
 class SimTimers(Timers):
     """A process's timers, driven by the world."""
 
-    def __init__(self, world: World, clock: SimClock, process: Process | None = None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, clock: SimClock, process: Process | None = None
+    ) -> None:
         super().__init__(on_earlier=self._arm)
-        self._world = world
+        self._scheduler = scheduler
         self._clock = clock
         self._process = process
         self._armed: Event | None = None
@@ -190,7 +197,7 @@ class SimTimers(Timers):
             self._armed.cancel()
         self._armed_ms = at_ms
         # A little later than asked: a loop wakes when it can, never early.
-        self._armed = self._world.at(self._clock.when_us(at_ms) + 1, self._wake, self._process)
+        self._armed = self._scheduler.at(self._clock.when_us(at_ms) + 1, self._wake, self._process)
 
     def _wake(self) -> None:
         self._armed = None
@@ -239,14 +246,14 @@ class SimWorkers:
 
     def __init__(
         self,
-        world: World,
+        scheduler: Scheduler,
         process: Process,
         random: Random,
         pace: "DiskPace",
         split: "Split | None" = None,
     ) -> None:
         self._split = split
-        self._world = world
+        self._scheduler = scheduler
         self._process = process
         self._random = random
         self._disk = pace
@@ -257,7 +264,7 @@ class SimWorkers:
         """Run `work` in a while, then `done`."""
         whole_us = self._disk.work_us()
         first_us = self._random.randrange(whole_us + 1)
-        self._world.after(
+        self._scheduler.after(
             first_us, lambda: self._run(work, done, whole_us - first_us), self._process
         )
 
@@ -283,7 +290,7 @@ class SimWorkers:
     def _ended(self, outcome: Any, done: Callable[[Any], None] | None, rest_us: int) -> None:
         if done is not None:
             ended = done
-            self._world.after(rest_us, lambda: ended(outcome), self._process)
+            self._scheduler.after(rest_us, lambda: ended(outcome), self._process)
         elif isinstance(outcome, BaseException):
             raise outcome
 

@@ -33,7 +33,7 @@ class _Seen(NamedTuple):
         return None if self.topic_id is None else (self.topic_id, self.partition)
 
 
-class FolderWatch:
+class PartitionDirWatch:
     """One machine's folders.
 
     Fields: `came`: hears of a folder by its path. `went`: hears of a replica that has none of the
@@ -93,7 +93,7 @@ class FolderWatch:
         return frozenset(
             _Seen(path, found.name, found.kind, found.partition, found.topic_id, folder)
             for path in self._paths
-            for found, folder in self._disk.folders_in(path, durable=durable)
+            for found, folder in self._disk.partition_dirs_in(path, durable=durable)
         )
 
     def of(self, replica: Replica) -> tuple[str, ...]:

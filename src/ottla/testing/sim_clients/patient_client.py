@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.base.ids import NO_UUID
+from ottla.testing.sim_clients.client import SimClient
 from ottla.testing.sim_clients.dialogue import Dialogue
-from ottla.testing.sim_clients.station import Station
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -86,26 +86,26 @@ REQUESTS: tuple[tuple[int, Callable[[], object]], ...] = (
 """Versions and requests. None changes anything, but for a producer id that is given away."""
 
 
-class Asker:
+class PatientClient:
     """See the module. `interval_ms`: about how often it asks something."""
 
-    def __init__(self, station: Station, random: Random, *, interval_ms: int) -> None:
-        self.station = station
+    def __init__(self, client: SimClient, random: Random, *, interval_ms: int) -> None:
+        self.client = client
         self._random = random
         self._interval_ms = interval_ms
         self._stopped = False
 
     def begin(self) -> None:
         """Start to ask."""
-        self.station.run(self._work())
+        self.client.run(self._work())
 
     def stop(self) -> None:
         """Ask nothing further."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
-        random, station = self._random, self.station
+        random, client = self._random, self.client
         while not self._stopped:
             yield 1 + random.randrange(2 * self._interval_ms)
             version, make = random.choice(REQUESTS)
-            station.send(random.choice(station.nodes), make(), version, PATIENCE_MS)
+            client.send(random.choice(client.nodes), make(), version, PATIENCE_MS)

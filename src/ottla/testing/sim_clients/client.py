@@ -48,7 +48,7 @@ class Leader(NamedTuple):
     epoch: int
 
 
-class Station:
+class SimClient:
     """One client's surroundings and what it knows of the cluster.
 
     Fields: `nodes`: the brokers that it may ask, as its bootstrap.servers; `ids`: of topics, by
@@ -154,7 +154,7 @@ class Station:
                 node = NO_LEADER if partition.error_code else partition.leader_id
                 self.leaders[key] = Leader(node, partition.leader_epoch)
 
-    def heard_of_epoch(self, partition: TopicPartition, epoch: int) -> None:
+    def update_epoch(self, partition: TopicPartition, epoch: int) -> None:
         """Take what is known of an older epoch's leader for outdated (KIP-320)."""
         known = self.leaders.get(partition)
         if known is not None and known.epoch < epoch:

@@ -11,7 +11,7 @@ from ottla.base.ids import Uuid
 from ottla.log.names import FolderKind, marked_folder_name
 from ottla.log.partition_metadata import encode_partition_metadata
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.folder_watch import FolderWatch, Replica
+from ottla.testing.sim.partition_dir_watch import PartitionDirWatch, Replica
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 REPLICA = (TOPIC, 0)
@@ -25,7 +25,7 @@ class Machine:
         self.told: list[str] = []
         self.disk = SimDisk()
         self.is_own = False
-        self.watch = FolderWatch(
+        self.watch = PartitionDirWatch(
             self.disk,
             ("/data", "/more"),
             came=self.came,

@@ -24,11 +24,13 @@ def drawn(variants: Sequence[T], count: int) -> list[T]:
 
 
 def _commit() -> str:
-    asked = subprocess.run(
+    completed = subprocess.run(
         ["git", "rev-parse", "HEAD"],
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
         check=False,
     )
-    return asked.stdout.strip()  # Empty where there is no repository: then always the same ones.
+    return (
+        completed.stdout.strip()
+    )  # Empty where there is no repository: then always the same ones.

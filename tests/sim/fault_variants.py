@@ -226,7 +226,7 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def ignores_broker_epochs_of_fetches() -> Iterator[None]:
-    """A fetch of a life that is over counts for the present one."""
+    """A fetch of a previous incarnation counts for the current one."""
 
     def epochs(led: Partition) -> dict[int, int]:
         return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
@@ -346,7 +346,7 @@ def unfences_who_has_not_asked() -> Iterator[None]:
 
 @contextmanager
 def takes_old_partition_epochs() -> Iterator[None]:
-    """AlterPartition is done although the leader has not heard of the last change."""
+    """AlterPartition is accepted although the leader does not have the last change."""
     fault = isr_module._fault
 
     def lax(image: Any, broker_id: int, state: Any, wanted: Any) -> Error:
@@ -360,7 +360,7 @@ def takes_old_partition_epochs() -> Iterator[None]:
 
 @contextmanager
 def hears_heartbeats_of_the_dead() -> Iterator[None]:
-    """A heartbeat of a former incarnation counts for the one that is registered."""
+    """A heartbeat of a previous incarnation counts for the registered one."""
     heartbeat = k63_broker_heartbeat.heartbeat
 
     def lax(image: Any, report: Any, **rest: Any) -> Any:
@@ -412,7 +412,7 @@ def takes_lost_answers_for_done() -> Iterator[None]:
 
 @contextmanager
 def hears_former_controllers() -> Iterator[None]:
-    """A broker does what a controller of an older epoch tells it."""
+    """A broker accepts requests from a controller of an older epoch."""
     check = ZkMetadata.check_sender
 
     def lax(self: ZkMetadata, *, controller_epoch: int, **rest: int) -> Error:

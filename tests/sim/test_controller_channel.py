@@ -54,7 +54,7 @@ class Link:
 
 
 class Ledger:
-    """What is to be confirmed, and by whom; asks for it until it is."""
+    """The replicas to be confirmed, and by which brokers; sends requests until they are."""
 
     def __init__(self, sim: Sim) -> None:
         self.open: set[Replica] = set()
@@ -67,7 +67,7 @@ class Ledger:
             self._link,
             clock=sim.clock,
             timers=sim.timers,
-            on_event=self._hear,
+            on_event=self._on_event,
             request_timeout_ms=3_000,
         )
         self._look()
@@ -105,7 +105,7 @@ class Ledger:
                 ]
             )
 
-    def _hear(self, event: ChannelEvent) -> None:
+    def _on_event(self, event: ChannelEvent) -> None:
         [topic] = event.sent.request.topics
         [number] = topic.partitions
         replica = (event.sent.broker_id, topic.topic_id, number)
@@ -123,7 +123,7 @@ class Ledger:
 
 
 class Changer:
-    """Makes and deletes the topic, one wish at a time, each until the metadata shows it."""
+    """Creates and deletes the topic, one request at a time, each until the metadata shows it."""
 
     def __init__(self, sim: Sim, ledger: Ledger) -> None:
         self.rounds = 0
@@ -267,7 +267,7 @@ def test_a_broker_that_was_away_confirms_when_it_returns() -> None:
     assert came_back(*play_absence(power_fails=True)) == set()
 
 
-def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_confirms_without_deleting_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows nothing of the ledger at its start, sets aside what it should delete, and then
     confirms what it does not host."""
 
@@ -281,5 +281,5 @@ def test_a_broker_that_only_says_so_is_found_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(folders_at_start, "verdict_on", without_ledger)
     monkeypatch.setattr(k1002_delete_replicas, "remove_replicas", only_say_so)
-    # With the power the folders might go by themselves: they are empty and were never flushed.
+    # A power loss might remove the directories: they are empty and were never flushed.
     assert came_back(*play_absence(power_fails=False)) != set()

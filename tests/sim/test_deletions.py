@@ -2,7 +2,7 @@
 receipt that is true.
 
 Method: the story of `deletion_story` under every fault that a seed draws, in both modes. The
-checkers judge it; at the end no deletion is left, nor a folder of what was deleted.
+checkers judge it; at the end no deletion is left, nor a directory of a deleted replica.
 """
 
 from dataclasses import replace
@@ -63,7 +63,7 @@ def a_broker_sleeps(story: Story) -> Dialogue[None]:
 
 
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
-def test_a_replica_that_nobody_waits_for_goes_all_the_same(zookeeper: bool) -> None:
+def test_a_replica_without_a_ledger_row_is_still_deleted(zookeeper: bool) -> None:
     """The ledger has no row for it: its broker finds out for itself, and hosts the new topic."""
     scenario = replace(
         SCENARIO,
@@ -91,10 +91,10 @@ WRITES = 20
 controller hears of an election while the deletion waits for its turn."""
 
 
-def elections_while_deleting(heard: list[DeletionSet], story: Story) -> Dialogue[None]:
+def elections_while_deleting(observed: list[DeletionSet], story: Story) -> Dialogue[None]:
     """The controller has much to write; a tool asks for elections of topics that are to go."""
     admin = story.admin
-    story.sim.observe(lambda each: heard.append(each) if isinstance(each, DeletionSet) else None)
+    story.sim.observe(lambda each: observed.append(each) if isinstance(each, DeletionSet) else None)
     yield from story.create(STEADY)
     story.produce(STEADY, interval_ms=200)
     for spec in HALTED:
@@ -117,10 +117,10 @@ ZOOKEEPER_REACHED = ("deletion-halted-by-preferred-election", "deletion-finished
 
 def test_a_deletion_waits_for_the_elections_that_a_tool_asks_for() -> None:
     """And for no longer: it begins once they were tried, and comes to its end."""
-    heard: list[DeletionSet] = []
+    observed: list[DeletionSet] = []
     scenario = replace(
         SCENARIO,
-        story=partial(elections_while_deleting, heard),
+        story=partial(elections_while_deleting, observed),
         zookeeper=True,
         faults=Faults.NONE,
         seconds=20,
@@ -130,6 +130,6 @@ def test_a_deletion_waits_for_the_elections_that_a_tool_asks_for() -> None:
     assert report.is_proof, "\n".join(report.lines(full=True))
     assert [name for name in ZOOKEEPER_REACHED if not report.marks[name]] == []
     assert report.marks["deletion-finished"] == len(HALTED)
-    halted = [each.after for each in heard if each.after and each.after.halted is not Halt.NONE]
+    halted = [each.after for each in observed if each.after and each.after.halted is not Halt.NONE]
     assert {each.halted for each in halted} == {Halt.PREFERRED_ELECTION}
     assert not any(each.has_begun for each in halted), "what has begun is not halted any more"

@@ -1,9 +1,9 @@
-"""A leader comes back with empty folders while its former session lives: no replica loses a record.
+"""A leader comes back with empty disks while its previous session lives: no record is lost.
 
 Method: a simulated cluster over ZooKeeper, one partition that lies on three brokers, records that
-are acknowledged by all of them. What a controller still says to the former life finds the new one
-up, which must not take it for its own: it would lead by an empty log, and its followers would cut
-theirs to that.
+are acknowledged by all of them. Requests of a controller to the previous incarnation reach the new
+one, which must reject them: it would lead with an empty log, and its followers would truncate
+theirs.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,9 @@ class Cluster:
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
 @pytest.mark.parametrize("pause_ms", [0, 2_000])
-def test_the_next_controller_still_counts_on_the_former_life(seed: int, pause_ms: int) -> None:
+def test_the_next_controller_still_counts_on_the_previous_incarnation(
+    seed: int, pause_ms: int
+) -> None:
     """It is elected while the session lives; it may sleep when the broker registers anew."""
     cluster = Cluster(seed)
     sim, former = cluster.sim, cluster.registered()
@@ -131,7 +133,7 @@ def test_the_next_controller_still_counts_on_the_former_life(seed: int, pause_ms
 
 
 @pytest.mark.parametrize("seed", [1, 8])
-def test_the_controller_tells_the_former_life_of_a_change(seed: int) -> None:
+def test_the_controller_sends_a_change_to_the_previous_incarnation(seed: int) -> None:
     cluster = Cluster(seed)
     cluster.come_back_empty()
     cluster.sim.run(1_500)

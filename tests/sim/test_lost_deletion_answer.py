@@ -48,7 +48,7 @@ def test_what_the_lost_controller_deleted_is_answered_as_deleted(
     getattr(controller_of(sim), loss)()
     sim.run_until(lambda: answer.done, limit_ms=60_000)
 
-    told = {each.name: Error(each.error_code) for each in answer.value.responses}
-    assert told == dict.fromkeys(NAMES, Error.NONE)
+    error_codes = {each.name: Error(each.error_code) for each in answer.value.responses}
+    assert error_codes == dict.fromkeys(NAMES, Error.NONE)
     assert len(sim.image.topics) == 0
     assert {each.name for each in sim.image.deletions} == set(NAMES)

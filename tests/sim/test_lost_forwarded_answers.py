@@ -63,7 +63,7 @@ class Story:
         net.cut |= ways
         for pipe in list(net.pipes.values()):
             link = pipe.link
-            if link is not None and (link.place, pipe.door.place) in ways:
+            if link is not None and (link.place, pipe.listener.place) in ways:
                 pipe.break_off()
 
     def mend(self, answer: Any) -> Any:
@@ -121,7 +121,7 @@ def test_one_deletion_by_name_deletes_one_topic() -> None:
     assert [each.topic_id for each in story.sim.image.deletions] == [first]
 
 
-def test_a_deletion_whose_answer_was_lost_is_told_that_it_is_done() -> None:
+def test_a_deletion_whose_response_was_lost_is_answered_as_done() -> None:
     story = Story()
     story.ask(creation(), 5)
     story.sim.run(500)

@@ -1,8 +1,8 @@
-"""A leader that starts again is not read before it is told who leads.
+"""A restarted leader serves no fetches before it has received LeaderAndIsr.
 
 Method: a simulated cluster over ZooKeeper, one partition with three replicas, and a controller
 that has none of them. ZooKeeper's answers to the controller are held from the election on that the
-restart asks for, so that nobody hears of it. High watermarks are checkpointed so rarely that the
+restart causes, so that no broker learns of it. High watermarks are checkpointed so rarely that the
 restart puts the leader's back to 0, while a consumer of its epoch asks it on.
 """
 
@@ -103,7 +103,7 @@ class Cluster:
     def restart_without_election(self, epoch: int) -> None:
         """Restart the leader; let it learn that nobody leads in `epoch`, and nothing more.
 
-        The election is written; the controller does not hear that it is, and tells nobody.
+        The election is written; the controller does not get the response, and sends no requests.
         """
         assert self.sim.zookeeper is not None
         model, controller = self.sim.zookeeper.model, self.controller.id
@@ -137,8 +137,8 @@ def test_its_consumers_do_not_see_the_high_watermark_fall(seed: int) -> None:
 
     cluster.restart_without_election(epoch)
     for offset in (0, RECORDS):
-        asked = cluster.fetch(leader, epoch=epoch, offset=offset)
-        assert asked.error_code == Error.NOT_LEADER_OR_FOLLOWER
+        fetched = cluster.fetch(leader, epoch=epoch, offset=offset)
+        assert fetched.error_code == Error.NOT_LEADER_OR_FOLLOWER
     replica = cluster.found(leader)
     assert replica is not None
     assert (replica.leader, replica.leader_epoch) == (-1, epoch), "an election came between"

@@ -1,7 +1,7 @@
 """A stop in order ends soon, also where no controller can let a broker go, and it is a clean one.
 
 Method: simulated clusters without other faults. ZooKeeper, or most of the quorum, is gone or frozen
-when nodes are told to stop, one or all at once. What the stop writes is looked for on the disk.
+when nodes are stopped, one or all at once. What the stop writes is looked for on the disk.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,16 +38,16 @@ def until(sim: Sim, holds: Callable[[], bool]) -> None:
 
 def check_stops(sim: Sim, nodes: Iterable[SimNode]) -> None:
     stopping = list(nodes)
-    lives = {node.id: node.incarnation for node in stopping}
+    incarnations = {node.id: node.incarnation for node in stopping}
     began_ms = sim.now_ms
     for node in stopping:
         node.stop(back_after_ms=600_000)
     until(sim, lambda: not any(node.alive for node in stopping))
     assert sim.now_ms - began_ms <= PROMISE_MS
     for node in stopping:
-        assert node.incarnation == lives[node.id]
-        for folder in node.config.log_dirs if node.is_broker else ():
-            assert node.disk.exists(f"{folder}/{CLEAN_SHUTDOWN}"), f"node {node.id} is not clean"
+        assert node.incarnation == incarnations[node.id]
+        for log_dir in node.config.log_dirs if node.is_broker else ():
+            assert node.disk.exists(f"{log_dir}/{CLEAN_SHUTDOWN}"), f"node {node.id} is not clean"
 
 
 @pytest.mark.parametrize("silently", [False, True], ids=["dead", "frozen"])

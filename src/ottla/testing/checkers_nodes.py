@@ -1,12 +1,12 @@
-"""What must hold for nodes in any history: each anomaly is a function to its witnesses.
+"""Checkers for nodes. Each takes a history and returns the witnesses of one anomaly.
 
-- request unanswered: a node that went on kept a request longer than its limit, or for ever.
+- request unanswered: a running node answered a request after its time limit, or never.
 - image unlike the log: a node's metadata differs from a replay of the committed log.
 - member lacks committed records: a replica that is in sync, or eligible to lead, has a log that
   ends below the high watermark, or holds other records below it (KIP-497, KIP-966).
-- node goes back to an old epoch: a leader epoch or partition epoch fell within one life.
-- broker unfenced too early: a registration is let serve that never said that it is ready.
-- disk refused at start: a node takes what its own disk holds for damaged.
+- node goes back to an old epoch: a leader epoch or partition epoch fell within one incarnation.
+- broker unfenced too early: a registration was unfenced without a heartbeat that asked for it.
+- disk refused at start: a node refuses to start because of what its own disk holds.
 """
 
 from ottla.testing.checkers import Witness, name_of
@@ -15,8 +15,8 @@ from ottla.testing.history_nodes import MemberSeen
 from ottla.testing.promises import Promises
 
 HELD_GRACE_MS = 800
-"""How much longer than its limit a request may take: the answer's own way through the node, a slow
-disk among it."""
+"""How much longer than its limit a request may take: the time to process the response, a slow disk
+included."""
 
 
 def requests_unanswered(history: History) -> list[Witness]:
@@ -33,7 +33,7 @@ def requests_unanswered(history: History) -> list[Witness]:
 
 
 def images_unlike_the_log(history: History) -> list[Witness]:
-    """Return where a node's metadata is not what the committed log amounts to."""
+    """Return where a node's metadata differs from a replay of the committed log."""
     return [
         Witness(
             f"node {seen.node}, incarnation {seen.incarnation}: {seen.source} at metadata offset "
@@ -47,7 +47,7 @@ def images_unlike_the_log(history: History) -> list[Witness]:
 
 
 def members_that_lack_records(history: History) -> list[Witness]:
-    """Return the replicas whose membership promised records that they do not have."""
+    """Return the in-sync or eligible replicas that lack committed records."""
     found: dict[tuple[TopicPartition, int, int], Witness] = {}
     promises = Promises(history)
     for seen in history.members:
@@ -74,7 +74,7 @@ def _lack(seen: MemberSeen) -> str | None:
 
 
 def epochs_that_fell(history: History) -> list[Witness]:
-    """Return the lives of nodes in which an epoch of a partition went back."""
+    """Return the incarnations of nodes in which an epoch of a partition went back."""
     found = []
     last: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
     for seen in history.epochs_seen:
@@ -94,9 +94,9 @@ def epochs_that_fell(history: History) -> list[Witness]:
 
 
 def unfenced_too_early(history: History) -> list[Witness]:
-    """Return the registrations that serve although they have not asked for it."""
+    """Return the registrations that were unfenced without asking for it."""
     return [
-        Witness(f"broker {each.node} is unfenced in its epoch {each.epoch} unasked", each.at_ms)
+        Witness(f"broker {each.node} was unfenced in epoch {each.epoch} unrequested", each.at_ms)
         for each in history.unfenced_brokers
         if not each.requested
     ]

@@ -1,7 +1,7 @@
-"""From witnesses to a verdict: true, false, or unknown where a history proves nothing.
+"""Turns witnesses into a verdict: true, false, or unknown where a history proves nothing.
 
-Anomalies that are known and explained are tolerated by name and with the reason; they are shown
-but do not make a verdict false.
+Known anomalies can be tolerated, each by checker and with a reason; they are shown but do not make
+a verdict false.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,12 +77,12 @@ class Verdict(Enum):
     TRUE = "true"
     FALSE = "false"
     UNKNOWN = "unknown"
-    """Nothing is wrong in it, but too little happened."""
+    """No anomaly was found, but too little happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """An anomaly that may be, and why. `covers` tells which witnesses it is about."""
+    """An anomaly that is tolerated, and why. `covers` selects the witnesses that it applies to."""
 
     checker: str
     reason: str
@@ -91,7 +91,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one checker found, in the order of time; `reason`: why it is tolerated."""
+    """What one checker found, in the order of time. `reason`: why it is tolerated, else None."""
 
     checker: str
     witnesses: tuple[Witness, ...]
@@ -100,7 +100,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with all that led to it. `unknown_reasons`: why nothing is proved."""
+    """A verdict and its findings. `unknown_reasons`: why the history proves nothing."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
@@ -154,5 +154,5 @@ def _unknown_reasons(history: History, acknowledged_min: int) -> list[str]:
     if unread:
         unknown_reasons.append(f"the logs of {len(unread)} written partitions could not be read")
     if history.healed_ms is None:
-        unknown_reasons.append("the cluster was not healed, so nothing shows that it goes on")
+        unknown_reasons.append("the cluster was not healed, so nothing shows that it works again")
     return unknown_reasons

@@ -118,7 +118,7 @@ def test_epochs_that_rise_are_well() -> None:
     )
 
 
-def test_another_life_or_node_may_know_less() -> None:
+def test_another_incarnation_or_node_may_have_an_older_epoch() -> None:
     assert (
         fallen(
             EPOCH,
@@ -137,17 +137,17 @@ def test_an_epoch_that_falls_is_found(field: str) -> None:
 # -- the others --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_broker_that_serves_unasked_is_found(asked: bool) -> None:
-    history = History(unfenced_brokers=[Unfenced(2, 17, asked, 13)])
+@pytest.mark.parametrize("requested", [True, False])
+def test_a_broker_that_was_unfenced_unrequested_is_found(requested: bool) -> None:
+    history = History(unfenced_brokers=[Unfenced(2, 17, requested, 13)])
     found = checkers_nodes.unfenced_too_early(history)
-    assert [each.at_ms for each in found] == ([] if asked else [13])
+    assert [each.at_ms for each in found] == ([] if requested else [13])
 
 
 def test_a_disk_that_is_refused_is_found() -> None:
     history = History(starts_refused=[StartRefused(3, 2, "the log begins at offset 7", 11)])
     (found,) = checkers_nodes.disks_refused(history)
-    assert (found.at_ms, found.text) == (11, "node 3, life 2: the log begins at offset 7")
+    assert (found.at_ms, found.text) == (11, "node 3, incarnation 2: the log begins at offset 7")
 
 
 def test_as_many_as_there_may_be_are_well() -> None:

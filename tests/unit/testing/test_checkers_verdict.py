@@ -59,7 +59,7 @@ def test_too_few_writes_leave_the_verdict_unknown() -> None:
     assert judge(kept(), acknowledged_min=2).verdict is Verdict.UNKNOWN
 
 
-def test_logs_that_nobody_read_leave_the_verdict_unknown() -> None:
+def test_logs_that_were_not_read_leave_the_verdict_unknown() -> None:
     history = kept()
     history.logs = []
     judgement = judge(history)

@@ -1,9 +1,9 @@
-"""Topics of a seed that promise less than to keep all, and what happens to them.
+"""Topics of a seed that do not promise to keep everything, and the changes made to them.
 
 Some are compacted, some lose records to retention and DeleteRecords; some have one replica, a
 changing `min.insync.replicas`, or elections outside the in-sync replicas. Their segments are tiny,
-their batches compressed, and some of their producers want the acknowledgement of the leader alone,
-or none. What each of them promises is a `Promise`, by which checkers go.
+their batches compressed, and some of their producers use acks=1 or acks=0. Checkers go by the
+`Promise` of each topic.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KINDS = ("compacted", "compacted", "trimmed", "trimmed", "single", "minimum", "unclean")
 NONE_ONE_IN = 5
-"""Of so many seeds one has no such topic."""
+"""One of so many seeds has no such topic."""
 DELETE_RECORDS_VERSION = 2
 TO_THE_HIGH_WATERMARK = -1
 TRIM_TIMEOUT_MS = 4_000
@@ -52,14 +52,14 @@ class StorageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageWorkload:
-    """What a seed draws. `change_ms`: about how often something happens to one of the topics."""
+    """What a seed draws. `change_ms`: the mean time between changes of one of the topics."""
 
     topics: tuple[StorageTopic, ...] = ()
     change_ms: int = 4_000
     config: tuple[tuple[str, str], ...] = ()
 
     def story(self, story: "Story") -> Dialogue[None]:
-        """Create the topics, let clients write and read, and change things until the end."""
+        """Create the topics, start clients, and change the topics until the end."""
         consumers = {}
         for topic in self.topics:
             yield from story.create(topic.spec)
@@ -105,14 +105,14 @@ NO_STORAGE = StorageWorkload()
 def _trim(
     story: "Story", random: Random, name: str, number: int, consumer: Consumer
 ) -> Dialogue[None]:
-    """Delete records of a partition up to somewhere below its high watermark, or up to it."""
+    """Delete records of a partition up to an offset below its high watermark, or up to it."""
     client = story.admin.client
     key = next((each for each in client.partitions_of(name) if each[1] == number), None)
     if key is None or client.leaders[key].node == NO_LEADER:
         yield client.refresh()
         return
     wanted = TO_THE_HIGH_WATERMARK
-    if random.random() < 0.7:  # What was read lies below the high watermark.
+    if random.random() < 0.7:  # A consumer's position is below the high watermark.
         wanted = random.randrange(consumer.positions.get(key, 0) + 1)
     members = _members(story, key)
     partition = DeleteRecordsPartition(partition_index=number, offset=wanted)

@@ -1,4 +1,4 @@
-"""What many seeds came to: how many count, their medians, and which rare paths were reached.
+"""Adds up the results of many seeds: how many count, their medians, and the marks.
 
 A seed counts if it kept its promises through at least 120 virtual seconds of faults and at least
 300 acknowledged writes. Seeds without faults are counted apart: they show what fails by itself.
@@ -15,7 +15,7 @@ ACKNOWLEDGED_MIN = 500
 
 
 def counts(report: Report) -> bool:
-    """Tell whether a seed proves what it is played for."""
+    """Tell whether a seed counts; see the module."""
     long_enough = report.rough_ms >= ROUGH_MS_MIN and report.acknowledged >= ACKNOWLEDGED_MIN
     return report.is_proof and long_enough
 

@@ -1,4 +1,4 @@
-"""How a simulated node rewrites the segments of compacted logs: in its own threads."""
+"""Log cleaning of a simulated node: in its worker threads, without a child process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,4 +40,4 @@ class SimCleanings:
         return cancel
 
     def close(self) -> None:
-        """Nothing to wait for: a thread's work is never half done."""
+        """Do nothing: a thread's work is never half done."""

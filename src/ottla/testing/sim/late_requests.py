@@ -1,9 +1,9 @@
-"""Requests of a former controller, or of a dead incarnation of a broker, that arrive late.
+"""Requests of a previous controller, or of a dead incarnation of a broker, that arrive late.
 
-A copy of a request is kept when it arrives, and arrives again seconds later, or a moment after its
-sender has started anew or another controller was elected. Such a request is on its way in a real
-network while its sender is frozen, or in the buffers of the receiver while its sender dies: so to
-another life of the receiver it comes only where the sender's process still lives.
+A request that arrives is copied, and the copy is delivered seconds later, or soon after its sender
+has restarted or another controller was elected. In a real network such a request is in flight while
+its sender is frozen, or in the receiver's buffers while its sender dies. So it reaches another
+incarnation of the receiver only if the sender's process still runs.
 """
 
 from typing import NamedTuple
@@ -62,17 +62,17 @@ class LateRequests(Part):
         if random.random() < 0.5:
             faults.later(random.randrange(random.choice(LATE_MS)) * MS, lambda: self._send(kept))
         else:
-            # The next start of its sender, or the next controller, makes it one of the past.
+            # Delivered after its sender's next start, or the next controller election.
             self._kept = [*self._kept[-KEPT_MAX + 1 :], kept]
 
-    def observe(self, told: object) -> None:
-        """Let arrive what has become late."""
-        if isinstance(told, NodeChanged) and told.what == "serves":
-            due = [each for each in self._kept if each.source == told.node]
-        elif isinstance(told, QuorumLed):
+    def observe(self, observation: object) -> None:
+        """Deliver the copies that have become outdated."""
+        if isinstance(observation, NodeChanged) and observation.what == "serves":
+            due = [each for each in self._kept if each.source == observation.node]
+        elif isinstance(observation, QuorumLed):
             due = list(self._kept)
-        elif isinstance(told, ImagePublished):
-            due = [each for each in self._kept if self._is_past(each, told.image)]
+        elif isinstance(observation, ImagePublished):
+            due = [each for each in self._kept if self._is_past(each, observation.image)]
         else:
             return
         for kept in due:
@@ -81,7 +81,7 @@ class LateRequests(Part):
             faults.later(faults.moment_us(), lambda kept=kept: self._send(kept))  # type: ignore[misc]
 
     def _is_past(self, kept: _Kept, image: ClusterImage) -> bool:
-        """Tell whether another incarnation than the sender's is registered by now."""
+        """Tell whether a later incarnation of the sender is registered now."""
         broker = image.brokers.get(kept.source)
         return broker is not None and broker.epoch > kept.source_epoch
 

@@ -1,7 +1,7 @@
-"""A simulated node: a machine with a disk, and the lives of the process on it.
+"""A simulated node: a machine with a disk, and the incarnations of the process on it.
 
-A life is the product's `NodeCore` on simulated ports, started and stopped by the product's own
-steps. A crash ends a life without a word; its disk keeps what was written (the process died) or
+An incarnation is the product's `NodeCore` on simulated ports, started and stopped by the product's
+own steps. A crash ends it without a shutdown; the disk keeps what was written (the process died) or
 what was synced (the power failed).
 """
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 CLUSTER_ID = "c2ltdWxhdGVkIGNsdXN0ZQ"
 SUPERVISOR_MS = 2_000
-"""After how long a process that ended by itself is started again."""
+"""The longest time until a process that ended by itself is restarted."""
 
 CRC_AT = 17
-"""Where a batch's checksum is."""
+"""The position of the CRC in a batch."""
 
 
 WRITES = frozenset(
@@ -64,7 +64,7 @@ WRITES = frozenset(
 
 @dataclass(slots=True)
 class PendingCrash:
-    """A crash that waits for a disk operation."""
+    """A crash before one of the next disk operations."""
 
     operations: int
     lose_unflushed: bool
@@ -85,7 +85,7 @@ class SimNode:
         self.boots = 1
         self.core: NodeCore | None = None
         self.serves = False
-        """Whether this life's start has come to its end."""
+        """Whether this incarnation has finished its start."""
         self.pace = DiskPace(Random(random.getrandbits(64)))
         faults = sim.faults
         drift, off = faults.drift_ppm, faults.wall_ms
@@ -107,7 +107,7 @@ class SimNode:
         self._pending_crash: PendingCrash | None = None
         self._split: SplitJobs | None = None
         self.disk_written: Callable[[SimNode, str, str], None] | None = None
-        """Called with each operation that changes the disk, before it is done."""
+        """Called before each operation that changes the disk."""
         if sim.zookeeper is None:
             format_storage(
                 self.disk,
@@ -120,7 +120,7 @@ class SimNode:
             )
             self.disk.settle()
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
@@ -129,18 +129,18 @@ class SimNode:
 
     @property
     def paused(self) -> bool:
-        """Tell whether the process is stopped by a signal."""
+        """Tell whether the process is paused, as by SIGSTOP."""
         return self._process is not None and self._process.paused
 
     @property
     def broker(self) -> Broker | None:
-        """Return the broker of this life, once its logs are loaded."""
+        """Return the broker of this incarnation, once its logs are loaded."""
         core = self.core
         return None if core is None or core.broker is None else core.broker.broker
 
     @property
     def runtime(self) -> ControllerRuntime | None:
-        """Return the controller of this life."""
+        """Return the controller of this incarnation."""
         core = self.core
         return None if core is None or core.controller is None else core.controller.runtime
 
@@ -156,11 +156,11 @@ class SimNode:
 
     @property
     def address(self) -> Address:
-        """Return where clients reach it: its broker, else its controller."""
+        """Return the address of its broker listener, else of its controller listener."""
         listeners = self.config.broker_listeners or self.config.controller_listeners
         return listeners[0].host, listeners[0].port
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- start, stop, crash --------------------------------------------------------------------
 
     def restart(self) -> None:
         """Start a process where none runs."""
@@ -227,7 +227,7 @@ class SimNode:
         except (StartError, OSError, MetadataDamaged) as error:
             self._refused(error)
             core.close()
-            self._ended(process, f"cannot open its folders: {error}")
+            self._ended(process, f"cannot open its log directories: {error}")
             return
         process.after = lambda: self._look(watch)
         self._leave_start = follow(
@@ -237,7 +237,7 @@ class SimNode:
     def _started(self, process: Process, end: Exception | None) -> None:
         if end is None:
             self.serves = True
-            # What came before it served was kept until now.
+            # Requests that came earlier have waited until now.
             process.held_until_us = self._sim.scheduler.now_us
             self._notify("serves")
             return
@@ -247,16 +247,16 @@ class SimNode:
         self._ended(process, f"the start failed: {end}")
 
     def _refused(self, error: Exception) -> None:
-        """Tell where a start ended for what the disk held."""
+        """Emit an observation if the start failed because of what the disk held."""
         if isinstance(error, MetadataDamaged) or "Duplicate log directories" in str(error):
             now_ms = self._sim.scheduler.now_ms
             self._sim.notify(DiskRefused(now_ms, self.id, self.incarnation, str(error)))
 
     def _failed(self, process: Process, reason: str) -> None:
-        """The roles cannot go on: the process stops as well as it can, then ends."""
+        """The roles have failed: the process stops as well as it can, then ends."""
         self._sim.mark("node-failed")
         if process is self._process and not self._stopping:
-            # Not at once: it is said from the midst of something.
+            # Not at once: this is called in the middle of something else.
             self._sim.scheduler.after(0, lambda: self._stop(process, reason), process)
 
     def stop(self, *, back_after_ms: int | None = None) -> None:
@@ -272,7 +272,7 @@ class SimNode:
             return
         self._stopping = True
         self.serves = False
-        # What is half made must stand still before it is taken down.
+        # A start that is under way must not go on during the stop.
         self._leave_start()
 
         def stopped(end: Exception | None) -> None:
@@ -284,7 +284,7 @@ class SimNode:
         follow(core.stop_roles(SimDoors(self, process)), stopped)
 
     def _ended(self, process: Process, reason: str) -> None:
-        """The process has ended by itself; unless it was told to, it is started again."""
+        """The process has ended; unless it was stopped on purpose, it is restarted."""
         if process is not self._process:
             return
         self._end(silently=False)
@@ -297,7 +297,7 @@ class SimNode:
             self._sim.scheduler.after(self._back_after_ms * MS, self.restart)
 
     def crash(self, *, lose_unflushed: bool = True) -> None:
-        """End the process at once; with the power, also what was written and not synced."""
+        """End the process at once; `lose_unflushed`: also lose what was written and not synced."""
         if self._process is None:
             return
         self._end(silently=lose_unflushed)
@@ -314,30 +314,30 @@ class SimNode:
         self._notify("lost power" if lose_unflushed else "crashed")
 
     def crash_within(self, operations: int, *, lose_unflushed: bool, then: Call) -> None:
-        """Crash in the midst of the disk operation after so many more; `then` follows."""
+        """Crash at the n-th disk write from now on; then call `then`."""
         self._pending_crash = PendingCrash(operations, lose_unflushed, then)
 
     def die(self, *, lose_unflushed: bool, then: Call) -> None:
-        """Crash at once, even from the midst of something; `then` follows."""
+        """Crash at once, even in the middle of a step; then call `then`."""
         if self._process is not None and self._process.alive:
             self._crash_now(PendingCrash(0, lose_unflushed, then))
 
-    def forgive(self) -> None:
-        """Let a crash that still waits not come."""
+    def cancel_crash(self) -> None:
+        """Cancel a pending crash."""
         if self._process is None or self._process.alive:
             self._pending_crash = None
 
     def _crash_now(self, doom: "PendingCrash") -> None:
-        """Die now; what is under way does not come to its end."""
+        """End the process now; the current step is not finished."""
         process = self._process
         assert process is not None
         process.alive = False
 
-        def buried() -> None:
+        def crashed() -> None:
             self.crash(lose_unflushed=doom.lose_unflushed)
             doom.then()
 
-        self._sim.scheduler.after(0, buried)
+        self._sim.scheduler.after(0, crashed)
 
     def _end(self, *, silently: bool) -> None:
         process = self._process
@@ -354,20 +354,20 @@ class SimNode:
         self._sim.net.vanish(process, silently=silently)
 
     def pause(self) -> None:
-        """Stop the process's clock hand: it does nothing, its sockets still stand."""
+        """Pause the process as SIGSTOP does: it does nothing, its sockets stay open."""
         if self._process is not None:
             self._process.paused = True
             self._sim.mark("paused")
             self._notify("paused")
 
     def resume(self) -> None:
-        """Let it go on where it was."""
+        """Resume a paused process, as SIGCONT does."""
         if self._process is not None and self._process.paused:
             self._sim.scheduler.resume(self._process)
             self._notify("resumed")
 
     def mark_errors(self) -> None:
-        """Mark which error codes this life told since the last time."""
+        """Mark the error codes in this incarnation's responses since the last call."""
         if self._process is not None:
             self._sim.marks.update(self._errors.take())
 
@@ -379,7 +379,7 @@ class SimNode:
         self.partition_dirs.look()
 
     def _disk_used(self, operation: str, path: str) -> None:
-        """A disk call of the loop itself holds up all that the process does."""
+        """Called before each disk operation. One in the event loop delays the whole process."""
         writes = operation in WRITES
         if writes:
             if self._split is not None:
@@ -401,10 +401,10 @@ class SimNode:
             until_us = self._sim.scheduler.now_us + pace.work_us() // 10
             process.busy_until_us = max(process.busy_until_us, until_us)
 
-    # -- doors ---------------------------------------------------------------------------------
+    # -- listeners -----------------------------------------------------------------------------
 
     def add_listener(self, process: Process, address: Address, kind: Listener, name: str) -> None:
-        """Listen at an address, closed yet."""
+        """Bind a listener that does not accept connections yet."""
         core, watch = self.core, self._watch
         assert core is not None
 
@@ -420,20 +420,20 @@ class SimNode:
         self._watch.touched = True
 
     def open_listeners(self) -> None:
-        """Let requests in."""
+        """Accept connections."""
         for listener in self._listeners:
             listener.is_open = True
 
     def close_listeners(self) -> None:
-        """Let no more in, and end the connections."""
+        """Accept no more connections, and end the existing ones."""
         for listener in self._listeners:
             listener.is_open = False
             self._sim.net.close(listener)
 
-    # -- watching ------------------------------------------------------------------------------
+    # -- observing -----------------------------------------------------------------------------
 
     def _watch_produce(self, core: NodeCore) -> None:
-        """See which batches are acknowledged to clients, and in which epoch."""
+        """Wrap the Produce handler to observe acknowledged batches and their epochs."""
         endpoints: Any = core._dispatcher.endpoints
         produce = endpoints[PRODUCE]
         handle = produce.handle
@@ -466,8 +466,8 @@ class SimNode:
         self, taken: list[tuple[Any, int, int] | None], acks: int, answer: Any
     ) -> None:
         answers = [each for topic in answer.responses for each in topic.partition_responses]
-        for batch, told in zip(taken, answers, strict=True):
-            if batch is None or told.error_code:
+        for batch, response in zip(taken, answers, strict=True):
+            if batch is None or response.error_code:
                 continue
             partition, epoch, crc = batch
             self._sim.notify(
@@ -478,7 +478,7 @@ class SimNode:
                     partition.topic_id,
                     partition.index,
                     epoch,
-                    told.base_offset,
+                    response.base_offset,
                     crc,
                     acks,
                 )

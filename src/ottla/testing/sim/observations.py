@@ -1,7 +1,7 @@
-"""What a simulation tells about its nodes while it runs: plain values for checkers.
+"""Observations of nodes while a simulation runs: plain values for checkers.
 
-Nodes are watched from outside after everything that they do, so that a change that a node made
-and took back within one event is not seen, as no peer can see it either.
+Nodes are inspected from outside after each event that they process. A change that is undone within
+one event is not observed, as no peer can see it either.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from ottla.raft.batches import LogBatch, read_batches
 
 
 class QuorumLed(NamedTuple):
-    """A controller leads the metadata quorum from now on."""
+    """A node has become leader of the metadata quorum, or controller over ZooKeeper."""
 
     at_ms: int
     node: int
@@ -31,7 +31,7 @@ class QuorumLed(NamedTuple):
 
 
 class PartitionSet(NamedTuple):
-    """A committed metadata record made a partition what `state` says."""
+    """A committed metadata record has changed a partition to `state`."""
 
     at_ms: int
     offset: int
@@ -42,7 +42,7 @@ class PartitionSet(NamedTuple):
 
 
 class MetadataCommitted(NamedTuple):
-    """A node takes a batch of the metadata log for committed."""
+    """A node has seen a batch of the metadata log committed."""
 
     at_ms: int
     node: int
@@ -51,7 +51,7 @@ class MetadataCommitted(NamedTuple):
 
 
 class ImagePublished(NamedTuple):
-    """A node's committed metadata has changed."""
+    """A node's image has changed."""
 
     at_ms: int
     node: int
@@ -60,7 +60,7 @@ class ImagePublished(NamedTuple):
 
 
 class HighWatermarkMoved(NamedTuple):
-    """A replica's high watermark is another one; `leads`: it is the leader's, in its own eyes."""
+    """A replica's high watermark has changed; `leads`: its node takes it for the leader."""
 
     at_ms: int
     node: int
@@ -73,7 +73,7 @@ class HighWatermarkMoved(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A leader says that a batch is kept. `acks`: what the client asked for; `epoch`: its own."""
+    """A leader has acknowledged a batch. `acks`: of the request; `epoch`: the leader's."""
 
     at_ms: int
     node: int
@@ -87,7 +87,7 @@ class Acknowledged(NamedTuple):
 
 
 class LogOpened(NamedTuple):
-    """A partition has another log than before: the one that its node writes from now on."""
+    """A node has opened a log for a partition."""
 
     at_ms: int
     node: int
@@ -99,7 +99,7 @@ class LogOpened(NamedTuple):
 
 
 class TopicKnown(NamedTuple):
-    """A topic has come or gone for a node; `offset`: the position of what it knows."""
+    """A topic has been added to a node's image, or removed; `offset`: of the image."""
 
     at_ms: int
     node: int
@@ -110,7 +110,7 @@ class TopicKnown(NamedTuple):
 
 
 class TopicSet(NamedTuple):
-    """A topic has come to the cluster's metadata, or left it."""
+    """A topic has been added to the cluster's metadata, or removed."""
 
     at_ms: int
     offset: int
@@ -119,7 +119,7 @@ class TopicSet(NamedTuple):
 
 
 class DeletionSet(NamedTuple):
-    """An entry of the ledger of deletions is another one now; None = there is none."""
+    """An entry of the deletion ledger has changed; None = there is none."""
 
     at_ms: int
     before: DeletionImage | None
@@ -127,7 +127,7 @@ class DeletionSet(NamedTuple):
 
 
 class DeletionConfirmed(NamedTuple):
-    """The ledger calls a replica deleted. `left`: what its broker has of it all the same."""
+    """The ledger lists a replica as deleted. `left`: what its broker still has of it."""
 
     at_ms: int
     node: int
@@ -137,7 +137,7 @@ class DeletionConfirmed(NamedTuple):
 
 
 class PartitionDirSeen(NamedTuple):
-    """A disk holds a folder of a replica that it did not hold; not one on its way out."""
+    """A partition directory has appeared on a disk; not one renamed for deletion."""
 
     at_ms: int
     node: int
@@ -147,10 +147,10 @@ class PartitionDirSeen(NamedTuple):
 
 
 class PartitionDirGone(NamedTuple):
-    """The last folder that a replica is served from has another name now, or none.
+    """The last live directory of a replica has been renamed or removed.
 
-    Fields: `in_sync`: the metadata counts on this replica. `assigned`: the metadata has it on this
-            node, in sync or not, and so has what the node itself knows of them.
+    Fields: `in_sync`: the replica is in the ISR. `assigned`: both the metadata and the node's image
+            assign it to this node, in sync or not.
     """
 
     at_ms: int
@@ -162,7 +162,7 @@ class PartitionDirGone(NamedTuple):
 
 
 class UnfencedWrite(NamedTuple):
-    """A topic's znodes were changed by somebody else than the ruling controller."""
+    """A client that is not the active controller changed a topic's znodes."""
 
     at_ms: int
     client: object
@@ -212,7 +212,7 @@ Observer = Callable[[Any], None]
 
 
 class MetadataWitness:
-    """Which batches one life of a node holds of the metadata log, and how far it commits them."""
+    """Follows the metadata log of one incarnation of a node, and reports its committed batches."""
 
     def __init__(
         self,
@@ -242,18 +242,18 @@ class MetadataWitness:
             mark("snapshot-adopted")
             self._batches.clear()
 
-        # The log is watched where it is written: nothing of the product knows of it.
+        # The log's methods are wrapped: the product has no hook for it.
         watched: Any = log
         watched.append, watched.truncate_to, watched.restart_at = appended, truncated, restarted
 
     def committed(self, offset: int) -> None:
-        """Tell of all batches up to the one that holds the record at `offset`."""
+        """Report all batches up to the one that holds the record at `offset`."""
         while self._batches and self._batches[0].next_offset <= offset + 1:
             self._notify(self._batches.popleft())
 
 
 class Watch:
-    """Looks at one life of a node after everything that it does."""
+    """Inspects one incarnation of a node after each event that it processes."""
 
     def __init__(
         self,
@@ -283,17 +283,17 @@ class Watch:
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
         self.touched = False
-        """Whether requests or answers came that may have moved a high watermark."""
+        """Whether requests or responses arrived that may have moved a high watermark."""
 
     def opened(self, storage: QuorumStorage) -> None:
-        """Look at the metadata log from its first write on."""
+        """Follow the metadata log from its first write on."""
         self._metadata = MetadataWitness(storage, self._batch_committed, self._mark)
 
     def _batch_committed(self, batch: LogBatch) -> None:
         self._notify(MetadataCommitted(self._now_ms(), self._node, self._incarnation, batch))
 
     def look(self) -> None:
-        """Tell what has changed."""
+        """Emit observations of what has changed."""
         core = self._core
         controller = core.controller
         if controller is not None:

@@ -1,8 +1,8 @@
 """Connections of the simulated network: a stream each way, and the server's end.
 
-As behind a socket, the next request of a connection begins when the one before is answered. Bytes
-travel, not objects: both ends encode and decode with the product's codec, and a request's buffer
-is lent for as long as its handler runs.
+The server processes one request of a connection at a time, in order. Frames are bytes: both ends
+encode and decode with the product's codec, and a request's buffer is valid only while its handler
+runs.
 """
 
 from collections import deque
@@ -17,16 +17,16 @@ from ottla.testing.sim.net import MS, Network, SimListener, client_host
 from ottla.testing.sim.scheduler import Process
 
 RESEND_US = 200 * MS
-"""The first pause after which what met a cut link is sent again, as TCP does."""
+"""The first retransmission timeout on a cut link, as with TCP."""
 
 RESEND_MAX_US = 3_200 * MS
 
 GONE_US = 30_000 * MS
-"""When a server gives up a connection whose other end lost power."""
+"""When a server closes a connection whose other end lost power."""
 
 
 class ClientEnd(Protocol):
-    """Who asks over a connection."""
+    """The client's end of a connection."""
 
     place: int
     owner: Process | None
@@ -36,18 +36,18 @@ class ClientEnd(Protocol):
         ...
 
     def lost(self, pipe: "Pipe", reason: str) -> None:
-        """Hear that the connection has ended."""
+        """Called when the connection has ended."""
         ...
 
 
 class _Stream:
-    """One direction of a connection: what is sent later arrives later."""
+    """One direction of a connection; it keeps the order of frames."""
 
     __slots__ = ("_last_us", "_net", "_queue", "_resend_us", "_route", "_waits", "silent")
 
     def __init__(self, net: Network, source: int, target: int) -> None:
         self.silent = False
-        """Nothing arrives any more, and nobody is told."""
+        """Nothing arrives any more, and neither end is notified."""
         self._net = net
         self._route = (source, target)
         self._queue: deque[tuple[Process | None, Callable[[], None]]] = deque()
@@ -56,11 +56,11 @@ class _Stream:
         self._waits = False
 
     def hold(self, delay_us: int) -> None:
-        """Let nothing arrive before a delay is over."""
+        """Delay all deliveries until `delay_us` from now."""
         self._last_us = max(self._last_us, self._net.scheduler.now_us + delay_us)
 
     def put(self, process: Process | None, call: Callable[[], None]) -> None:
-        """Let `call` happen at the other end, when its turn has come."""
+        """Schedule `call` at the other end, after all that was put here before."""
         if self.silent:
             return
         self._queue.append((process, call))
@@ -83,7 +83,7 @@ class _Stream:
 
 
 class Pipe:
-    """One connection: a stream each way, and what stands at its ends."""
+    """One connection: a stream each way, and both ends."""
 
     def __init__(
         self, net: Network, link: ClientEnd, listener: SimListener, address: Address
@@ -99,9 +99,9 @@ class Pipe:
         self._waiting: deque[bytes] = deque()
         self._answering = False
         self._pending_request: tuple[bytes, int] | None = None
-        """The request that waits for its answer, and since when."""
+        """The request that is not answered yet, and since when."""
         self._open = True
-        """Whether the server's end stands."""
+        """Whether the server's end is open."""
         self.address = address
         host, port = address
         self.info = Connection(
@@ -133,7 +133,7 @@ class Pipe:
         self._to_server.put(self.listener.process, lambda: self._arrived(frame))
 
     def hold_answers(self, delay_us: int) -> None:
-        """Let all answers that are yet to be given arrive so late at least."""
+        """Delay all further responses by at least `delay_us`."""
         self._to_client.hold(delay_us)
 
     # -- the server's end ----------------------------------------------------------------------
@@ -174,17 +174,17 @@ class Pipe:
         try:
             body = joined(chunks)
         except OSError:
-            self.close_server()  # As a connection does whose slice cannot be read.
+            self.close_server()  # As the server does when a file slice cannot be read.
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
 
     @property
     def pending_request(self) -> tuple[bytes, int] | None:
-        """Return the request that waits for its answer, and since when (microseconds)."""
+        """Return the request that is not answered yet, and since when (microseconds)."""
         return self._pending_request
 
     def report_held(self, *, answered: bool) -> None:
-        """Tell how long a request has been waiting, where one does."""
+        """Report the pending request, if any, with the time it has waited."""
         pending_request, self._pending_request = self._pending_request, None
         if pending_request is not None and self.net.held is not None:
             self.net.held(self, *pending_request, answered)
@@ -196,7 +196,7 @@ class Pipe:
             release(chunks)
             return
         self._answer(chunks)
-        # Not at once: who answered this one is busy with something else.
+        # In an event of its own: the current one belongs to another step of the process.
         self.net.scheduler.after(0, self._continue, self.listener.process)
 
     def _continue(self) -> None:
@@ -204,7 +204,7 @@ class Pipe:
             self._handle(self._waiting.popleft())
 
     def close_server(self) -> None:
-        """End the server's side; the other side hears of it."""
+        """Close the server's end; the client's end is notified."""
         if not self._open:
             return
         self._end_server()
@@ -219,7 +219,7 @@ class Pipe:
             self.info.closed.complete(None)
 
     def server_died(self, *, silently: bool) -> None:
-        """The server's process is gone; its system says so, unless that is gone too."""
+        """The server's process has ended; `silently`: its machine too, so that no FIN is sent."""
         self._end_server()
         if silently:
             self._to_server.silent = self._to_client.silent = True
@@ -227,7 +227,7 @@ class Pipe:
             self._to_client.put(self.owner, self._end_client)
 
     def client_died(self, *, silently: bool) -> None:
-        """The client's process is gone, as `server_died`; the server notices at last."""
+        """The client's process has ended, as `server_died`; if silently, the server times out."""
         self.link = None
         if silently:
             self.net.scheduler.after(GONE_US, self._client_gone, self.listener.process)
@@ -248,14 +248,14 @@ class Pipe:
             link.lost(self, "the connection was closed")
 
     def break_off(self) -> None:
-        """Let the connection break for both ends, whatever is on its way."""
+        """Break the connection for both ends, whatever is in flight."""
         if self.link is not None:
             self.net.scheduler.after(self.net.delay_us(), self._end_client, self.owner)
         if self._open:
             self.net.scheduler.after(self.net.delay_us(), self._client_gone, self.listener.process)
 
     def abandon(self) -> None:
-        """The client has closed its end: nothing comes back, what was sent may still arrive."""
+        """The client closes its end: no response is delivered, what was sent may still arrive."""
         self.link = None
         if self._open:
             self._to_server.put(self.listener.process, self._client_gone)
@@ -266,7 +266,7 @@ class Pipe:
 
 
 class RedeliveredRequest:
-    """A request that arrives once more, after its sender has turned to another connection."""
+    """A request that is delivered again, after its sender has switched to another connection."""
 
     def __init__(self, net: Network, listener: SimListener, like: Connection, frame: bytes) -> None:
         self._net = net
@@ -281,7 +281,7 @@ class RedeliveredRequest:
         )
 
     def deliver(self) -> None:
-        """Let it arrive, if the process that it was for still lives."""
+        """Deliver it, if the receiving process still runs."""
         if self._listener.process.alive and self._listener.is_open:
             self._net.scheduler.after(0, self._arrive, self._listener.process)
 
@@ -299,7 +299,7 @@ class RedeliveredRequest:
 
 
 def ask(listener: SimListener, info: Connection, frame: bytes) -> Outcome:
-    """Have a request handled, in a buffer that is lent for so long only, as a socket's is."""
+    """Handle a request in a buffer that is overwritten afterwards, as a socket's is."""
     buffer = bytearray(frame)
     try:
         return listener.handle(info, memoryview(buffer)[4:])
@@ -308,7 +308,7 @@ def ask(listener: SimListener, info: Connection, frame: bytes) -> Outcome:
 
 
 def joined(chunks: list[Any]) -> bytes:
-    """Return an answer's bytes; file slices are read now, and let go. Raises: OSError."""
+    """Return a response's bytes; file slices are read and released. Raises: OSError."""
     parts: list[Any] = []
     try:
         for chunk in chunks:
@@ -317,14 +317,14 @@ def joined(chunks: list[Any]) -> bytes:
                 continue
             parts.append(chunk.read())
             if len(parts[-1]) < chunk.length:
-                raise OSError(f"{chunk.file.path} was cut beneath a read")
+                raise OSError(f"{chunk.file.path} was truncated during a read")
     finally:
         release(chunks)
     return b"".join(parts)
 
 
 def release(chunks: list[Any] | None) -> None:
-    """Let go of file slices that nobody will read."""
+    """Release file slices that will not be read."""
     for chunk in chunks or ():
         if not isinstance(chunk, bytes | bytearray | memoryview):
             chunk.release()

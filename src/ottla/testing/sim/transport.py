@@ -41,7 +41,7 @@ class SimTransport(asyncio.Transport):
         self._pipe: Pipe | None = None
 
     def connect(self, pipe: Pipe) -> None:
-        """Begin: the connection stands."""
+        """Tell the protocol that the connection is established."""
         self._pipe = pipe
         self._protocol.connection_made(self)
 
@@ -51,7 +51,7 @@ class SimTransport(asyncio.Transport):
             self._pipe.send(bytes(data))
 
     def abort(self) -> None:
-        """End the connection; the protocol hears of it in the next turn."""
+        """End the connection; the protocol is notified in an event of its own."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.abandon()
@@ -105,11 +105,11 @@ class SimDialer:
     def dial(
         self, address: Address, protocol: ClientProtocol, timeout_ms: int, dialed: Dialed
     ) -> Event:
-        """Connect, unless nobody listens there or a cut lies between."""
+        """Connect, unless there is no listener or the link is cut."""
         net = self._net
 
         def failed() -> None:
-            dialed(ConnectionRefusedError(f"nobody answers at {address[0]}:{address[1]}"))
+            dialed(ConnectionRefusedError(f"no listener at {address[0]}:{address[1]}"))
 
         def reached() -> None:
             listener = net.listener_at(address)
@@ -127,7 +127,7 @@ class SimDialer:
 
 
 class CheckedChannel(Channel):
-    """The product's channel, between two ends that both are the product's: none breaks a rule."""
+    """The product's channel, where a protocol error of the peer is a bug: both ends are ours."""
 
     def _break(self, reason: str) -> None:
         raise AssertionError(reason)

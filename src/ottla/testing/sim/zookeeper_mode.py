@@ -1,11 +1,10 @@
-"""ZooKeeper mode in the simulator: the ensemble of a simulated cluster, what it is seen to hold,
-and what goes wrong between it and the nodes.
+"""ZooKeeper mode in the simulator: the ensemble of a cluster, its observations and its faults.
 
-What the znodes say is the truth that nodes are judged by: after each transaction that changes
-brokers, topics or deletions the image is read from the tree anew. The same look finds writes that
-are not the ruling controller's: each change below `/brokers/topics`, and of the ledger of
-deletions, has to check `/controller_epoch`, and has to come from the node that made that epoch. (A
-deposed one that looked up the new version would pass the check alone; KAFKA-6082.)
+The znodes are the reference for the checkers: after each transaction that changes brokers, topics
+or deletions the image is read from the tree again. Writes by others than the active controller are
+reported: each change below `/brokers/topics`, and of the deletion ledger, must check
+`/controller_epoch`, and must come from the node that wrote that epoch. (A deposed controller that
+read the new version would pass the check alone; KAFKA-6082.)
 """
 
 from collections.abc import Callable, Mapping
@@ -35,12 +34,12 @@ MINUTE_US = 60_000 * MS
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperRates:
-    """What goes wrong: chances for one request, and how often a minute.
+    """Faults of ZooKeeper: chances per request, and times a minute.
 
     Fields: `slow`, `broken`: of a message, of a request's connection. `cuts`: a node is cut off
-            from ZooKeeper alone; `expiries`: a session ends; `outages`: nobody is answered.
+            from ZooKeeper alone; `expiries`: a session expires; `outages`: the ensemble is down.
             `removals`: an operator deletes `/controller`, so that another one is elected while the
-            session of the former one goes on.
+            previous controller's session lives.
     """
 
     slow: float = 0.01
@@ -51,7 +50,7 @@ class ZooKeeperRates:
     removals: float = 1.5
 
     def mix(self, random: Random) -> "ZooKeeperRates":
-        """Return the rates of one history: each none, few or all of it."""
+        """Draw the rates of one history: each 0, a quarter or all of it."""
         drawn = {
             each.name: getattr(self, each.name) * random.choice((0.0, 0.25, 1.0))
             for each in fields(self)
@@ -78,13 +77,13 @@ class SimZooKeeper:
         self.model.observe(self._written)
 
     def opener(self, node_id: int, process: Process, timeout_ms: int) -> OpenSession:
-        """Return a node's way to the ensemble."""
+        """Return a function that opens sessions of a node."""
         return self.model.opener(node_id, process, session_timeout_ms=timeout_ms)
 
-    # -- what goes wrong -----------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------
 
     def begin_faults(self) -> None:
-        """Let things go wrong from now on."""
+        """Inject faults from now on."""
         rates, faults = self.rates, self.model.faults
         faults.slow, faults.broken = rates.slow, rates.broken
         kinds = (
@@ -98,7 +97,7 @@ class SimZooKeeper:
                 self._again(rate, act)
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
+        """End all faults."""
         self._is_over = True
         self.model.heal_all()
 
@@ -114,7 +113,7 @@ class SimZooKeeper:
         self._sim.scheduler.after(self._random.randrange(50, most_ms) * MS, act)
 
     def _victim(self) -> int:
-        """Return a node; often the ruling one."""
+        """Return a node; often the controller."""
         if self.controller_id >= 0 and self._random.random() < 0.4:
             return self.controller_id
         return self._random.choice(list(self._sim.nodes))
@@ -138,14 +137,14 @@ class SimZooKeeper:
         self._later(self._random.choice((500, 3_000, 12_000)), self.model.up)
 
     def _remove_controller(self) -> None:
-        """Let an operator force an election; the former controller mostly hears of it late."""
+        """Delete `/controller`; the previous controller mostly gets the event late."""
         controller_id, model = self.controller_id, self.model
         if controller_id >= 0 and self._random.random() < 0.7:
             model.hold_answers(controller_id)
             self._later(self._random.choice((300, 2_000, 5_000)), lambda: model.heal(controller_id))
         model.remove(paths.CONTROLLER)
 
-    # -- what is seen --------------------------------------------------------------------------
+    # -- observations --------------------------------------------------------------------------
 
     def _written(self, written: Written) -> None:
         changes = [each for each in written.operations if not isinstance(each, Check)]
@@ -183,29 +182,29 @@ class SimZooKeeper:
 
 
 FLUSHED = {"log.flush.interval.messages": "1"}
-"""With this nothing is acknowledged that is not durable where it was written."""
+"""With this every replica flushes each append before it counts."""
 
 FLUSHED_SHARE = 0.25
 
 
 def flushes_everything(random: Random, faults: Faults, given: Mapping[str, str]) -> bool:
-    """Draw whether a history's brokers make durable what they acknowledge, and may lose power."""
+    """Draw whether a history's brokers flush before they acknowledge, and so may lose power."""
     name = next(iter(FLUSHED))
     return faults.directed and name not in given and random.random() < FLUSHED_SHARE
 
 
 def within_zookeeper_guarantees(faults: Faults, *, flushed: bool = False) -> Faults:
-    """Return the faults without those that a cluster of this mode may lose records by.
+    """Return the faults without those by which a cluster of this mode may lose records.
 
-    Without eligible leader replicas and with logs that are flushed in the background, a replica
-    that lost its power, or a folder, may be the last one in sync. `flushed`: they are not.
+    Without eligible leader replicas and with background flushes, a replica that lost power, or a
+    log directory, may be the last in-sync one. `flushed`: logs are flushed before acknowledging.
     """
     power = faults.power if flushed else 0.0
     return replace(faults, power=power, full_disks=0.0, bad_folders=0.0)
 
 
 def image_of(tree: Tree, zxid: int) -> ClusterImage:
-    """Return the brokers, topics and deletions that the znodes name. Position: the zxid."""
+    """Return the image of the brokers, topics and deletions in znodes. Its offset is the zxid."""
     topics = _below(tree, paths.TOPICS)
     brokers = _below(tree, paths.BROKER_IDS)
     keys = [(name, number) for name, got in topics.items() for number in _numbers(name, got)]

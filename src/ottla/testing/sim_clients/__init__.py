@@ -1,7 +1,7 @@
-"""Clients of simulated clusters: they speak Kafka's protocol and write down what they are told.
+"""Clients of simulated clusters: they use Kafka's protocol and record responses in the history.
 
-Each is a few dialogues (generators) over a port that sends one request and answers later. They
-know nothing of the simulator's inside: only of a port, timers, a clock and dice.
+Each is a few dialogues (generators) over a port that sends a request and completes with the
+response. They depend on nothing else of the simulator than a port, timers, a clock and dice.
 """
 
 from ottla.testing.sim_clients.admin import Admin

@@ -1,8 +1,7 @@
-"""A consumer without a group that reads a topic from its start and asks how far it goes.
+"""A consumer without a group that reads a topic from its start and queries its end offsets.
 
-It goes on where it was whoever leads; an offset that it has read up to and that a leader then
-does not know is told as skipped. Where records may be removed from the start on, it goes on at the
-log start then, as with `auto.offset.reset=earliest`.
+It keeps its position across leader changes; OFFSET_OUT_OF_RANGE for its position is recorded as
+skipped. With `resets` it continues at the log start, as with `auto.offset.reset=earliest`.
 
 Not done: fetch sessions, groups, reading from followers.
 Source: KafkaConsumer's Fetcher and OffsetsRequest, Kafka 4.0; KIP-207, KIP-320.
@@ -43,14 +42,14 @@ REQUEST_TIMEOUT_MS = 2_500
 MAX_WAIT_MS = 250
 FETCH_BYTES_MAX = 1 << 20
 BEHIND_MS = 40
-"""The rest of a consumer that has more to read."""
+"""The pause of a consumer that has more to read."""
 
 
 class Consumer:
     """One consumer of one topic.
 
-    Fields: `positions`: the next offset of each partition; `interval_ms`: about how long it
-            rests after each round. `resets`: it goes to the log start where it is out of range.
+    Fields: `positions`: the next offset of each partition; `interval_ms`: the mean
+            pause after each round. `resets`: it continues at the log start if out of range.
     """
 
     def __init__(
@@ -61,10 +60,10 @@ class Consumer:
         self.interval_ms = interval_ms
         self.resets = resets
         self._lost: set[TopicPartition] = set()
-        """Those whose next offset is out of range."""
+        """Partitions whose next offset is out of range."""
         self.positions: dict[TopicPartition, int] = {}
         self._behind: set[TopicPartition] = set()
-        """Those of which the last fetch did not reach the end: an answer ends with a segment."""
+        """Partitions whose last fetch did not reach the end: a response ends with a segment."""
         self._stopped = False
         client.follow(topic)
 
@@ -83,12 +82,12 @@ class Consumer:
             leaders = self._by_leader()
             fine = bool(leaders) and NO_LEADER not in leaders
             leaders.pop(NO_LEADER, None)
-            for node, asked in leaders.items():
+            for node, keys in leaders.items():
                 if rounds % 4 == 3:
-                    fine &= yield from self._list_offsets(node, asked)
-                if lost := [each for each in asked if each in self._lost]:
+                    fine &= yield from self._list_offsets(node, keys)
+                if lost := [each for each in keys if each in self._lost]:
                     fine &= yield from self._reset(node, lost)
-                fine &= yield from self._fetch(node, asked)
+                fine &= yield from self._fetch(node, keys)
             if not fine:
                 yield client.refresh()
             rounds += 1
@@ -102,9 +101,9 @@ class Consumer:
 
     # -- records -------------------------------------------------------------------------------
 
-    def _fetch(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
-        """Read what one leader has; tell whether it is still the leader of all."""
-        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in asked}
+    def _fetch(self, node: int, keys: list[TopicPartition]) -> Dialogue[bool]:
+        """Fetch from one leader; tell whether it still leads all partitions."""
+        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in keys}
         partitions = tuple(
             FetchPartition(
                 partition=each[1],
@@ -112,13 +111,13 @@ class Consumer:
                 fetch_offset=self.positions.setdefault(each, 0),
                 partition_max_bytes=FETCH_BYTES_MAX,
             )
-            for each in asked
+            for each in keys
         )
         request = FetchRequest(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
-            topics=(FetchTopic(topic_id=asked[0][0], partitions=partitions),),
+            topics=(FetchTopic(topic_id=keys[0][0], partitions=partitions),),
         )
         response: FetchResponse | ApiError = yield self.client.send(
             node, request, FETCH_VERSION, REQUEST_TIMEOUT_MS
@@ -158,13 +157,13 @@ class Consumer:
         batches = whole_batches(records_view(data.records))
         for record in iter_records(batches):
             if record.offset < position:
-                continue  # A batch is given whole, also to whoever asks for its middle.
+                continue  # A response has whole batches, also for an offset within one.
             if record.offset > position:
                 history.skipped.append(Skipped(name, key, position, record.offset, now_ms))
             read = Read(name, key, record.offset, identity(record), now_ms, node)
             history.reads.append(read)
             position = record.offset + 1
-        for _, header in iter_headers(batches):  # Of some, compaction has left nothing else.
+        for _, header in iter_headers(batches):  # Compaction may have left empty batches.
             position = max(position, header.last_offset + 1)
         behind = self.positions[key] < position < data.high_watermark
         self.positions[key] = position
@@ -173,10 +172,10 @@ class Consumer:
             history.progress.append(Progress(f"reads of {self.topic}-{key[1]}", now_ms))
         return True
 
-    # -- how far it goes -----------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------
 
     def _reset(self, node: int, lost: list[TopicPartition]) -> Dialogue[bool]:
-        """Go on at the log start that the leader names."""
+        """Continue at the leader's log start."""
         ends = yield from self._ask_offsets(node, lost, LATEST)
         if not ends:
             return False
@@ -191,9 +190,9 @@ class Consumer:
             self._lost.discard(key)
         return len(starts) == len(lost)
 
-    def _list_offsets(self, node: int, asked: list[TopicPartition]) -> Dialogue[bool]:
-        epochs = {each: self.client.leaders.get(each, Leader(-1, -1)).epoch for each in asked}
-        ends = yield from self._ask_offsets(node, asked, LATEST)
+    def _list_offsets(self, node: int, keys: list[TopicPartition]) -> Dialogue[bool]:
+        epochs = {each: self.client.leaders.get(each, Leader(-1, -1)).epoch for each in keys}
+        ends = yield from self._ask_offsets(node, keys, LATEST)
         for key, offset in ends.items():
             self.client.history.watermarks.append(
                 Watermark(
@@ -206,20 +205,20 @@ class Consumer:
                     at_ms=self.client.now_ms,
                 )
             )
-        return len(ends) == len(asked)
+        return len(ends) == len(keys)
 
     def _ask_offsets(
-        self, node: int, asked: list[TopicPartition], timestamp: int
+        self, node: int, keys: list[TopicPartition], timestamp: int
     ) -> Dialogue[dict[TopicPartition, int]]:
-        """Return the offsets that a leader names for EARLIEST or LATEST, without refusals."""
-        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in asked}
+        """Return the leader's EARLIEST or LATEST offsets, without partitions that have an error."""
+        leaders = {each: self.client.leaders.get(each, Leader(-1, -1)) for each in keys}
         partitions = tuple(
             ListOffsetsPartition(
                 partition_index=each[1],
                 current_leader_epoch=leaders[each].epoch,
                 timestamp=timestamp,
             )
-            for each in asked
+            for each in keys
         )
         request = ListOffsetsRequest(
             replica_id=CONSUMER, topics=(ListOffsetsTopic(name=self.topic, partitions=partitions),)
@@ -230,7 +229,7 @@ class Consumer:
         if isinstance(response, ApiError):
             return {}
         return {
-            (asked[0][0], each.partition_index): each.offset
+            (keys[0][0], each.partition_index): each.offset
             for topic in response.topics
             for each in topic.partitions
             if not each.error_code

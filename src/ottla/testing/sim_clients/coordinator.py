@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: who it is, as far as the client knows, and a connection to it.
+"""A client's connection to a group's coordinator, and its discovery.
 
 Source: Kafka's AbstractCoordinator; KIP-699 (FindCoordinator with several keys).
 """
@@ -16,13 +16,13 @@ REQUEST_TIMEOUT_MS = 3_000
 BACKOFF_MS = 150
 
 LOST = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE})
-"""After which a client looks for the coordinator anew."""
+"""Errors after which a client looks up the coordinator again."""
 
 
 class Coordinator:
-    """One client's way to the coordinator of one group, over connections of its own.
+    """One client's connection to the coordinator of one group.
 
-    Fields: `node`: who it is, -1 = to be looked for.
+    Fields: `node`: the coordinator, -1 = to be looked up.
     """
 
     def __init__(self, client: SimClient, port: Port, group: str) -> None:
@@ -32,14 +32,14 @@ class Coordinator:
         self._port = port
 
     def close(self) -> None:
-        """End all connections, as a process does that dies."""
+        """Close all connections, as a process does that dies."""
         self.node = NO_LEADER
         self._port.close()
 
     def ask(
         self, request: object, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> Dialogue[Any | ApiError]:
-        """Ask the coordinator, once; look for it first where it is not known."""
+        """Send one request to the coordinator; look it up first if it is not known."""
         if self.node == NO_LEADER:
             error = yield from self._find()
             if error:
@@ -50,7 +50,7 @@ class Coordinator:
         return answer
 
     def note_error(self, error: Error) -> None:
-        """Take in what the coordinator said of itself."""
+        """Forget the coordinator if the error says that it is another node."""
         if error in LOST:
             self.node = NO_LEADER
 

@@ -1,10 +1,9 @@
 """A member of a classic consumer group: joins, syncs, heartbeats, reads, commits and leaves.
 
-Its process may leave cleanly, die without a word, or stand still for longer than its session and
-come back as a zombie that first commits what it has read. Once it has a new identity it sometimes
-commits under the former one, which no coordinator may take. Whatever it is told goes into the
-history; each commit has a token of its own in its metadata, by which an offset that is fetched
-names its commit.
+Its process may leave cleanly, crash, or pause for longer than its session timeout and come back as
+a zombie that first commits its positions. Once it has a new member id or generation it sometimes
+commits with the previous one, which the coordinator must reject. All responses are recorded in the
+history; each commit has a unique token as its metadata, so that a fetched offset identifies it.
 
 Source: Kafka's ConsumerCoordinator and AbstractCoordinator (eager rebalancing); KIP-345, KIP-394.
 """
@@ -40,10 +39,10 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 
 NO_GENERATION = -1
 STALE_ONE_IN = 2
-"""How often a member with a new identity acts under the former one, too."""
+"""One of so many members with a new identity also acts with the previous one."""
 
 REFRESH_ONE_IN = 3
-"""How often the leader looks for new partitions when it commits."""
+"""At one of so many commits the group leader looks for new partitions."""
 
 FAILED = frozenset(
     {
@@ -57,20 +56,20 @@ FAILED = frozenset(
         Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a coordinator says of a commit that it did not store."""
+"""Errors of commits that were not stored."""
 
 NEW_IDENTITY = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID})
 
 
 class Identity(NamedTuple):
-    """Who a member is to its coordinator."""
+    """A member id and generation."""
 
     member: str = ""
     generation: int = NO_GENERATION
 
 
 class Position(NamedTuple):
-    """How far a member has read: the next offset, and the leader epoch of the one before."""
+    """The next offset to read, and the leader epoch of the last record."""
 
     offset: int
     epoch: int
@@ -80,9 +79,9 @@ class Position(NamedTuple):
 class MemberConfig:
     """A consumer's settings.
 
-    Fields: `instance`: group.instance.id, None = a dynamic member; `reset`: where to begin without
-            a committed offset, EARLIEST or LATEST; `poll_ms`: how long it rests after each fetch.
-            `commit_version`: of OffsetCommit and OffsetFetch; from 10 on topics are named by id.
+    Fields: `instance`: group.instance.id, None = a dynamic member; `reset`: the start without a
+            committed offset, EARLIEST or LATEST; `poll_ms`: the mean pause after each fetch.
+            `commit_version`: of OffsetCommit and OffsetFetch; from 10 on they use topic ids.
     """
 
     topics: tuple[str, ...]
@@ -98,10 +97,10 @@ class MemberConfig:
 
 
 class GroupMember:
-    """One member, through all lives of its process.
+    """One member, through all incarnations of its process.
 
-    Fields: `on_answer`: called with what was acknowledged ("commit", "assignment") and the node
-            that did. `is_done`: it was stopped, and has left.
+    Fields: `on_answer`: called with what was acknowledged ("commit", "assignment") and by which
+            node. `is_done`: it was stopped, and has left.
     """
 
     def __init__(
@@ -118,11 +117,11 @@ class GroupMember:
         self._assigned: tuple[NamedPartition, ...] = ()
         self._committed: dict[TopicPartition, int] = {}
         self._counts: dict[str, int] = {}
-        """How many partitions this member knew of each topic when it assigned them."""
+        """The number of partitions of each topic when this member, as leader, assigned them."""
         self._held = Identity()
-        """Who it was when it got its assignment."""
+        """Its identity when it got its assignment."""
         self._former: tuple[Identity, dict[TopicPartition, Position]] = (Identity(), {})
-        """Who it was last, and what it had read then."""
+        """Its previous identity, and its positions then."""
         self._tokens = 0
         self._incarnation = 0
         self._paused_until_ms = 0
@@ -131,10 +130,10 @@ class GroupMember:
         for topic in config.topics:
             client.follow(topic)
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- process -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start a process, which knows nothing."""
+        """Start a new process."""
         self._incarnation += 1
         self._forget()
         self._identity = Identity()
@@ -142,22 +141,22 @@ class GroupMember:
         self.client.run(self._live(self._incarnation))
 
     def die(self) -> None:
-        """End the process without a word: its connections end, its session goes on."""
+        """Crash the process: its connections end, its session goes on."""
         self._incarnation += 1
         self._forget()
         self.coordinator.close()
         self.client.port.close()
 
     def pause(self, ms: int) -> None:
-        """Stand still so long; what was asked for before is answered before."""
+        """Pause so long; responses to earlier requests still arrive."""
         self._paused_until_ms = self.client.now_ms + ms
 
     def leave(self) -> None:
-        """Leave the group after this round; `begin` starts anew."""
+        """Leave the group after this round; `begin` starts a new process."""
         self._leaving = True
 
     def commit_now(self) -> None:
-        """Commit beside what this member does; nothing where it is not in a generation."""
+        """Commit concurrently; do nothing if this member has no assignment."""
         if self._assigned and self._paused_until_ms <= self.client.now_ms:
             self.client.run(self._commit())
 
@@ -167,7 +166,7 @@ class GroupMember:
 
     @property
     def name(self) -> str:
-        """What the history calls it."""
+        """Its name in the history."""
         return self.client.name
 
     @property
@@ -175,7 +174,7 @@ class GroupMember:
         return not self._stopped and not self._leaving
 
     def _live(self, incarnation: int) -> Dialogue[None]:
-        # Each step of a process is driven here, so that its death ends it wherever it waits.
+        # The steps of a process are driven here, so that a crash ends it wherever it waits.
         work = self._work()
         value: Any = None
         while True:
@@ -217,7 +216,7 @@ class GroupMember:
         self._committed.clear()
         self.reader.forget()
 
-    # -- into a generation ---------------------------------------------------------------------
+    # -- joining -------------------------------------------------------------------------------
 
     def _enter(self) -> Dialogue[bool]:
         """Join and sync; tell whether this member has an assignment."""
@@ -307,7 +306,7 @@ class GroupMember:
     def _send_sync(
         self, identity: Identity, assignments: dict[str, tuple[NamedPartition, ...]]
     ) -> Dialogue[tuple[NamedPartition, ...] | Error]:
-        """Ask for an assignment, once, and note it."""
+        """Send one SyncGroup and record the assignment."""
         request = sync_wire.SyncGroupRequest(
             group_id=self.group,
             generation_id=identity.generation,
@@ -345,7 +344,7 @@ class GroupMember:
         return assigned
 
     def _act_as_before(self) -> Dialogue[None]:
-        """Now and then go on under an identity that this member has given up."""
+        """Sometimes send a request with the previous identity."""
         former, read = self._former
         below = self.client.dice.below
         if not read or former == self._identity or below(STALE_ONE_IN):
@@ -357,7 +356,7 @@ class GroupMember:
             yield from self._send_sync(Identity(self._identity.member, former.generation), {})
 
     def _refused(self, error: Error) -> None:
-        """Take in that this member is not what it took itself for."""
+        """Update the identity, or the coordinator, after an error."""
         self.coordinator.note_error(error)
         if error in NEW_IDENTITY:
             self._identity = Identity()
@@ -367,14 +366,14 @@ class GroupMember:
     # -- within a generation -------------------------------------------------------------------
 
     def _consume(self) -> Dialogue[None]:
-        """Read and commit until the group rebalances, or this member goes."""
+        """Read and commit until the group rebalances, or this member leaves."""
         config, client = self.config, self.client
         beat_ms = commit_ms = client.now_ms
         while self._goes_on:
             was_paused = self._paused_until_ms > client.now_ms
             yield from self._wake()
             if was_paused and not (yield from self._commit()):
-                return  # A zombie: what it has read is another one's by now.
+                return  # A zombie: its partitions have another owner.
             if client.now_ms - beat_ms >= config.heartbeat_ms:
                 beat_ms = client.now_ms
                 if not (yield from self._heartbeat()):
@@ -394,13 +393,13 @@ class GroupMember:
             yield 1 + client.dice.below(2 * config.poll_ms)
 
     def _keys(self) -> list[TopicPartition]:
-        """Return the assigned partitions that are known, of the topics as they are now."""
+        """Return the assigned partitions, with the current topic ids, that are in the metadata."""
         ids, known = self.client.ids, self.client.leaders
         keys = [(ids[topic], number) for topic, number in self._assigned if topic in ids]
         return [key for key in keys if key in known]
 
     def _has_grown(self) -> Dialogue[bool]:
-        """Tell whether this member assigned the partitions, and there are others by now."""
+        """Tell whether this member is the group leader and the number of partitions has changed."""
         if not self._counts or self.client.dice.below(REFRESH_ONE_IN):
             return False
         yield self.client.refresh()
@@ -411,14 +410,14 @@ class GroupMember:
         return True
 
     def _position(self, keys: Sequence[TopicPartition]) -> Dialogue[None]:
-        """Begin where the group is."""
+        """Start at the committed offsets."""
         missing = [key for key in keys if key not in self.reader.positions]
         if not missing:
             return
         yield from self._wake()
         found = yield from fetch_offsets(self.coordinator, missing, self.config.commit_version)
         if not isinstance(found, dict):
-            return  # Asked again with the next round.
+            return  # Retried in the next round.
         for key, offset in found.items():
             if offset >= 0:
                 self.reader.seek(key, offset)
@@ -444,14 +443,14 @@ class GroupMember:
             self._alive(is_served(self.name, self.group))
             return True
         if error is Error.REBALANCE_IN_PROGRESS:
-            yield from self._commit()  # What it gives back now, as on revocation.
+            yield from self._commit()  # As on revocation.
             return False
         self._refused(error)
         return error not in NEW_IDENTITY and error is not Error.ILLEGAL_GENERATION
 
     def _alive(self, what: str) -> None:
         history = self.client.history
-        if history.healed_ms is not None:  # Nobody asks for it before.
+        if history.healed_ms is not None:  # Not needed before.
             history.progress.append(Progress(what, self.client.now_ms))
 
     def _leave(self) -> Dialogue[None]:
@@ -467,7 +466,7 @@ class GroupMember:
     # -- committing ----------------------------------------------------------------------------
 
     def _commit(self) -> Dialogue[bool]:
-        """Commit what was read; tell whether this member is still one."""
+        """Commit the positions; tell whether this member is still in its generation."""
         read = self._positions()
         fresh = {
             key: read[key]
@@ -501,7 +500,7 @@ class GroupMember:
         *,
         stale: bool = False,
     ) -> Dialogue[dict[TopicPartition, Error]]:
-        """Send one OffsetCommit; return what became of each partition."""
+        """Send one OffsetCommit; return the error of each partition."""
         client = self.client
         yield from self._wake()
         self._tokens += 1
@@ -514,8 +513,8 @@ class GroupMember:
             if isinstance(answer, ApiError):
                 errors = dict.fromkeys(positions, answer.error)
             else:
-                told = (each.error_code for topic in answer.topics for each in topic.partitions)
-                errors = dict(zip(sorted(positions), map(Error, told), strict=True))
+                codes = (each.error_code for topic in answer.topics for each in topic.partitions)
+                errors = dict(zip(sorted(positions), map(Error, codes), strict=True))
                 outcomes = {key: _outcome(error) for key, error in errors.items()}
         finally:  # Also where the process dies while it waits.
             client.history.groups.commits += [
@@ -575,12 +574,12 @@ class GroupMember:
 
 
 def end_committed(group: str, topic: str, partition: int) -> str:
-    """Return what a group shows that has committed all that there is to read."""
+    """Return the `Progress` of a group that has committed up to the end of a partition."""
     return f"commits of {group} to the end of {topic}-{partition}"
 
 
 def is_served(member: str, group: str) -> str:
-    """Return what a member shows that is in a stable generation."""
+    """Return the `Progress` of a member in a stable generation."""
     return f"heartbeats of {member} in {group}"
 
 

@@ -1,6 +1,6 @@
-"""An administrator's client that asks what a group has committed, again and again.
+"""An admin client that fetches a group's committed offsets again and again.
 
-It is in no group: its questions go to whoever coordinates, also where no member would ask.
+It is not a member: it also asks coordinators at times when no member would.
 """
 
 from ottla.testing.sim_clients.client import Port, SimClient
@@ -12,7 +12,7 @@ VERSION = 10
 
 
 class OffsetAuditor:
-    """Asks for one group's offsets of one topic. `is_done`: stopped, and asked once more since."""
+    """Fetches one group's offsets of one topic. `is_done`: stopped, after a last fetch."""
 
     def __init__(
         self, client: SimClient, port: Port, group: str, topic: str, *, interval_ms: int
@@ -27,15 +27,15 @@ class OffsetAuditor:
         client.follow(topic)
 
     def begin(self) -> None:
-        """Start to ask."""
+        """Start fetching."""
         self.client.run(self._work())
 
     def ask_now(self) -> None:
-        """Ask beside what it asks anyway."""
+        """Fetch once more, now."""
         self.client.run(self._ask())
 
     def stop(self) -> None:
-        """Ask a last time."""
+        """Stop after a last fetch."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:
@@ -49,7 +49,7 @@ class OffsetAuditor:
             yield BACKOFF_MS if is_last else 1 + client.dice.below(2 * self.interval_ms)
 
     def _ask(self) -> Dialogue[bool]:
-        """Ask once; tell whether all was answered."""
+        """Fetch once; tell whether all partitions were answered."""
         keys = self.client.partitions_of(self.topic)
         found = yield from fetch_offsets(self._coordinator, keys, VERSION)
         return isinstance(found, dict) and len(found) == len(keys)

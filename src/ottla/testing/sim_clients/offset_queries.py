@@ -1,4 +1,4 @@
-"""What clients ask about offsets: those that a group has committed, and those of a timestamp.
+"""OffsetFetch and ListOffsets requests of clients.
 
 Source: KIP-709 (OffsetFetch of several groups), KIP-848 (topic ids); ListOffsetsRequest.
 """
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
 class ListedOffset(NamedTuple):
-    """What a leader of `epoch` said of a timestamp; offset -1 = there is no record so late."""
+    """A ListOffsets response of a leader in `epoch`; offset -1 = there is no record so late."""
 
     offset: int
     timestamp: int
@@ -37,10 +37,10 @@ class ListedOffset(NamedTuple):
 def fetch_offsets(
     coordinator: Coordinator, partitions: Iterable[TopicPartition], version: int
 ) -> Dialogue[dict[TopicPartition, int] | Error]:
-    """Ask for committed offsets, -1 where there is none; partitions with an error are left out.
+    """Fetch committed offsets, -1 = none; partitions with an error are left out.
 
-    A leader of an epoch older than a committed one is not asked for records any more: it may not
-    have come so far.
+    A cached leader of an epoch older than the committed one is dropped: its log may end before the
+    committed offset.
     """
     client = coordinator.client
     names = {topic_id: name for name, topic_id in client.ids.items()}
@@ -59,13 +59,13 @@ def fetch_offsets(
     answer = yield from coordinator.ask(fetch_wire.OffsetFetchRequest(groups=(group,)), version)
     if isinstance(answer, ApiError):
         return answer.error
-    (told,) = answer.groups
-    if told.error_code:
-        coordinator.note_error(Error(told.error_code))
-        return Error(told.error_code)
+    (result,) = answer.groups
+    if result.error_code:
+        coordinator.note_error(Error(result.error_code))
+        return Error(result.error_code)
     by_name = {name: topic_id for topic_id, name in names.items()}
     found: dict[TopicPartition, int] = {}
-    for topic in told.topics:
+    for topic in result.topics:
         by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
         topic_id = topic.topic_id if by_id else by_name[topic.name]
         for each in topic.partitions:
@@ -93,25 +93,25 @@ def fetch_offsets(
 def list_offset(
     client: SimClient, partition: TopicPartition, timestamp: int
 ) -> Dialogue[ListedOffset | None]:
-    """Ask the leader for the offset of a timestamp, of EARLIEST or LATEST; None = not answered."""
+    """Query the leader for the offset of a timestamp, EARLIEST or LATEST; None = it failed."""
     leader = client.leaders.get(partition, Leader(NO_LEADER, -1))
     name = next((name for name, topic_id in client.ids.items() if topic_id == partition[0]), None)
     if leader.node == NO_LEADER or name is None:
         return None
-    asked = list_wire.ListOffsetsPartition(
+    requested = list_wire.ListOffsetsPartition(
         partition_index=partition[1], current_leader_epoch=leader.epoch, timestamp=timestamp
     )
     request = list_wire.ListOffsetsRequest(
         replica_id=CONSUMER,
-        topics=(list_wire.ListOffsetsTopic(name=name, partitions=(asked,)),),
+        topics=(list_wire.ListOffsetsTopic(name=name, partitions=(requested,)),),
     )
     sent_ms = client.now_ms
     answer = yield client.send(leader.node, request, LIST_VERSION)
     if isinstance(answer, ApiError):
         return None
-    told = answer.topics[0].partitions[0]
-    if told.error_code:
+    result = answer.topics[0].partitions[0]
+    if result.error_code:
         return None
     return ListedOffset(
-        told.offset, told.timestamp, leader.node, leader.epoch, sent_ms, client.now_ms
+        result.offset, result.timestamp, leader.node, leader.epoch, sent_ms, client.now_ms
     )

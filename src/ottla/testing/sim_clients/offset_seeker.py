@@ -1,6 +1,6 @@
-"""A consumer without a group that goes to the offset of a timestamp and reads there.
+"""A consumer without a group that seeks to the offset of a timestamp and reads there.
 
-Sometimes it begins at the earliest or the latest offset instead, as `auto.offset.reset` says.
+Sometimes it starts at the earliest or latest offset instead, as with `auto.offset.reset`.
 """
 
 from ottla.testing.history import TopicPartition
@@ -12,13 +12,13 @@ from ottla.testing.sim_clients.reader import Reader
 
 BACK_MS_MAX = 60_000
 AHEAD_MS_MAX = 500
-"""How long before and after this moment it looks."""
+"""The range of timestamps, before and after now."""
 READ_BYTES_MAX = 500
-"""It reads little: the place is what matters."""
+"""It reads little: only the position matters."""
 
 
 class OffsetSeeker:
-    """One consumer of one topic. `interval_ms`: about how long it rests after each lookup."""
+    """One consumer of one topic. `interval_ms`: the mean pause after each lookup."""
 
     def __init__(self, client: SimClient, topic: str, *, rack: str = "", interval_ms: int) -> None:
         self.client = client
@@ -26,7 +26,7 @@ class OffsetSeeker:
         self.interval_ms = interval_ms
         self._reader = Reader(client, rack=rack, max_wait_ms=100, max_bytes=READ_BYTES_MAX)
         self._last: tuple[TopicPartition, int] | None = None
-        """Where it found a record last, and of which timestamp."""
+        """The partition and timestamp of the last record that it found."""
         self._stopped = False
         client.follow(topic)
 
@@ -75,7 +75,7 @@ class OffsetSeeker:
         below = client.dice.below
         timestamp = client.clock.now_ms() + AHEAD_MS_MAX - below(BACK_MS_MAX)
         if self._last and below(2):
-            # That of a record, or the next one: where being off by one shows.
+            # A record's timestamp, or one more: where an error of one shows.
             partition, timestamp = self._last[0], self._last[1] + below(2)
         found = yield from list_offset(client, partition, timestamp)
         if found is None:

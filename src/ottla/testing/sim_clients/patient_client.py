@@ -1,7 +1,7 @@
-"""A client that asks brokers for all kinds of things, changes nothing, and waits for very long.
+"""A client that sends many kinds of requests, changes nothing, and has a very long timeout.
 
-Other clients give a request up before the node that keeps it has broken its word; this one leaves
-it with the node, so that it shows whether the request is ever answered.
+The timeouts of other clients are shorter than the nodes' limits; this one waits long enough to show
+whether a request is ever answered.
 """
 
 from collections.abc import Callable
@@ -83,11 +83,11 @@ REQUESTS: tuple[tuple[int, Callable[[], object]], ...] = (
     (4, lambda: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)),
     (12, lambda: MetadataRequest(topics=None, allow_auto_topic_creation=False)),
 )
-"""Versions and requests. None changes anything, but for a producer id that is given away."""
+"""Versions and requests. None changes anything, except that a producer id is allocated."""
 
 
 class PatientClient:
-    """See the module. `interval_ms`: about how often it asks something."""
+    """See the module. `interval_ms`: the mean pause between requests."""
 
     def __init__(self, client: SimClient, random: Random, *, interval_ms: int) -> None:
         self.client = client
@@ -96,11 +96,11 @@ class PatientClient:
         self._stopped = False
 
     def begin(self) -> None:
-        """Start to ask."""
+        """Start sending requests."""
         self.client.run(self._work())
 
     def stop(self) -> None:
-        """Ask nothing further."""
+        """Send no further requests."""
         self._stopped = True
 
     def _work(self) -> Dialogue[None]:

@@ -1,6 +1,6 @@
-"""How long a node keeps a client's request is told, without the time in which it was paused.
+"""Slow responses to clients are reported, without the time in which the node was paused.
 
-Method: one server of a made-up node that never answers by itself, and a client with patience.
+Method: one fake node that never answers by itself, and a client with a long timeout.
 """
 
 from random import Random
@@ -46,7 +46,7 @@ class Story:
         self.scheduler.run_until(at_ms * MS)
 
 
-def test_an_answer_that_comes_late_is_told_with_the_requests_own_limit() -> None:
+def test_a_late_response_is_reported_with_the_requests_own_limit() -> None:
     story = Story()
     story.until(4_000)
     story.waiting[0].complete(None)
@@ -55,7 +55,7 @@ def test_an_answer_that_comes_late_is_told_with_the_requests_own_limit() -> None
     assert 3_900 < held.held_ms <= 4_000
 
 
-def test_a_request_that_its_client_gives_up_is_told() -> None:
+def test_a_request_that_its_client_gives_up_is_reported() -> None:
     story = Story()
     story.until(PATIENCE_MS + 1_000)
     (held,) = story.held
@@ -63,7 +63,7 @@ def test_a_request_that_its_client_gives_up_is_told() -> None:
     assert held.held_ms > PATIENCE_MS - 100
 
 
-def test_what_is_unanswered_in_the_end_is_told() -> None:
+def test_an_unanswered_request_is_reported_in_the_end() -> None:
     story = Story()
     story.until(5_000)
     assert story.held == []
@@ -71,7 +71,7 @@ def test_what_is_unanswered_in_the_end_is_told() -> None:
     assert [each.answered for each in story.held] == [False]
 
 
-def test_an_answer_in_time_is_not_told() -> None:
+def test_a_response_in_time_is_not_reported() -> None:
     story = Story()
     story.until(900)
     story.waiting[0].complete(None)
@@ -89,7 +89,7 @@ def test_the_time_of_a_pause_does_not_count() -> None:
     assert story.held == []
 
 
-def test_a_node_that_has_died_keeps_nothing() -> None:
+def test_a_dead_nodes_requests_are_not_reported() -> None:
     story = Story()
     story.until(4_000)
     story.process.alive = False
@@ -97,14 +97,14 @@ def test_a_node_that_has_died_keeps_nothing() -> None:
     assert story.held == []
 
 
-def test_requests_of_nodes_are_not_judged() -> None:
+def test_requests_of_nodes_are_not_reported() -> None:
     story = Story(place=2)
     story.until(4_000)
     story.waiting[0].complete(None)
     assert story.held == []
 
 
-def test_each_request_says_how_long_it_may_take() -> None:
+def test_the_limit_of_each_request() -> None:
     fetch = FetchRequest(max_wait_ms=250, min_bytes=1, max_bytes=1, topics=())
     delete = DeleteTopicsRequest(topics=(), timeout_ms=4_000)
     assert limit_of(encode_request(PRODUCE, 9, 1, "c")) == ("Produce", 1_500)

@@ -1,6 +1,6 @@
-"""What a simulated cluster tells of a deletion, step by step, and how one is crashed at a step.
+"""The observations of a deletion, step by step, and crashes at a step.
 
-Method: whole clusters for some virtual seconds, in both modes; a topic is made, then deleted.
+Method: whole clusters for some virtual seconds, in both modes; a topic is created, then deleted.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,8 +38,8 @@ class Cluster:
     def __init__(self, *, zookeeper: bool) -> None:
         config = {"log.segment.delete.delay.ms": str(DELAY_MS)}
         self.sim = Sim(1, combined=True, zookeeper=zookeeper, config=config)
-        self.told: list[Any] = []
-        self.sim.observe(self.told.append)
+        self.observations: list[Any] = []
+        self.sim.observe(self.observations.append)
         self.port = self.sim.client_port("somebody")
         nodes = self.sim.nodes.values()
         self.until(lambda: all(node.serves for node in nodes) and len(self.sim.image.brokers) == 3)
@@ -62,11 +62,11 @@ class Cluster:
         return self.ask(delete_wire.DeleteTopicsRequest(topic_names=("t",), timeout_ms=3_000), 5)
 
     def of(self, kind: type) -> list[Any]:
-        return [each for each in self.told if isinstance(each, kind)]
+        return [each for each in self.observations if isinstance(each, kind)]
 
 
 @MODES
-def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> None:
+def test_a_deletion_is_observed_from_its_entry_to_its_receipt(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
     assert not isinstance(cluster.delete(), ApiError)
     cluster.until(lambda: not deletions_left(cluster.sim))
@@ -83,7 +83,7 @@ def test_a_deletion_is_told_from_its_entry_to_its_receipt(zookeeper: bool) -> No
     assert sorted(each.node for each in cluster.of(TopicKnown) if not each.is_there) == [1, 2, 3]
 
 
-def test_a_broker_that_goes_on_serving_what_it_has_set_aside_is_found_out(
+def test_a_broker_that_still_hosts_a_renamed_replica_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def only_rename(self: ReplicaManager, topic_id: Uuid, index: int, *_: Any) -> Partition:
@@ -96,11 +96,11 @@ def test_a_broker_that_goes_on_serving_what_it_has_set_aside_is_found_out(
     cluster.delete()
     cluster.until(lambda: not deletions_left(cluster.sim))
     left = {each.left for each in cluster.of(DeletionConfirmed)}
-    assert left == {("a partition that it serves",)}
+    assert left == {("a hosted partition",)}
 
 
 @MODES
-def test_folders_are_left_until_their_bytes_are_gone(zookeeper: bool) -> None:
+def test_partition_dirs_are_left_until_their_files_are_deleted(zookeeper: bool) -> None:
     cluster = Cluster(zookeeper=zookeeper)
     cluster.delete()
     cluster.until(lambda: not deletions_left(cluster.sim))
@@ -140,7 +140,7 @@ def test_the_one_victim_dies_at_the_step_and_comes_back(zookeeper: bool, victim:
 
 
 class Loading:
-    """A process that loads its logs in two steps; its folders are its own."""
+    """A fake `NodeCore` that loads its logs in two steps."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -151,8 +151,8 @@ class Loading:
         yield
 
 
-def test_while_its_logs_are_loaded_a_node_goes_by_what_it_had_read() -> None:
-    """Else a replica that is moved back meanwhile would be called deleted for nothing."""
+def test_while_logs_are_loaded_the_image_at_the_start_counts() -> None:
+    """Else a replica that is moved back meanwhile would be reported as wrongly deleted."""
     first, second, third = (replace(EMPTY, position=(offset, 1)) for offset in (1, 2, 3))
     process: Any = Loading(first)
     known = KnownMetadata()

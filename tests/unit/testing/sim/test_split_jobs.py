@@ -1,6 +1,6 @@
-"""A worker's job stops before each operation that changes the disk, until the world goes on.
+"""A worker's job stops before each operation that changes the disk, until the scheduler resumes it.
 
-Method: a world with one process; the job's operations call `pause`, as a simulated disk does.
+Method: a scheduler with one process; the job's operations call `pause`, as a simulated disk does.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""An administrator asks until it is done, and writes a deletion down before it asks for it.
+"""The admin client retries, and records a deletion before it sends it.
 
 Method: a fake broker, in virtual time.
 """
@@ -20,7 +20,7 @@ def create(cluster: FakeCluster) -> tuple[Admin, Error | None]:
     return admin, end.value if end.done else None
 
 
-def test_a_topic_is_asked_for_until_it_is_there() -> None:
+def test_a_creation_is_retried_until_it_succeeds() -> None:
     cluster = FakeCluster()
     cluster.script[CREATE] = [
         Error.INVALID_REPLICATION_FACTOR,
@@ -28,10 +28,10 @@ def test_a_topic_is_asked_for_until_it_is_there() -> None:
         Error.TOPIC_ALREADY_EXISTS,
     ]
     assert create(cluster)[1] is Error.NONE
-    assert len(cluster.asked) == 3
+    assert len(cluster.requests) == 3
 
 
-def test_a_refusal_for_good_is_kept() -> None:
+def test_an_error_that_is_not_retriable_is_recorded() -> None:
     cluster = FakeCluster()
     cluster.script[CREATE] = [Error.INVALID_CONFIG]
     admin, error = create(cluster)
@@ -39,14 +39,14 @@ def test_a_refusal_for_good_is_kept() -> None:
     assert admin.refusals == [("create orders", Error.INVALID_CONFIG)]
 
 
-def test_patience_ends() -> None:
+def test_retries_end() -> None:
     cluster = FakeCluster()
     cluster.script[CREATE] = [Error.NOT_CONTROLLER] * 100
     assert create(cluster)[1] is Error.NOT_CONTROLLER
-    assert len(cluster.asked) == TRIES_MAX
+    assert len(cluster.requests) == TRIES_MAX
 
 
-def test_a_deletion_is_written_down_before_it_is_sent() -> None:
+def test_a_deletion_is_recorded_before_it_is_sent() -> None:
     cluster = FakeCluster()
     admin, _error = create(cluster)
     admin.client.refresh()
@@ -59,7 +59,7 @@ def test_a_deletion_is_written_down_before_it_is_sent() -> None:
     assert admin.client.partitions_of(TOPIC) == []
 
 
-def test_a_name_that_is_not_free_yet_is_asked_for_until_another_topic_has_it() -> None:
+def test_a_creation_is_retried_while_the_deleted_topic_has_the_name() -> None:
     """Over ZooKeeper a deleted topic exists until all its replicas are gone."""
     cluster = FakeCluster()
     admin, _error = create(cluster)
@@ -79,21 +79,21 @@ def test_a_name_that_is_not_free_yet_is_asked_for_until_another_topic_has_it() -
     assert cluster.script[CREATE] == []
 
 
-def test_what_was_acknowledged_is_told() -> None:
+def test_acknowledged_topics_are_recorded() -> None:
     cluster = FakeCluster()
     admin, _error = create(cluster)
     admin.client.refresh()
     cluster.steps.run(1_000)
     admin.client.run(admin.delete(TOPIC))
     cluster.steps.run(1_000)
-    told = cluster.history.topics_acknowledged
-    assert [(each.topic_id, each.is_deletion) for each in told] == [
+    acknowledged = cluster.history.topics_acknowledged
+    assert [(each.topic_id, each.is_deletion) for each in acknowledged] == [
         (TOPIC_ID, False),
         (TOPIC_ID, True),
     ]
 
 
-def test_what_succeeds_is_a_sign_of_life() -> None:
+def test_a_success_is_recorded_as_progress() -> None:
     cluster = FakeCluster()
     create(cluster)
     assert [incarnation.what for incarnation in cluster.history.progress] == ["changes of metadata"]

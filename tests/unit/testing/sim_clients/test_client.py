@@ -1,6 +1,6 @@
 """A client's view of the cluster goes forward only.
 
-Method: metadata of a fake broker, which tells what the test wants.
+Method: Metadata responses of a fake broker.
 """
 
 from ottla.base.errors import Error
@@ -36,7 +36,7 @@ def test_a_topic_that_was_replaced_does_not_come_back() -> None:
     assert client.partitions_of(TOPIC) == [(OTHER_ID, 0)]
 
 
-def test_nobody_leads_a_topic_that_brokers_do_not_know() -> None:
+def test_an_unknown_topic_has_no_leader() -> None:
     cluster = FakeCluster()
     client = cluster.client()
     client.follow(TOPIC)
@@ -52,11 +52,11 @@ def test_nobody_leads_a_topic_that_brokers_do_not_know() -> None:
     assert client.leaders[PARTITION].node == NODE
 
 
-def test_one_question_serves_all_who_want_an_answer() -> None:
+def test_concurrent_refreshes_share_one_request() -> None:
     cluster = FakeCluster()
     client = cluster.client()
     answers = [client.refresh(), client.refresh()]
     cluster.steps.run(500)
     assert all(answer.value for answer in answers)
-    assert len(cluster.asked) == 1
+    assert len(cluster.requests) == 1
     assert not cluster.script[METADATA]

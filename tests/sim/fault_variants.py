@@ -69,7 +69,7 @@ def stores_its_vote_without_a_sync() -> Iterator[None]:
 
 @contextmanager
 def fetches_metadata_before_it_is_flushed() -> Iterator[None]:
-    """A voter's fetch says that it has what its disk has not."""
+    """A voter's fetch offset covers records that are not durable."""
     with replaced(Flushing, "is_done", property(lambda self: True)):
         yield
 
@@ -112,7 +112,7 @@ def counts_flushes_as_done() -> Iterator[None]:
 
 @contextmanager
 def confirms_before_the_rename_is_durable() -> Iterator[None]:
-    """A deletion is confirmed when the folder has its new name, durable or not."""
+    """A deletion is confirmed when the directory is renamed, durable or not."""
 
     def looked(self: Any, directory: Any, result: Any) -> None:
         self._ended(directory, result if isinstance(result, OSError) else None)
@@ -245,7 +245,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
 
 @contextmanager
 def completes_produces_in_a_later_epoch() -> Iterator[None]:
-    """A produce that waits is answered by the high watermark of whoever leads by then."""
+    """A delayed produce completes by the high watermark of a later leader epoch."""
 
     def committed(self: Partition, next_offset: int) -> Error | None:
         if self.gone:

@@ -184,7 +184,7 @@ def is_whole(sim: Sim) -> bool:
     return all(sim.is_whole(node_id, since_incarnation=0) for node_id in brokers)
 
 
-def folders(sim: Sim) -> list[tuple[Replica, FolderKind]]:
+def partition_dirs(sim: Sim) -> list[tuple[Replica, FolderKind]]:
     """Return all replicas that any broker's disk holds."""
     return [
         ((node.id, folder.topic_id, folder.partition), folder.kind)
@@ -215,7 +215,9 @@ def play(seed: int) -> tuple[Sim, Ledger]:
             for number, partition in kept.partitions.items()
             for each in partition.replicas
         }
-        assert wanted <= {replica for replica, kind in folders(sim) if kind is FolderKind.LIVE}
+        assert wanted <= {
+            replica for replica, kind in partition_dirs(sim) if kind is FolderKind.LIVE
+        }
         for node in sim.nodes.values():
             node.crash(lose_unflushed=True)
     return sim, ledger
@@ -223,7 +225,7 @@ def play(seed: int) -> tuple[Sim, Ledger]:
 
 def came_back(sim: Sim, ledger: Ledger) -> set[Replica]:
     """Return the replicas that were confirmed as deleted, and that a start would find."""
-    found = {replica for replica, kind in folders(sim) if kind is not FolderKind.DELETE}
+    found = {replica for replica, kind in partition_dirs(sim) if kind is not FolderKind.DELETE}
     return found & ledger.confirmed
 
 
@@ -254,9 +256,9 @@ def play_absence(*, power_fails: bool) -> tuple[Sim, Ledger]:
         changer.stopped = True
         sim.run_until(lambda: changer.rounds == 1, limit_ms=30_000)
         sim.run(ms=5_000)
-        # Whoever is there has confirmed, and nobody has for the one that is not.
+        # The running brokers have confirmed, the one that is down has not.
         assert ledger.open == {(away.id, topic.id, number) for number in range(PARTITIONS)}
-        assert ledger.open <= {replica for replica, _ in folders(sim)}
+        assert ledger.open <= {replica for replica, _ in partition_dirs(sim)}
         away.restart()
         sim.run_until(lambda: not ledger.open, limit_ms=30_000)
         away.crash(lose_unflushed=power_fails)

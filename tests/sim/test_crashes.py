@@ -1,4 +1,4 @@
-"""Nodes crash all the time, half of them in the midst of a disk operation; some lose power.
+"""Nodes crash all the time, half of them during a disk operation; some lose power.
 
 Method: a written topic whose segments and metadata snapshots are young, under crashes far more
 frequent than a seed draws elsewhere. The checkers judge the clients' results; at the end all

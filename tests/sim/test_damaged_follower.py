@@ -1,6 +1,6 @@
 """A former leader's log is damaged where it is to be cut to agree with the new leader's.
 
-Method: a simulated cluster, in both modes. The leader appends what nobody copies, hangs until
+Method: a simulated cluster, in both modes. The leader appends what no follower fetches, hangs until
 another one leads, and finds damage on its disk when it goes on. It once retried for ever.
 """
 

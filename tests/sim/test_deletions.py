@@ -88,7 +88,7 @@ def test_a_replica_without_a_ledger_row_is_still_deleted(zookeeper: bool) -> Non
 HALTED = tuple(TopicSpec(name=f"halted-{number}", partitions=1) for number in range(12))
 WRITES = 20
 """Decisions that are asked for beside each deletion: they are written one after another, and the
-controller hears of an election while the deletion waits for its turn."""
+controller gets the event of an election while the deletion is queued."""
 
 
 def elections_while_deleting(observed: list[DeletionSet], story: Story) -> Dialogue[None]:

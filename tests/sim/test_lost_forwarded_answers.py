@@ -134,7 +134,7 @@ def test_a_deletion_whose_response_was_lost_is_answered_as_done() -> None:
 
 
 def test_a_creation_does_not_bring_back_what_was_deleted() -> None:
-    """A deletion was acknowledged, and nobody asked for the topic after that."""
+    """A deletion was acknowledged, and no creation was requested after that."""
     story = Story()
     answer = story.lose(creation(), 5)
     story.sim.run_until(lambda: story.topic_id is not None, limit_ms=5_000)
@@ -171,7 +171,7 @@ def test_a_growth_does_not_change_the_next_topic_of_its_name() -> None:
 
 
 def test_nothing_is_deleted_after_the_requests_own_time() -> None:
-    """Its client was told that its time is over, and may have decided to keep the topic."""
+    """Its client got REQUEST_TIMED_OUT, and may have decided to keep the topic."""
     story = Story()
     story.ask(creation(), 5)
     story.sim.run(500)

@@ -101,7 +101,7 @@ class Cluster:
         return answer
 
     def restart_without_election(self, epoch: int) -> None:
-        """Restart the leader; let it learn that nobody leads in `epoch`, and nothing more.
+        """Restart the leader; it learns that there is no leader in `epoch`, and nothing more.
 
         The election is written; the controller does not get the response, and sends no requests.
         """

@@ -89,7 +89,7 @@ def skips_truncation_of_metadata() -> Iterator[None]:
 
 @contextmanager
 def answers_before_the_commit() -> Iterator[None]:
-    """A controller answers what it has appended, whoever else has it."""
+    """A controller answers when it has appended, before the commit."""
 
     def run(self: ControllerRuntime, decide: Any, answer: Any) -> None:
         decision = decide(self._tail)

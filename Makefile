@@ -26,8 +26,7 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo
 
-# What bears a busy machine shares it: simulated clusters, and the real ones that wait most. Clients
-# with clocks of their own run alone.
+# What bears a busy machine shares it. Tests that judge latencies, and Spark, run alone.
 test: test-unit
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m beside tests/cluster tests/sim
 	@$(BIN)/python -m pytest -m "not beside" tests/sim tests/cluster tests/spark

@@ -142,7 +142,7 @@ QUORUM = (
         "votes_by_length",
         "a voter compares how long logs are, not in which epoch they end",
         (
-            "raft.electing:Electing.grants",
+            "raft.candidate:Candidate.grants",
             "event.log_end.rank >= node.log.end.rank",
             "event.log_end.offset >= node.log.end.offset",
         ),
@@ -160,7 +160,7 @@ QUORUM = (
         "counts_unflushed",
         "a leader counts its own copy before it is durable",
         (
-            "raft.leading:Leading.propose",
+            "raft.leader:Leader.propose",
             "node.flushing.begin()",
             "self.progress.flushed_to(node.log.end_offset); node.flushing.begin()",
         ),
@@ -169,7 +169,7 @@ QUORUM = (
         "fetches_unflushed",
         "a voter's fetch says that it has what is not durable yet",
         (
-            "raft.following:Following._ask",
+            "raft.follower:Follower._send_fetch",
             "node.elects and not node.flushing.is_done",
             "False",
         ),
@@ -178,7 +178,7 @@ QUORUM = (
         "compares_only_ends",
         "a leader tells only those whose log is longer than their epoch that they diverge",
         (
-            "raft.log_view:LogView.judge",
+            "raft.log_view:LogView.validate_offset_and_epoch",
             "if end.epoch != epoch or end.offset < offset:",
             "if end.offset < offset:",
         ),

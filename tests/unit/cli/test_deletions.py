@@ -265,7 +265,7 @@ def test_all_generations_of_a_name_are_waited_for(run: Run, broker: FakeBroker) 
 def test_a_long_ledger_comes_in_several_answers(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", 2)
+    monkeypatch.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", 2)
     ledger = Ledger(broker, [going(number, f"t{9 - number}") for number in range(1, 8)])
     ran = ask(run, broker, "--json")
     assert [each["topic"] for each in json.loads(ran.out)["deletions"]] == [

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.base.zookeeper import Got, Session, ZkError
+from ottla.base.zookeeper import Session, ZkError, ZnodeData
 from ottla.host.steps import Steps
 from ottla.host.zookeeper.store_reading import (
     Unwatched,
@@ -36,7 +36,7 @@ from ottla.metadata.znodes.topic import decode_topic
 K = TypeVar("K")
 V = TypeVar("V")
 
-Read = Got | None
+Read = ZnodeData | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,7 +192,7 @@ class Gathering:
         self,
         keys: Iterable[K],
         path_of: Callable[[K], str],
-        get: Callable[[str], Pending[Got | ZkError]],
+        get: Callable[[str], Pending[ZnodeData | ZkError]],
     ) -> Steps[dict[K, Read]]:
         """Return what each key's node holds, None where it is not there."""
         listed = list(keys)
@@ -313,7 +313,7 @@ def read_once(session: Session, wanted: Wanted) -> Steps[Snapshot]:
     return gathering.gather(wanted)
 
 
-def _numbers(name: str, got: Got) -> list[int]:
+def _numbers(name: str, got: ZnodeData) -> list[int]:
     try:
         return list(decode_topic(name, got.data).partitions)
     except ZnodeError:

@@ -22,7 +22,7 @@ from hashlib import sha256
 from immutables import Map
 
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
-from ottla.base.zookeeper import Got
+from ottla.base.zookeeper import ZnodeData
 from ottla.metadata.brokers import record_of
 from ottla.metadata.configs import Resource, ResourceType, config_records
 from ottla.metadata.deletions import DeletionImage, deletion_records
@@ -57,7 +57,7 @@ from ottla.metadata.znodes.known import (
 from ottla.metadata.znodes.partition_state import decode_state_of
 from ottla.metadata.znodes.topic import Assignment, TopicZnode, assignment_of, decode_topic
 
-Read = Got | None
+Read = ZnodeData | None
 """A node as it was read; None = it is not there."""
 
 
@@ -360,7 +360,7 @@ class _Reading:
         if before is not None:
             yield RemoveTopicRecord(topic_id=before.id)
 
-    def _decoded(self, name: str, got: Got, known: KnownTopic | None) -> TopicZnode | None:
+    def _decoded(self, name: str, got: ZnodeData, known: KnownTopic | None) -> TopicZnode | None:
         try:
             znode = decode_topic(name, got.data)
         except ZnodeError as problem:

@@ -12,8 +12,8 @@ from random import Random
 
 from ottla.base.ids import METADATA_TOPIC, Uuid
 from ottla.log.checkpoints import MalformedFile
-from ottla.log.dir_loading import FoundFolder
-from ottla.log.names import PARTITION_METADATA, parse_folder_name
+from ottla.log.dir_loading import PartitionDir
+from ottla.log.names import PARTITION_METADATA, parse_partition_dir_name
 from ottla.log.partition_metadata import decode_partition_metadata
 from ottla.testing.disk import MemoryDisk, MemoryFile, _Directory, _FileNode
 
@@ -96,7 +96,7 @@ class SimDisk(MemoryDisk):
 
     def partition_dirs_in(
         self, path: str, *, durable: bool = False
-    ) -> list[tuple[FoundFolder, object]]:
+    ) -> list[tuple[PartitionDir, object]]:
         """Return the partition directories below a path, by name, and count no operation.
 
         With each comes an object that identifies the directory across renames.
@@ -105,15 +105,15 @@ class SimDisk(MemoryDisk):
         parent = self._find(path)
         if not isinstance(parent, _Directory):
             return []
-        found: list[tuple[FoundFolder, object]] = []
+        found: list[tuple[PartitionDir, object]] = []
         for name, node in sorted((parent.durable if durable else parent.entries).items()):
-            parsed = _folder_name(name)
+            parsed = _partition_dir_name(name)
             if (
                 parsed is not None
                 and parsed.topic != METADATA_TOPIC
                 and isinstance(node, _Directory)
             ):
-                found.append((FoundFolder(name, *parsed, _topic_id(node)), node))
+                found.append((PartitionDir(name, *parsed, _topic_id(node)), node))
         return found
 
     def files_in(self, path: str) -> dict[str, bytes]:
@@ -139,7 +139,7 @@ class SimDisk(MemoryDisk):
         return changed
 
 
-_folder_name = lru_cache(maxsize=4096)(parse_folder_name)
+_partition_dir_name = lru_cache(maxsize=4096)(parse_partition_dir_name)
 """Directories are listed thousands of times a history, with few different names."""
 
 

@@ -99,7 +99,7 @@ class WatchedLog:
         active = log.segments.active
         self._end = log.log_end_offset
         self._base, self._position = active.base_offset, active.size
-        self._shortened = log.shortened
+        self._truncation_count = log.truncation_count
         self._start = log.log_start_offset
         self._watermark = log.high_watermark
         self._epoch = -1
@@ -140,7 +140,7 @@ class WatchedLog:
     def look(self) -> None:
         """Check what has changed since the last call, other than by appends."""
         log = self.log
-        if log.shortened != self._shortened:
+        if log.truncation_count != self._truncation_count:
             self._cut()
         elif log.log_start_offset != self._start:
             self._moved("no request")
@@ -148,7 +148,7 @@ class WatchedLog:
 
     def _cut(self) -> None:
         log, before, start = self.log, self._end, self._start
-        self._shortened = log.shortened
+        self._truncation_count = log.truncation_count
         self._end = end = log.log_end_offset
         active = log.segments.active
         self._base, self._position = active.base_offset, active.size
@@ -184,7 +184,7 @@ class WatchedLog:
         end = log.log_end_offset
         if end <= self._end:
             return
-        if log.shortened != self._shortened:  # A truncation came before the append.
+        if log.truncation_count != self._truncation_count:  # A truncation came before the append.
             self._cut()
         segments = log.segments
         index = segments.floor(self._end)
@@ -277,7 +277,7 @@ class WatchedLog:
     def high_watermark_moved(self, epoch: int, offset: int) -> None:
         """Check a moved high watermark of a leader or follower."""
         before = self._watermark
-        if self.log.shortened != self._shortened:
+        if self.log.truncation_count != self._truncation_count:
             self.look()
         elif epoch == self._epoch and offset < before:
             self._watch.report(

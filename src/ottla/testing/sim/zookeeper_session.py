@@ -18,7 +18,6 @@ from ottla.base.zookeeper import (
     Delete,
     Event,
     EventKind,
-    Got,
     Operation,
     Result,
     SessionState,
@@ -27,6 +26,7 @@ from ottla.base.zookeeper import (
     Watcher,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.testing.sim.scheduler import Call, Process
 from ottla.testing.sim.zookeeper_tree import REQUEST_BYTES_MAX, request_bytes
@@ -99,7 +99,7 @@ class ModelSession:
 
     # -- the contract --------------------------------------------------------------------------
 
-    def get(self, path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get(self, path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         """Read a node."""
         return self._ask(Request("get", path, Pending(), watch))
 

@@ -162,7 +162,7 @@ def test_an_answer_ends_where_it_has_told_of_many_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last entry is told whole: a topic of many partitions must not be untellable."""
-    monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_ANSWER_MAX", 3)
+    monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_RESPONSE_MAX", 3)
     wide = deletion(1, "wide").with_standing(1, STARTED, range(10))
     narrow = [deletion(each, "n").with_standing(1, STARTED, (0, 1)) for each in (2, 3, 4)]
     controller = world(wide, *narrow)
@@ -199,7 +199,7 @@ def test_the_whole_ledger_is_told_in_one_walk(
     finished_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an answer costs must not grow with the ledger: the controller's loop waits for it."""
-    monkeypatch.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", 10)
+    monkeypatch.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", 10)
     entries = [deletion(each, "t", finished_ms=finished_ms) for each in range(1, 101)]
     ledger, request, told = counting(entries), DescribeDeletionsRequest(), []
     while not told or request.after != NO_UUID:
@@ -221,7 +221,7 @@ def test_who_asks_for_what_is_open_does_not_pay_for_receipts() -> None:
 def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(k1003, "DELETIONS_LOOKED_AT_PER_ANSWER_MAX", 2)
+    monkeypatch.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", 2)
     controller = world(*(deletion(each, "ab"[each == 3]) for each in range(1, 6)))
     told = []
     after = NO_UUID
@@ -252,8 +252,8 @@ def test_the_answers_are_what_was_asked_for_and_no_more(
     controller = world(*ledger)
     told: list[Uuid] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", limit)
-        patched.setattr(k1003, "DELETIONS_LOOKED_AT_PER_ANSWER_MAX", looks)
+        patched.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", limit)
+        patched.setattr(k1003, "DELETIONS_SCANNED_PER_RESPONSE_MAX", looks)
         after, is_last = NO_UUID, False
         while not is_last:
             answer = ask(controller, topics=topics, include_receipts=receipts, after=after)

@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import ApiError
 from ottla.base.ids import NO_EPOCH, uuid_text
 from ottla.base.pending import Pending, completed
-from ottla.base.zookeeper import Create, Got, SetData, Watcher, ZkCode, ZkError
+from ottla.base.zookeeper import Create, SetData, Watcher, ZkCode, ZkError, ZnodeData
 from ottla.controller.create_partitions import Growth
 from ottla.controller.metadata_port import Committed
 from ottla.controller.step import Step
@@ -297,7 +297,7 @@ def test_a_reading_that_failed_on_its_way_is_made_again_whole(
     create(controller, "t")
     get, failing = controller.session.get, {paths.state("u", 0), "/config/topics/t"}
 
-    def get_or_fail(path: str, watch: Watcher | None = None) -> Pending[Got | ZkError]:
+    def get_or_fail(path: str, watch: Watcher | None = None) -> Pending[ZnodeData | ZkError]:
         if path in failing:
             failing.remove(path)
             return completed(ZkError(ZkCode.SYSTEM_ERROR, path))

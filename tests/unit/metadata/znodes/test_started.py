@@ -3,7 +3,7 @@
 Method: states and registrations with the zxids that tell their order.
 """
 
-from ottla.base.zookeeper import Got, Stat
+from ottla.base.zookeeper import Stat, ZnodeData
 from ottla.metadata.znodes.load import Snapshot
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
 from ottla.metadata.znodes.started import started_since
@@ -13,13 +13,13 @@ def stat(czxid: int, mzxid: int) -> Stat:
     return Stat(czxid, mzxid, version=0, cversion=0, ephemeral_owner=0, created_ms=0, modified_ms=0)
 
 
-def registered(czxid: int) -> Got:
-    return Got(b"", stat(czxid, czxid))
+def registered(czxid: int) -> ZnodeData:
+    return ZnodeData(b"", stat(czxid, czxid))
 
 
-def state(written: int, leader: int, isr: tuple[int, ...]) -> Got:
+def state(written: int, leader: int, isr: tuple[int, ...]) -> ZnodeData:
     znode = StateZnode(leader=leader, leader_epoch=3, controller_epoch=1, isr=isr)
-    return Got(encode_state(znode), stat(1, written))
+    return ZnodeData(encode_state(znode), stat(1, written))
 
 
 def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -> None:
@@ -32,7 +32,7 @@ def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -
             ("t", 3): state(10, -1, (2, 3)),  # Those that were in sync before nobody led did.
             ("t", 4): state(10, 4, (4,)),  # Is not there: that is another matter.
             ("t", 5): None,
-            ("t", 6): Got(b"no JSON", stat(1, 1)),
+            ("t", 6): ZnodeData(b"no JSON", stat(1, 1)),
         },
     )
     assert started_since(snapshot) == {

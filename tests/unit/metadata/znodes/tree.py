@@ -10,13 +10,13 @@ from ottla.base.zookeeper import (
     Check,
     Create,
     Delete,
-    Got,
     Operation,
     Result,
     SetData,
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -36,7 +36,7 @@ class Tree:
     """Znodes by path, with the roots that every broker makes sure of."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Got] = {}
+        self.nodes: dict[str, ZnodeData] = {}
         self.child_counts: Counter[str] = Counter()
         self.zxid = 100
         self.sequence = 0
@@ -85,7 +85,7 @@ class Tree:
             if path.count("/") > 1 and path.rpartition("/")[0] not in self.nodes:
                 raise ZkError(ZkCode.NO_NODE, path)
             self.child_counts[path.rpartition("/")[0]] += 1
-            self.nodes[path] = Got(operation.data, Stat(self.zxid, self.zxid, 0, 0, 0, 0, 0))
+            self.nodes[path] = ZnodeData(operation.data, Stat(self.zxid, self.zxid, 0, 0, 0, 0, 0))
             return path
         if path not in self.nodes:
             raise ZkError(ZkCode.NO_NODE, path)
@@ -94,7 +94,7 @@ class Tree:
             raise ZkError(ZkCode.BAD_VERSION, path)
         if isinstance(operation, SetData):
             stat = stat._replace(version=stat.version + 1, mzxid=self.zxid)
-            self.nodes[path] = Got(operation.data, stat)
+            self.nodes[path] = ZnodeData(operation.data, stat)
             return stat
         if isinstance(operation, Delete):
             if self.child_counts[path]:

@@ -70,7 +70,7 @@ def stores_its_vote_without_a_sync() -> Iterator[None]:
 
 @contextmanager
 def fetches_metadata_before_it_is_flushed() -> Iterator[None]:
-    """A voter's fetch says that it has what its disk has not."""
+    """A voter's fetch offset covers records that are not durable."""
     with replaced(Flushing, "is_done", property(lambda self: True)):
         yield
 
@@ -113,7 +113,7 @@ def counts_flushes_as_done() -> Iterator[None]:
 
 @contextmanager
 def confirms_before_the_rename_is_durable() -> Iterator[None]:
-    """A deletion is confirmed when the directory has its new name, durable or not."""
+    """A deletion is confirmed when the directory is renamed, durable or not."""
 
     def scanned(self: Any, directory: Any, result: Any) -> None:
         self._ended(directory, result if isinstance(result, OSError) else None)
@@ -227,7 +227,7 @@ def takes_in_whoever_reaches_the_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def ignores_broker_epochs_of_fetches() -> Iterator[None]:
-    """A fetch of a life that is over counts for the present one."""
+    """A fetch of a previous incarnation counts for the current one."""
 
     def epochs(led: Partition) -> dict[int, int]:
         return dict.fromkeys((*led.followers, led.node_id), NO_EPOCH)
@@ -246,7 +246,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
 
 @contextmanager
 def completes_produces_in_a_later_epoch() -> Iterator[None]:
-    """A produce that waits is answered by the high watermark of whoever leads by then."""
+    """A delayed produce completes by the high watermark of a later leader epoch."""
 
     def committed(self: Partition, next_offset: int) -> Error | None:
         if self.gone:
@@ -347,7 +347,7 @@ def unfences_who_has_not_asked() -> Iterator[None]:
 
 @contextmanager
 def takes_old_partition_epochs() -> Iterator[None]:
-    """AlterPartition is done although the leader has not heard of the last change."""
+    """AlterPartition is accepted although the leader does not have the last change."""
     fault = isr_module._fault
 
     def lax(image: Any, broker_id: int, state: Any, wanted: Any) -> Error:
@@ -361,7 +361,7 @@ def takes_old_partition_epochs() -> Iterator[None]:
 
 @contextmanager
 def hears_heartbeats_of_the_dead() -> Iterator[None]:
-    """A heartbeat of a former incarnation counts for the one that is registered."""
+    """A heartbeat of a previous incarnation counts for the registered one."""
     heartbeat = k63_broker_heartbeat.heartbeat
 
     def lax(image: Any, report: Any, **rest: Any) -> Any:
@@ -413,7 +413,7 @@ def takes_lost_answers_for_done() -> Iterator[None]:
 
 @contextmanager
 def hears_former_controllers() -> Iterator[None]:
-    """A broker does what a controller of an older epoch tells it."""
+    """A broker accepts requests from a controller of an older epoch."""
     check = ZkMetadata.check_sender
 
     def lax(self: ZkMetadata, *, controller_epoch: int, **rest: int) -> Error:

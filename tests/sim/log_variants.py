@@ -172,7 +172,7 @@ def keeps_the_first_record_that_differs() -> Iterator[None]:
 
 @contextmanager
 def follows_high_watermarks_back() -> Iterator[None]:
-    """A replica takes whatever high watermark it is told, also a lower one."""
+    """A replica takes any high watermark of its leader, also a lower one."""
 
     def follow(self: PartitionLog, offset: int) -> bool:
         offset = min(offset, self.log_end_offset)

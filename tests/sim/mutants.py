@@ -24,7 +24,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ottla.testing.scenarios.report import Report
-from ottla.testing.scenarios.runner import Order, play
+from ottla.testing.scenarios.runner import PlayOptions, play
 
 NOT_CHECKERS = frozenset({"assertion failed", "no progress"})
 """Findings by which a mutant does not count as found: the product's own assertions, and silence."""
@@ -119,7 +119,7 @@ def found_by(report: Report) -> list[str]:
 
 def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]] | None:
     """Return the first seed whose standard history shows the mistake, and by which checkers."""
-    order = Order(zookeeper=mutation.zookeeper)
+    order = PlayOptions(zookeeper=mutation.zookeeper)
     for seed in seeds:
         try:
             with mutation.applied():

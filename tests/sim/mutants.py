@@ -235,13 +235,13 @@ CONTROLLER = (
     mutant(
         "keeps_unclean_eligible",
         "a replica that lost its unflushed records stays an eligible leader replica",
-        (f"{CHANGE}:_eligible", "(goal.isr, wish.unclean_shutdown)", "(goal.isr)"),
+        (f"{CHANGE}:_with_elr", "(goal.isr, target.unclean_shutdown)", "(goal.isr)"),
     ),
     mutant(
         "unclean_leaves_only_isr",
         "a registration after an unclean stop leaves the eligible replicas of others alone",
         (
-            "controller.elections:leave",
+            "controller.elections:remove_from_isrs",
             "broker_id in partition.isr or (unclean and broker_id in partition.elr)",
             "broker_id in partition.isr",
         ),
@@ -249,12 +249,16 @@ CONTROLLER = (
     mutant(
         "finishes_moves_early",
         "a reassignment ends when one of its target replicas is in sync",
-        (f"{CHANGE}:_reassigned", "not set(staying) <= set(isr)", "not set(staying) & set(isr)"),
+        (
+            f"{CHANGE}:_complete_reassignment",
+            "not set(staying) <= set(isr)",
+            "not set(staying) & set(isr)",
+        ),
     ),
     mutant(
         "removes_without_epoch",
         "a replica is taken out of the assignment without a new leader epoch",
-        (f"{CHANGE}:_record", "begins = not before <= after or (", "begins = bool("),
+        (f"{CHANGE}:_record", "bumps_epoch = not before <= after or (", "bumps_epoch = bool("),
     ),
     mutant(
         "any_epoch_is_clean",
@@ -270,8 +274,8 @@ CONTROLLER = (
         "replicas that leave an in-sync set one above the minimum are not remembered",
         (
             f"{CHANGE}:_is_large_enough",
-            "len(isr) >= min(around.min_isr, len(goal.replicas))",
-            "len(isr) >= min(around.min_isr, len(goal.replicas)) - 1",
+            "len(isr) >= min(context.min_isr, len(goal.replicas))",
+            "len(isr) >= min(context.min_isr, len(goal.replicas)) - 1",
         ),
     ),
 )

@@ -106,20 +106,20 @@ def answers_before_the_commit() -> Iterator[None]:
 @contextmanager
 def elects_outside_the_isr() -> Iterator[None]:
     """Whatever replica is alive may lead."""
-    led = partition_change._led
+    led = partition_change._with_leader
 
     def anyone(goal: PartitionImage, *rest: Any) -> Any:
-        around = rest[-1]
+        context = rest[-1]
         alive = [
             each
-            for each, folder in zip(goal.replicas, goal.directories, strict=True)
-            if around.is_acceptable(each, folder)
+            for each, directory in zip(goal.replicas, goal.directories, strict=True)
+            if context.is_acceptable(each, directory)
         ]
         if alive and goal.leader not in alive:
             return replace(goal, leader=alive[0], isr=(alive[0],), elr=()), False
         return led(goal, *rest)
 
-    with replaced(partition_change, "_led", anyone):
+    with replaced(partition_change, "_with_leader", anyone):
         yield
 
 
@@ -127,8 +127,8 @@ def elects_outside_the_isr() -> Iterator[None]:
 def forgets_the_last_members() -> Iterator[None]:
     """An in-sync set runs empty without a note of who was in it."""
     with (
-        replaced(partition_change, "_eligible", lambda partition, goal, *rest: goal),
-        replaced(partition_change, "_remembering", lambda partition, goal, *rest: goal),
+        replaced(partition_change, "_with_elr", lambda partition, goal, *rest: goal),
+        replaced(partition_change, "_with_last_known_elr", lambda partition, goal, *rest: goal),
     ):
         yield
 
@@ -147,12 +147,12 @@ def ignores_the_leader_epoch() -> Iterator[None]:
 @contextmanager
 def takes_every_start_for_clean() -> Iterator[None]:
     """A broker that lost its unflushed data stays eligible to lead."""
-    leave = brokers_module.leave
+    leave = brokers_module.remove_from_isrs
 
     def clean(*arguments: Any, unclean: bool) -> Any:
         return leave(*arguments, unclean=False)
 
-    with replaced(brokers_module, "leave", clean):
+    with replaced(brokers_module, "remove_from_isrs", clean):
         yield
 
 

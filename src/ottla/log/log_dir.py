@@ -113,10 +113,8 @@ class LogDir:
         self.duplicates: list[tuple[TopicPartition, str, str]] = []
         """Partitions of which a start found two directories, both paths; the first is loaded."""
         self.offline_replicas: dict[TopicPartition, set[Uuid]] = {}
-        """Partitions that it held, or may have held, when it went offline, with their topic ids.
-
-        Their data is still there, whatever the metadata says: no copy may be created elsewhere.
-        """
+        """Partitions that it may have held when it went offline, with their topic ids: no copy may
+        be created elsewhere, whatever the metadata says."""
         self.strays: set[str] = set()
         """Names of the stray partition directories, which are kept for the operator."""
         self.unusable: dict[str, OSError] = {}
@@ -132,10 +130,9 @@ class LogDir:
         self.stale_entries: dict[TopicPartition, int] = {}
         """Partitions whose checkpoint entries may be those of a log that is not here any more.
 
-        The number differs for each log that gave up the name. A log that takes the name before
-        the checkpoints are rewritten gets a marker file in its own directory
-        (`names.STALE_CHECKPOINTS`); otherwise, after a crash in between, it would take over the
-        former log's start, high watermark and clean offset.
+        The number differs for each log that gave up the name. A log that takes the name before the
+        checkpoints are rewritten gets a marker file (`names.STALE_CHECKPOINTS`); else, after a
+        crash in between, it would take over the former log's start and high watermark.
         """
         self.below_high_watermark: list[str] = []
         """Logs that ended below their checkpointed high watermark at start."""

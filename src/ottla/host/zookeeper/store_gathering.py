@@ -62,13 +62,13 @@ class Wanted:
 
     def add_path(self, path: str) -> None:
         """Want what a node tells of; states and parents bring their whole topic."""
-        place = paths.place(path)
+        place = paths.parse_path(path)
         if place.kind is Kind.BROKER:
-            self.brokers.add(place.number)
+            self.brokers.add(place.id)
         elif place.kind in (Kind.TOPIC, Kind.PARTITIONS, Kind.PARTITION, Kind.STATE):
             self.whole_topics.add(place.name)
         elif place.kind is Kind.CONFIG:
-            self.configs.add((place.number, place.name))
+            self.configs.add((place.id, place.name))
         elif place.kind is Kind.DELETION:
             self.deletions.add(paths.deletion_id(place.name))
         elif place.kind is Kind.MARKER:
@@ -111,7 +111,7 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
     again.whole_topics = dropped & {name for name, _ in snapshot.states}
     again.topics = dropped - again.whole_topics
     markers = snapshot.marked_for_deletion
-    if markers is not None and any(paths.place(path).kind is Kind.MARKER for path in touched):
+    if markers is not None and any(paths.parse_path(path).kind is Kind.MARKER for path in touched):
         markers, again.marker_list = None, True
     feature, producer_ids = snapshot.feature, snapshot.producer_ids
     if feature is not None and paths.FEATURE in touched:

@@ -23,11 +23,11 @@ from ottla.metadata.deletions import (
     DeletionImage,
     DeletionsImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
     deletion_records,
 )
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
@@ -40,7 +40,7 @@ from ottla.wire.messages.describe_deletions import (
 
 from ..controller_world import Controller
 
-REFUSED = Standing(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
+REFUSED = ReplicaStatus(DeletionState.INELIGIBLE, Reason.REFUSED, int(Error.KAFKA_STORAGE_ERROR))
 LEDGER = FeatureLevelRecord(name=OTTLA_VERSION, feature_level=OTTLA_VERSION_LEVEL)
 OVER_ZOOKEEPER = {
     "process.roles": "",
@@ -63,12 +63,12 @@ def deletion(number: int, name: str, **more: Any) -> DeletionImage:
 
 
 OPEN = (
-    deletion(10, "b", halted=Halt.REASSIGNMENT, remote=Remote.PENDING)
-    .with_standing(2, BROKER_DOWN, (0, 1))
-    .with_standing(1, STARTED, (0,))
-    .with_standing(1, REFUSED, (1,))
+    deletion(10, "b", halted=HaltReason.REASSIGNMENT, remote=Remote.PENDING)
+    .with_status(2, BROKER_DOWN, (0, 1))
+    .with_status(1, STARTED, (0,))
+    .with_status(1, REFUSED, (1,))
 )
-DONE = deletion(11, "b", finished_ms=2_000).with_standing(1, SUCCESSFUL, (0,))
+DONE = deletion(11, "b", finished_ms=2_000).with_status(1, SUCCESSFUL, (0,))
 OTHER = deletion(12, "a")
 
 
@@ -99,7 +99,7 @@ def test_an_entry_is_told_whole() -> None:
     [told] = ask(world(OPEN)).deletions
     assert (told.topic_id, told.name, told.asked_ms, told.finished_ms) == (uuid(10), "b", 990, -1)
     assert told.policy == Policy.AT_ONCE
-    assert told.halted == Halt.REASSIGNMENT
+    assert told.halted == HaltReason.REASSIGNMENT
     assert told.remote == Remote.PENDING
     assert [(e.broker_id, e.state, e.reason, e.error, e.partitions) for e in told.replicas] == [
         (1, DeletionState.STARTED, Reason.NONE, 0, (0,)),
@@ -163,8 +163,8 @@ def test_an_answer_ends_where_it_has_told_of_many_replicas(
 ) -> None:
     """The last entry is told whole: a topic of many partitions must not be untellable."""
     monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_RESPONSE_MAX", 3)
-    wide = deletion(1, "wide").with_standing(1, STARTED, range(10))
-    narrow = [deletion(each, "n").with_standing(1, STARTED, (0, 1)) for each in (2, 3, 4)]
+    wide = deletion(1, "wide").with_status(1, STARTED, range(10))
+    narrow = [deletion(each, "n").with_status(1, STARTED, (0, 1)) for each in (2, 3, 4)]
     controller = world(wide, *narrow)
     first = ask(controller)
     assert (ids(first), first.next_after) == ([uuid(1)], uuid(1))

@@ -109,7 +109,7 @@ class Tree:
         """Read everything, as a controller does when it is elected."""
         there: dict[Kind, dict[Any, Any]] = {kind: {} for kind in Kind}
         for path, got in self.nodes.items():
-            place = paths.place(path)
+            place = paths.parse_path(path)
             kind, name, number = place
             if kind is Kind.BROKER:
                 there[kind][number] = got
@@ -188,7 +188,7 @@ class Cluster:
 
 
 def without_czxids(known: KnownZnodes) -> KnownZnodes:
-    """Return what is known without what only a reading tells."""
+    """Return what is known without what only a read returns."""
     topics = known.topics
     for name, topic in topics.items():
         topics = topics.set(name, replace(topic, czxid=0))

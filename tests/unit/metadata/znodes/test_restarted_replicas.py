@@ -1,12 +1,12 @@
 """A new controller learns from the znodes which replicas are other processes than those meant.
 
-Method: states and registrations with the zxids that tell their order.
+Method: states and registrations with the zxids of their order.
 """
 
 from ottla.base.zookeeper import Stat, ZnodeData
 from ottla.metadata.znodes.load import Snapshot
 from ottla.metadata.znodes.partition_state import StateZnode, encode_state
-from ottla.metadata.znodes.started import started_since
+from ottla.metadata.znodes.restarted_replicas import restarted_replicas
 
 
 def stat(czxid: int, mzxid: int) -> Stat:
@@ -22,7 +22,7 @@ def state(written: int, leader: int, isr: tuple[int, ...]) -> ZnodeData:
     return ZnodeData(encode_state(znode), stat(1, written))
 
 
-def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -> None:
+def test_a_registration_after_the_state_is_a_restart() -> None:
     snapshot = Snapshot(
         brokers={1: registered(50), 2: registered(20), 3: registered(90), 4: None},
         states={
@@ -35,7 +35,7 @@ def test_who_registered_after_the_last_word_on_a_partition_has_started_since() -
             ("t", 6): ZnodeData(b"no JSON", stat(1, 1)),
         },
     )
-    assert started_since(snapshot) == {
+    assert restarted_replicas(snapshot) == {
         ("t", 1): frozenset({1}),
         ("t", 2): frozenset({1}),
         ("t", 3): frozenset({2, 3}),

@@ -67,9 +67,11 @@ class AutoCreate:
             topics=tuple(self._topic(name) for name in names), timeout_ms=timeout_ms
         )
         answer = self._forwarder.call(request, timeout_ms=timeout_ms)
-        answer.then(lambda response: self._told(names, response))
+        answer.then(lambda response: self._metadata_created(names, response))
 
-    def _told(self, names: list[str], response: CreateTopicsResponse | ApiError) -> None:
+    def _metadata_created(
+        self, names: list[str], response: CreateTopicsResponse | ApiError
+    ) -> None:
         self._in_flight.difference_update(names)
         if isinstance(response, ApiError):
             logger.warning("topics %s were not created: %s", _listed(names), response)

@@ -86,9 +86,9 @@ class LimitedController:
         return self._controller.image
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it may decide."""
-        return self._controller.in_office
+        return self._controller.is_active
 
     def run(
         self, decide: "Callable[[ClusterImage], Decision[R]]", *, deadline_ms: int | None = None

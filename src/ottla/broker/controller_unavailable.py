@@ -49,7 +49,7 @@ class ControllerUnavailable:
         return self._broker.image
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Return that it decides nothing."""
         return False
 

@@ -15,23 +15,23 @@ from ottla.base.ports import Clock, Dice, Workers
 from ottla.base.timers import Timers
 from ottla.broker.api.base import Forwarder
 from ottla.broker.auto_create import AutoCreate
+from ottla.broker.deletion_failures import DeletionFailures
 from ottla.broker.directory_assignments import DirectoryAssignments
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.idle import IdleTopics
-from ottla.broker.idle_file import read_kept, write_kept
 from ottla.broker.isr import IsrChange, PartitionEnvironment
 from ottla.broker.isr_manager import IsrManager
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
-from ottla.broker.nodes import named_controller
+from ottla.broker.nodes import client_controller_id
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.read_replica import same_rack
-from ottla.broker.removal_failures import RemovalFailures
 from ottla.broker.replica_fetchers import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager, TopicSettings
+from ottla.broker.saved_idle_times import read_idle_times, write_idle_times
 from ottla.log.config import LogConfig
 from ottla.log.log_dirs import LogDirs
 from ottla.metadata.configs import ALL_BROKERS, ResourceType
@@ -93,13 +93,13 @@ class Broker:
         self.image: ClusterImage = EMPTY
         self.epoch = NO_EPOCH
         self.replicas = self._replica_manager()
-        self.replicas.on_replica_lost = self._replica_lost
+        self.replicas.on_replica_offline = self._replica_lost
         self.isr = self._isr_manager()
         self.fetchers = ReplicaFetchers(
             config=config,
             broker_epoch=lambda: self.epoch,
             peers=peers,
-            hosts=self.replicas,
+            replica_manager=self.replicas,
             clock=clock,
             timers=timers,
         )
@@ -114,8 +114,8 @@ class Broker:
             monotonic_ms=clock.monotonic_ms,
         )
         self.auto_create = AutoCreate(config, forwarder)
-        self.vanishing = Purgatory(timers)
-        self.removal_failures = RemovalFailures()
+        self.topic_deletion_purgatory = Purgatory(timers)
+        self.deletion_failures = DeletionFailures()
         self.maintenance = Maintenance(
             config=config,
             clock=clock,
@@ -146,7 +146,7 @@ class Broker:
             clock=self.clock,
             timers=self.timers,
             interval_ms=self.config["ottla.topic.idle.check.interval.ms"],
-            kept=read_kept(self.log_dirs),
+            saved=read_idle_times(self.log_dirs),
         )
 
     def _directory_assignments(self) -> DirectoryAssignments:
@@ -199,11 +199,13 @@ class Broker:
             if partition.topic != OFFSETS_TOPIC:
                 continue
             if begins:
-                self.groups.became_leader(partition.index)
+                self.groups.became_leader(partition.partition_id)
             elif partition.deleted or not partition.is_leader:
-                self.groups.resigned(partition.index)
+                self.groups.resigned(partition.partition_id)
         # One that came and went within the change shows in the ledger alone.
-        self.vanishing.wake_each([*delta.deleted_topics, *sorted(delta.changed_deletions)])
+        self.topic_deletion_purgatory.wake_each(
+            [*delta.deleted_topics, *sorted(delta.changed_deletions)]
+        )
         if delta.deleted_topics:
             deleted = {each.id: each.name for each in delta.deleted_topics.values()}
             self.groups.topics_deleted(deleted)
@@ -214,17 +216,17 @@ class Broker:
             raise ApplyError(text) from error
 
     @property
-    def announced_image(self) -> ClusterImage:
+    def client_image(self) -> ClusterImage:
         """Return the image as clients may see it."""
         if self.zk_metadata is None:
             return self.image
-        return self.zk_metadata.facts.announced(self.image)
+        return self.zk_metadata.facts.client_view(self.image)
 
     @property
     def controller_id(self) -> int:
         """Return the controller's id that clients get; -1 = none is known."""
         known = -1 if self.zk_metadata is None else self.zk_metadata.facts.controller_id
-        return named_controller(self.image, known, self.dice)
+        return client_controller_id(self.image, known, self.dice)
 
     def _propose_isr(self, partition: Partition, change: IsrChange) -> None:
         self.isr.propose(partition, change)
@@ -233,8 +235,8 @@ class Broker:
         """Let the controller hear of a replica that is offline, though its log folder is not."""
         if self.zk_metadata is None:
             self.directories.update(self.image, (partition,))
-        elif self.replicas.on_folder_lost is not None:
-            self.replicas.on_folder_lost()  # It asks anew, and hears of each replica.
+        elif self.replicas.on_log_dir_failed is not None:
+            self.replicas.on_log_dir_failed()  # It asks anew, and hears of each replica.
 
     def start_serving(self) -> None:
         """Begin with what happens by the clock: retention, flushes, checkpoints."""
@@ -251,10 +253,10 @@ class Broker:
         self.fetchers.close()
         self.groups.shutdown()
         stopped = self.log_dirs.shutdown(self.epoch)
-        kept = self.idle.kept()
-        if not kept:
+        saved = self.idle.saved()
+        if not saved:
             return stopped
-        written = write_kept(self.log_dirs, kept, self.epoch)
+        written = write_idle_times(self.log_dirs, saved, self.epoch)
         return gather([stopped, written]).map(lambda _: None)
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:

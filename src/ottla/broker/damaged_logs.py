@@ -40,10 +40,12 @@ class DamagedLogs:
     def __init__(self, log_dirs: "LogDirs") -> None:
         self.count = 0
         self._log_dirs = log_dirs
-        self._told: dict[tuple[Uuid, int], int] = {}
+        self._logged: dict[tuple[Uuid, int], int] = {}
         """The leader epoch in which a log was last said to be unreadable."""
 
-    def met_by_cut(self, partition: "Partition", damage: "DamagedLog", *, goes_on: bool) -> None:
+    def found_by_truncation(
+        self, partition: "Partition", damage: "DamagedLog", *, goes_on: bool
+    ) -> None:
         """Say what has become of a replica whose log cannot be cut; take it offline or not."""
         log = partition.log
         assert log is not None
@@ -68,14 +70,14 @@ class DamagedLogs:
             self._log_dirs.hold_back(log, OSError(errno.EBADMSG, damage.message, log.directory))
             partition.log = None
 
-    def met_by_read(self, partition: "Partition", offset: int, refusal: ApiError) -> None:
+    def found_by_read(self, partition: "Partition", offset: int, refusal: ApiError) -> None:
         """Say once in a leader epoch that a log cannot be read somewhere."""
-        log, key = partition.log, (partition.topic_id, partition.index)
+        log, key = partition.log, (partition.topic_id, partition.partition_id)
         if refusal.error is not Error.CORRUPT_MESSAGE or log is None:
             return
-        if self._told.get(key) == partition.leader_epoch:
+        if self._logged.get(key) == partition.leader_epoch:
             return
-        self._told[key] = partition.leader_epoch
+        self._logged[key] = partition.leader_epoch
         self.count += 1
         segment = log.segments[log.segments.floor(offset)]
         logger.error(
@@ -97,7 +99,7 @@ def may_copy_again(image: "ClusterImage", partition: "Partition", node_id: int) 
     a fetch of a former life for one of this, so there it is never certain.
     """
     topic, broker = image.topics.by_id(partition.topic_id), image.brokers.get(node_id)
-    state = None if topic is None else topic.partitions.get(partition.index)
+    state = None if topic is None else topic.partitions.get(partition.partition_id)
     if state is None or broker is None or broker.epoch == NO_EPOCH:
         return False
     counted = (*state.isr, *state.elr, *state.last_known_elr)

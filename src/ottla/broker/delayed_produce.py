@@ -46,13 +46,13 @@ class Wait(NamedTuple):
         return self.partition.committed(self.next_offset) if acks == ACKS_ALL else Error.NONE
 
 
-def park_append(
+def delay_produce(
     purgatory: Purgatory,
     results: list[AppendResult],
     waits: list[Wait],
     acks: int,
     deadline_ms: int,
-    gone: Pending[None] | None = None,
+    closed: Pending[None] | None = None,
 ) -> Pending[list[AppendResult]]:
     """Wait for replicas and flushes; `results` is completed in place."""
     pending: Pending[list[AppendResult]] = Pending()
@@ -75,16 +75,16 @@ def park_append(
             )
         pending.complete(results)
 
-    parked = purgatory.park(
+    operation = purgatory.add(
         [wait.partition for wait in waits],
         attempt=attempt,
         expire=expire,
         deadline_ms=deadline_ms,
-        gone=gone,
+        closed=closed,
     )
     for wait in tuple(waits):
         if wait.flushed is not None:
-            wait.flushed.then(lambda _: _try_now(parked))
+            wait.flushed.then(lambda _: _try_now(operation))
     return pending
 
 
@@ -103,5 +103,5 @@ def refused(partition: Partition, refusal: ApiError) -> AppendResult:
     )
 
 
-def _try_now(parked: DelayedOperation) -> None:
-    parked.try_now()
+def _try_now(operation: DelayedOperation) -> None:
+    operation.try_now()

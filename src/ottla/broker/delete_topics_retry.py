@@ -62,8 +62,8 @@ class DeleteTopicsRetry:
 
         Raises: WireError where `response` is not one.
         """
-        _, told = decode_response(DeleteTopicsResponse, response, BY_ID_VERSION)
-        results = {each.topic_id: each for each in told.responses}
+        _, decoded = decode_response(DeleteTopicsResponse, response, BY_ID_VERSION)
+        results = {each.topic_id: each for each in decoded.responses}
         answer = DeleteTopicsResponse(
             responses=tuple(
                 self._result(each, results, image) for each in dict.fromkeys(self._wanted)
@@ -87,33 +87,33 @@ class DeleteTopicsRetry:
     ) -> DeletableTopicResult:
         name, topic_id = reference.name, reference.topic_id
         if (name is None) == (topic_id == NO_UUID):
-            return self._said(name, topic_id, Error.INVALID_REQUEST, MALFORMED)
-        meant = self._id_of(reference)
-        told = None if meant is None else results.get(meant)
-        if meant is None or told is None:
-            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
-        if told.error_code == Error.NONE:
-            return self._said(name or told.name, meant)
-        if told.error_code == Error.UNKNOWN_TOPIC_ID:
-            return self._gone(reference, meant, image)
-        return self._said(name, topic_id, told.error_code, told.error_message)
+            return self._result_of(name, topic_id, Error.INVALID_REQUEST, MALFORMED)
+        target_id = self._id_of(reference)
+        found = None if target_id is None else results.get(target_id)
+        if target_id is None or found is None:
+            return self._result_of(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
+        if found.error_code == Error.NONE:
+            return self._result_of(name or found.name, target_id)
+        if found.error_code == Error.UNKNOWN_TOPIC_ID:
+            return self._gone(reference, target_id, image)
+        return self._result_of(name, topic_id, found.error_code, found.error_message)
 
     def _gone(
-        self, reference: TopicReference, meant: Uuid, image: ClusterImage
+        self, reference: TopicReference, target_id: Uuid, image: ClusterImage
     ) -> DeletableTopicResult:
         """Answer for a topic that the controller does not know."""
         name, topic_id = reference.name, reference.topic_id
-        topic = self._image.topics.by_id(meant)
+        topic = self._image.topics.by_id(target_id)
         if topic is None:
-            return self._said(name, topic_id, Error.UNKNOWN_TOPIC_ID)
-        if image.topics.by_id(meant) is not None:
-            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
+            return self._result_of(name, topic_id, Error.UNKNOWN_TOPIC_ID)
+        if image.topics.by_id(target_id) is not None:
+            return self._result_of(name, topic_id, Error.REQUEST_TIMED_OUT, UNKNOWN)
         if name is not None and name in image.topics:
             # Which of the two was meant: this broker may have heard late of the second one.
-            return self._said(name, topic_id, Error.REQUEST_TIMED_OUT, RENAMED)
-        return self._said(topic.name, meant)
+            return self._result_of(name, topic_id, Error.REQUEST_TIMED_OUT, RENAMED)
+        return self._result_of(topic.name, target_id)
 
-    def _said(
+    def _result_of(
         self, name: str | None, topic_id: Uuid, code: int = Error.NONE, message: str | None = None
     ) -> DeletableTopicResult:
         return result(name, topic_id, code, message, self._header.api_version)

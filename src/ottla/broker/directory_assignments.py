@@ -75,7 +75,7 @@ class DirectoryAssignments:
         """Look at partitions that the metadata touched."""
         settled = UNKNOWN_DIRECTORIES if len(self._log_dirs.dirs) == 1 else frozenset[Uuid]()
         for partition in partitions:
-            replica = (partition.topic_id, partition.index)
+            replica = (partition.topic_id, partition.partition_id)
             known = self._known(image, replica)
             directory = self._directory_of(partition, known)
             is_settled = known == directory or (known in settled and directory != DIRECTORY_LOST)
@@ -158,9 +158,9 @@ def assignments_request(
     node_id: int, broker_epoch: int, places: Mapping[Replica, Uuid]
 ) -> wire.AssignReplicasToDirsRequest:
     """Return the request for some replicas, those of a folder and of a topic together."""
-    by_folder: dict[Uuid, dict[Uuid, list[int]]] = {}
-    for (topic_id, index), directory in places.items():
-        by_folder.setdefault(directory, {}).setdefault(topic_id, []).append(index)
+    by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
+    for (topic_id, partition_id), directory in places.items():
+        by_directory.setdefault(directory, {}).setdefault(topic_id, []).append(partition_id)
     return wire.AssignReplicasToDirsRequest(
         broker_id=node_id,
         broker_epoch=broker_epoch,
@@ -171,12 +171,13 @@ def assignments_request(
                     wire.RequestTopicData(
                         topic_id=topic_id,
                         partitions=tuple(
-                            wire.RequestPartitionData(partition_index=index) for index in indexes
+                            wire.RequestPartitionData(partition_index=partition_id)
+                            for partition_id in partition_ids
                         ),
                     )
-                    for topic_id, indexes in topics.items()
+                    for topic_id, partition_ids in topics.items()
                 ),
             )
-            for directory, topics in by_folder.items()
+            for directory, topics in by_directory.items()
         ),
     )

@@ -118,14 +118,14 @@ def advertised(
     controllers are asked; clients are not told of that. `to_ottla`: one of Ottla's own clients
     is told.
     """
-    told = {
+    by_key = {
         key: endpoint.api.versions if endpoint.api.advertised is None else endpoint.api.advertised
         for key, endpoint in endpoints.items()
         if listener in endpoint.api.answers_on(zookeeper=zookeeper)
         and (endpoint.api.is_for_clients or not zookeeper)
-        and (endpoint.api.is_told or to_ottla)
+        and (endpoint.api.is_public or to_ottla)
     }
-    return {key: versions for key, versions in told.items() if versions}
+    return {key: versions for key, versions in by_key.items() if versions}
 
 
 def _errors_of(key: int) -> Find | None:
@@ -337,7 +337,7 @@ class Dispatcher:
         controller = ctx.controller_or_none
         if controller is None or not self._zookeeper:
             return controller is None
-        return endpoint.api.is_for_clients and not embedded and not controller.in_office
+        return endpoint.api.is_for_clients and not embedded and not controller.is_active
 
     def _answered(self, ctx: Context, answer: Answer) -> Outcome:
         if answer is None:

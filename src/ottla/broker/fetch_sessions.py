@@ -48,12 +48,12 @@ class FetchPartition:
         "current_leader_epoch",
         "fetch_offset",
         "follower_log_start",
-        "index",
+        "partition_id",
         "key",
         "last_fetched_epoch",
         "max_bytes",
-        "told_high_watermark",
-        "told_log_start",
+        "sent_high_watermark",
+        "sent_log_start",
         "topic",
         "topic_id",
         "watched",
@@ -63,7 +63,7 @@ class FetchPartition:
         self,
         topic: str,
         topic_id: Uuid,
-        index: int,
+        partition_id: int,
         fetch_offset: int,
         max_bytes: int,
         current_leader_epoch: int = -1,
@@ -73,15 +73,15 @@ class FetchPartition:
         self.topic = topic
         """"" where the request names topics by id only."""
         self.topic_id = topic_id
-        self.index = index
-        self.key: Key = (topic if topic_id == NO_UUID else topic_id, index)
+        self.partition_id = partition_id
+        self.key: Key = (topic if topic_id == NO_UUID else topic_id, partition_id)
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.follower_log_start = follower_log_start
-        self.told_high_watermark = -1
-        self.told_log_start = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
         self.watched: object = None
         """The partition that will rouse this one in its session."""
 
@@ -158,10 +158,10 @@ class FetchSession:
         self.fetched_ms = 0
         self.closed = False
 
-    def update(self, asked: Mapping[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
+    def update(self, requested: Mapping[Key, FetchPartition], forgotten: Iterable[Key]) -> None:
         """Add, change and forget partitions, as a request says."""
         active = self.active
-        for key, newer in asked.items():
+        for key, newer in requested.items():
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = known = newer
@@ -250,21 +250,21 @@ class IncrementalFetching(Fetching):
         if session.epoch != self._epoch:
             # A later request came while this one was parked: it must be a duplicate.
             return Error.INVALID_FETCH_SESSION_EPOCH, session.id, []
-        news: Results[R] = []
+        changed: Results[R] = []
         for partition, response in results:
-            if not _has_news(partition, response):
+            if not _must_respond(partition, response):
                 continue
-            news.append((partition, response))
+            changed.append((partition, response))
             # After an error the partition is told again as soon as the error is gone; a follower
             # that must truncate takes nothing else from the answer.
             failed = response.error is not Error.NONE or response.diverging is not None
-            partition.told_high_watermark = -1 if failed else response.high_watermark
-            partition.told_log_start = response.log_start_offset
+            partition.sent_high_watermark = -1 if failed else response.high_watermark
+            partition.sent_log_start = response.log_start_offset
             if response.size > 0:
                 _serve_last(session.partitions, partition)
                 if session.active is not None:
                     _serve_last(session.active, partition)
-        return Error.NONE, session.id, news
+        return Error.NONE, session.id, changed
 
 
 def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition) -> None:
@@ -272,12 +272,12 @@ def _serve_last(partitions: dict[Key, FetchPartition], partition: FetchPartition
         partitions[partition.key] = partition
 
 
-def _has_news(partition: FetchPartition, response: PartitionResponse) -> bool:
+def _must_respond(partition: FetchPartition, response: PartitionResponse) -> bool:
     return (
         response.size > 0
         or response.error is not Error.NONE
-        or response.high_watermark != partition.told_high_watermark
-        or response.log_start_offset != partition.told_log_start
+        or response.high_watermark != partition.sent_high_watermark
+        or response.log_start_offset != partition.sent_log_start
         or response.diverging is not None
         or response.preferred >= 0
     )
@@ -306,7 +306,7 @@ class FetchSessions:
 
     def open(
         self,
-        asked: dict[Key, FetchPartition],
+        requested: dict[Key, FetchPartition],
         forgotten: Sequence[Key] = (),
         *,
         session_id: int,
@@ -320,8 +320,10 @@ class FetchSessions:
             # A full fetch closes the session that it names, and starts over.
             self._close(session_id)
             if epoch == FINAL_EPOCH:
-                return Fetching(asked)
-            return FullFetching(asked, self, privileged=privileged, uses_topic_ids=uses_topic_ids)
+                return Fetching(requested)
+            return FullFetching(
+                requested, self, privileged=privileged, uses_topic_ids=uses_topic_ids
+            )
         session = self._sessions.get(session_id)
         if session is None:
             return Error.FETCH_SESSION_ID_NOT_FOUND
@@ -329,10 +331,10 @@ class FetchSessions:
             return Error.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return Error.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(asked, forgotten)
+        session.update(requested, forgotten)
         if not session.partitions:
             self._close(session_id)
-            return Fetching(asked)
+            return Fetching(requested)
         self._touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
         return IncrementalFetching(session)
@@ -347,8 +349,8 @@ class FetchSessions:
         partitions = {}
         for partition, response in results:
             failed = response.diverging is not None
-            partition.told_high_watermark = -1 if failed else response.high_watermark
-            partition.told_log_start = response.log_start_offset
+            partition.sent_high_watermark = -1 if failed else response.high_watermark
+            partition.sent_log_start = response.log_start_offset
             partitions[partition.key] = partition
         session = FetchSession(
             self._new_id(),

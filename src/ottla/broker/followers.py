@@ -54,7 +54,7 @@ class FollowerState:
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
-    def led_anew(self, *, leader_end: int, now_ms: int) -> None:
+    def begin_epoch(self, *, leader_end: int, now_ms: int) -> None:
         """Begin another epoch of the same leader: how far an in-sync follower is stays known."""
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = self.last_caught_up_ms = now_ms
@@ -66,7 +66,7 @@ class FollowerState:
         )
 
 
-def check_life(broker: BrokerImage | None, broker_epoch: int) -> None:
+def check_broker_epoch(broker: BrokerImage | None, broker_epoch: int) -> None:
     """Raise ApiError unless a fetch comes from the life of its broker that is registered.
 
     One of a life that is over says nothing of what the broker has now. One of a life that this

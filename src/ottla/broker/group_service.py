@@ -57,7 +57,7 @@ class GroupService:
         self._config = group_config(broker.config)
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, GroupLoad] = {}
-        self._untold: set[int] = set()
+        self._awaiting_metadata: set[int] = set()
         """Partitions that are loaded, and served once this broker has heard of all topics."""
         self._expiry: Timer | None = None
 
@@ -72,8 +72,8 @@ class GroupService:
         """
         topic = self._broker.image.topics.by_name(OFFSETS_TOPIC)
         zk_metadata = self._broker.zk_metadata
-        unannounced = {} if zk_metadata is None else zk_metadata.facts.unannounced
-        if topic is not None and topic.id in unannounced:
+        hidden_partitions = {} if zk_metadata is None else zk_metadata.facts.hidden_partitions
+        if topic is not None and topic.id in hidden_partitions:
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
         count: int = self._broker.config["offsets.topic.num.partitions"]
         return positive_hash(group_id) % (count if topic is None else len(topic.partitions))
@@ -110,8 +110,8 @@ class GroupService:
         until its replicas are gone.
         """
         zk_metadata = self._broker.zk_metadata
-        if zk_metadata is not None and name in zk_metadata.facts.refused:
-            return zk_metadata.facts.refused[name]
+        if zk_metadata is not None and name in zk_metadata.facts.inconsistent_ids:
+            return zk_metadata.facts.inconsistent_ids[name]
         topic = self._broker.image.topics.by_name(name)
         return NO_UUID if topic is None else topic.id
 
@@ -169,18 +169,18 @@ class GroupService:
             logger.error("groups of %s-%d cannot be loaded: %s", OFFSETS_TOPIC, partition, error)
             return
         zk_metadata = self._broker.zk_metadata
-        if zk_metadata is None or zk_metadata.facts.is_complete:
+        if zk_metadata is None or zk_metadata.facts.has_full_metadata:
             self._serve(partition)
         else:
-            self._untold.add(partition)
+            self._awaiting_metadata.add(partition)
 
-    def told_all(self) -> None:
+    def full_metadata_received(self) -> None:
         """Serve what is loaded and waited for this broker to have heard of all topics."""
-        for partition in sorted(self._untold):
+        for partition in sorted(self._awaiting_metadata):
             self._serve(partition)
 
     def _serve(self, partition: int) -> None:
-        self._untold.discard(partition)
+        self._awaiting_metadata.discard(partition)
         load = self._loads.pop(partition)
         elapsed_ms = self._broker.clock.monotonic_ms() - load.started_ms
         if load.loader.record_count:
@@ -205,7 +205,7 @@ class GroupService:
 
     def resigned(self, partition: int) -> None:
         """Let go of a partition of the offsets topic; parked requests are answered."""
-        self._untold.discard(partition)
+        self._awaiting_metadata.discard(partition)
         load = self._loads.pop(partition, None)
         if load is not None:
             load.cancel()
@@ -233,7 +233,9 @@ class GroupService:
         if zk_metadata is None:
             return True
         # Of two topics of a name this broker may know the older one, until it has heard of all.
-        return topic_id in zk_metadata.facts.gone or (is_anothers and zk_metadata.facts.is_complete)
+        return topic_id in zk_metadata.facts.deleted_ids or (
+            is_anothers and zk_metadata.facts.has_full_metadata
+        )
 
     def shutdown(self) -> None:
         """Let go of everything: the logs are about to be closed."""

@@ -60,7 +60,7 @@ class HeavyBatches:
         copy = bytearray(data)
         is_packed = copy[ATTRIBUTES_AT + 1] & CODEC_MASK
         expands_to = len(copy) + (expanded_bytes_max(config) if is_packed else 0)
-        where = f"{partition.topic}-{partition.index}"
+        where = f"{partition.topic}-{partition.partition_id}"
         examined: Pending[Outcome] = self._work.submit(
             lambda: examine(copy, config, where),
             expands_to=expands_to,

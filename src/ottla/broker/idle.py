@@ -9,7 +9,7 @@ use could have left its mark. No wall clock has a part in it.
 
 Counting begins anew when the topic, or its limit, is new here, and when other brokers become
 replicas of the topic or of the offsets topic, since one that went took along what it saw. What was
-counted is kept over a stop that was a clean one (`kept`), of a time in which the broker
+counted is kept over a stop that was a clean one (`saved`), of a time in which the broker
 was down nothing is.
 
 After each look the controller is told, if there is anything to tell.
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 NOTHING_SEEN = 0
 
 
-class Kept(NamedTuple):
+class SavedIdleTime(NamedTuple):
     """What was counted of a topic, and who its witnesses were."""
 
     replicas: tuple[int, ...]
@@ -68,7 +68,7 @@ class IdleTopics:
     """The topics with a limit, as one broker sees them.
 
     `metrics` returns the counters of the topics that it hosts; `forwarder` leads to the controller;
-    `kept`: what the process before this one counted, where it ended cleanly.
+    `saved`: what the process before this one counted, where it ended cleanly.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class IdleTopics:
         clock: Clock,
         timers: Timers,
         interval_ms: int,
-        kept: Mapping[Uuid, Kept] | None = None,
+        saved: Mapping[Uuid, SavedIdleTime] | None = None,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
@@ -90,15 +90,15 @@ class IdleTopics:
         self._clock = clock
         self._timers = timers
         self._interval_ms = interval_ms
-        self._kept = dict(kept or {})
+        self._saved = dict(saved or {})
         self._image: ClusterImage = EMPTY
         self._offsets: TopicImage | None = None
         self._coordinators: tuple[int, ...] = ()
         self._topics: dict[Uuid, _Counted] = {}
         self._committed: set[Uuid] = set()
-        self._looked_ms = clock.monotonic_ms()
+        self._last_look_ms = clock.monotonic_ms()
         self._timer: Timer | None = None
-        self._is_telling = self._is_started = self._is_over = False
+        self._in_flight = self._is_started = self._is_over = False
         self._token = NO_TOKEN
         self._failure = Error.NONE
 
@@ -106,7 +106,7 @@ class IdleTopics:
 
     def committed(self, topic_id: Uuid) -> None:
         """Hear that somebody commits, or tries to commit, an offset of a topic."""
-        if topic_id in self._topics or topic_id in self._kept:
+        if topic_id in self._topics or topic_id in self._saved:
             self._committed.add(topic_id)
 
     def apply(self, delta: ClusterDelta) -> None:
@@ -148,14 +148,14 @@ class IdleTopics:
         if topic.id in self._topics:
             return
         counted = self._topics[topic.id] = _Counted(topic.name, replicas_of(topic), now_ms)
-        kept = self._kept.pop(topic.id, None)
-        if kept is not None and kept[:2] == (counted.replicas, self._coordinators):
-            counted.idle_ms = kept.idle_ms
+        saved = self._saved.pop(topic.id, None)
+        if saved is not None and saved[:2] == (counted.replicas, self._coordinators):
+            counted.idle_ms = saved.idle_ms
 
-    def kept(self) -> dict[Uuid, Kept]:
+    def saved(self) -> dict[Uuid, SavedIdleTime]:
         """Return what was counted, for the process after this one."""
         return {
-            topic_id: Kept(each.replicas, self._coordinators, each.idle_ms)
+            topic_id: SavedIdleTime(each.replicas, self._coordinators, each.idle_ms)
             for topic_id, each in self._topics.items()
         }
 
@@ -179,21 +179,21 @@ class IdleTopics:
         """Look again where there is something to look at."""
         if self._timer is not None or not self._is_started or self._is_over:
             return
-        if self._topics or self._kept:
+        if self._topics or self._saved:
             due_ms = self._clock.monotonic_ms() + self._interval_ms
             self._timer = self._timers.at(due_ms, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self._look()
-        self._tell()
+        self._report()
         self._arm()
 
     def _look(self) -> None:
         """Take the marks away, and count the time of those that bear none."""
-        now_ms, looked_ms = self._clock.monotonic_ms(), self._looked_ms
-        self._looked_ms = now_ms
-        self._kept.clear()  # Whoever is used from now on may leave no mark before it is looked for.
+        now_ms, last_look_ms = self._clock.monotonic_ms(), self._last_look_ms
+        self._last_look_ms = now_ms
+        self._saved.clear()  # Whoever is used from now on may leave no mark before it is looked for.
         here = self._image.brokers.get(self._node_id)
         limit_ms = self._interval_ms if here is not None and not here.fenced else 0
         marks = {each.topic: each for each in self._metrics()}
@@ -202,7 +202,7 @@ class IdleTopics:
             if topic_id in self._committed or (mark is not None and mark.is_used):
                 counted.begin(now_ms)
             else:
-                elapsed_ms = now_ms - max(looked_ms, counted.since_ms)
+                elapsed_ms = now_ms - max(last_look_ms, counted.since_ms)
                 counted.idle_ms += min(max(elapsed_ms, 0), limit_ms)
         for mark in marks.values():
             mark.is_used = False
@@ -210,16 +210,16 @@ class IdleTopics:
 
     # -- the controller ------------------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Say what was seen of the topics that this broker is a witness of."""
         rows = tuple(
             wire.IdleTopic(topic_id=topic_id, replicas=each.replicas, idle_ms=each.idle_ms)
             for topic_id, each in self._topics.items()
             if self._node_id in each.replicas or self._node_id in self._coordinators
         )
-        if self._is_telling or not rows:
+        if self._in_flight or not rows:
             return
-        self._is_telling = True
+        self._in_flight = True
         request = wire.ReportIdleTopicsRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
@@ -227,10 +227,10 @@ class IdleTopics:
             coordinators=self._coordinators,
             topics=rows,
         )
-        self._forwarder.call(request, timeout_ms=self._interval_ms).then(self._told)
+        self._forwarder.call(request, timeout_ms=self._interval_ms).then(self._response_received)
 
-    def _told(self, response: object) -> None:
-        self._is_telling = False
+    def _response_received(self, response: object) -> None:
+        self._in_flight = False
         if isinstance(response, ApiError):
             failure = response.error
         else:

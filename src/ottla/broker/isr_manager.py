@@ -84,7 +84,7 @@ class IsrManager:
         self._on_changed = on_changed
         self._waiting: dict[tuple[Uuid, int], Proposal] = {}
         self._timer: Timer | None = None
-        self._look_timer: Timer | None = None
+        self._recheck_timer: Timer | None = None
         self._in_flight = False
         self._failure = Error.NONE
         self._summary = Summary(logger)
@@ -95,26 +95,26 @@ class IsrManager:
 
     def propose(self, partition: Partition, change: IsrChange) -> None:
         """Bring a proposal to the controller, with others of this moment."""
-        self._waiting[partition.topic_id, partition.index] = Proposal(partition, change)
-        self._summary.add(logging.INFO, *_said_of(partition, change))
+        self._waiting[partition.topic_id, partition.partition_id] = Proposal(partition, change)
+        self._summary.add(logging.INFO, *_describe(partition, change))
         self._send_after(0)
 
-    def start(self, look: Callable[..., None], interval_ms: int) -> None:
-        """Let `look(shrink=True)` find the followers that lag, again and again."""
+    def start(self, recheck: Callable[..., None], interval_ms: int) -> None:
+        """Let `recheck(shrink=True)` find the followers that lag, again and again."""
 
         def run() -> None:
             if not self._closed:
-                self._look_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
-                look(shrink=True)
+                self._recheck_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+                recheck(shrink=True)
 
         interval_ms = max(interval_ms, 1)
-        self._look_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+        self._recheck_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
 
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
         self._waiting.clear()
-        for timer in (self._timer, self._look_timer):
+        for timer in (self._timer, self._recheck_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -191,7 +191,7 @@ class IsrManager:
         self._summary.add(
             logging.INFO,
             f"in-sync replicas stay as they are, {error_name(answer.error_code)}",
-            f"{partition.topic}-{partition.index} {partition.isr}",
+            f"{partition.topic}-{partition.partition_id} {partition.isr}",
         )
         if error in NOT_APPLIED:
             partition.isr_refused()
@@ -207,9 +207,9 @@ def _failure(response: object) -> Error:
     return error_of(response.error_code)
 
 
-def _said_of(partition: Partition, change: IsrChange) -> tuple[str, str]:
+def _describe(partition: Partition, change: IsrChange) -> tuple[str, str]:
     """Return the headline of a proposal, and what it is of this partition."""
-    named = f"{partition.topic}-{partition.index}"
+    named = f"{partition.topic}-{partition.partition_id}"
     members = {node for node, _ in change.isr}
     if change.grows:
         return "in sync again", f"{named} {sorted(members.difference(partition.isr))}"
@@ -226,7 +226,7 @@ def alter_partition_request(
     for partition, change in proposals:
         topics.setdefault(partition.topic_id, []).append(
             wire.RequestPartitionData(
-                partition_index=partition.index,
+                partition_index=partition.partition_id,
                 leader_epoch=change.leader_epoch,
                 new_isr_with_epochs=tuple(
                     wire.BrokerState(broker_id=node, broker_epoch=epoch)

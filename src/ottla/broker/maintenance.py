@@ -140,7 +140,7 @@ class Maintenance:
                 try:
                     work(log)
                     if log.log_start_offset != start:
-                        self._replicas.fetcher.tell_followers(partition)
+                        self._replicas.fetch_reader.hasten_follower_fetches(partition)
                 except ApiError as refusal:
                     logger.warning("%s is left as it is: %s", log.name, refusal)
                 except OSError as error:

@@ -77,7 +77,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     yield gauge(
         "kafka_server_replica_fetcher_manager_failed_partitions_count",
-        "Followed partitions that cannot be copied now.",
+        "FollowedPartition partitions that cannot be copied now.",
         broker.fetchers.failed_count,
     )
     yield gauge(
@@ -99,9 +99,12 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
         "kafka_server_delayed_operation_purgatory_size",
         "Requests that wait for replicas or for data.",
         [
-            ((("delayed_operation", "DeleteRecords"),), broker.replicas.deletes.count),
-            ((("delayed_operation", "Fetch"),), broker.replicas.fetcher.count),
-            ((("delayed_operation", "Produce"),), broker.replicas.produces.count),
+            (
+                (("delayed_operation", "DeleteRecords"),),
+                broker.replicas.delete_records_purgatory.count,
+            ),
+            ((("delayed_operation", "Fetch"),), broker.replicas.fetch_reader.count),
+            ((("delayed_operation", "Produce"),), broker.replicas.produce_purgatory.count),
         ],
     )
     yield from _batch_work_families(broker.replicas.batch_work)
@@ -269,4 +272,4 @@ def _log_samples(
     # Lazily: the sender of a long text pauses, and partitions may go in the meantime.
     for each in partitions:
         if each.log is not None:
-            yield (("topic", each.topic), ("partition", str(each.index))), value(each.log)
+            yield (("topic", each.topic), ("partition", str(each.partition_id))), value(each.log)

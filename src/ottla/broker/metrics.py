@@ -23,7 +23,7 @@ ERROR_CODE = "error_code"
 class ApiMetrics:
     """The requests of one API.
 
-    Fields: `local`: how long its handler held the loop; `parked`: the same of those that were
+    Fields: `local`: how long its handler held the loop; `delayed`: the same of those that were
             not answered at once; `late`: from the whole request to such a late answer. All in
             nanoseconds. Most are answered at once, and so are counted in one place only.
     """
@@ -34,7 +34,7 @@ class ApiMetrics:
         "late",
         "local",
         "name",
-        "parked",
+        "delayed",
         "request_bytes",
         "requests",
     )
@@ -46,16 +46,16 @@ class ApiMetrics:
         self.request_bytes = 0
         self.errors: Counter[int] = Counter()
         self.local: Histogram = latency_ns()
-        self.parked: Histogram = latency_ns()
+        self.delayed: Histogram = latency_ns()
         self.late: Histogram = latency_ns()
 
     @property
     def total(self) -> Histogram:
         """Return how long answers took, whatever they waited for; made anew at each call."""
         made = latency_ns()
-        columns = zip(self.local.counts, self.parked.counts, self.late.counts, strict=True)
-        made.counts = [local - parked + late for local, parked, late in columns]
-        made.total = self.local.total - self.parked.total + self.late.total
+        columns = zip(self.local.counts, self.delayed.counts, self.late.counts, strict=True)
+        made.counts = [local - delayed + late for local, delayed, late in columns]
+        made.total = self.local.total - self.delayed.total + self.late.total
         return made
 
     def answered(self, response: Any) -> None:

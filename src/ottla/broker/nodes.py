@@ -24,7 +24,7 @@ GROUP_OPERATIONS = (3, 6, 8, 10, 11)
 """Bit numbers: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
 describe configs 10, alter configs 11, idempotent write 12 (AclOperation.java, AclEntry)."""
 
-NOT_ASKED = -(2**31)
+OPERATIONS_NOT_REQUESTED = -(2**31)
 """What a response says of authorized operations when nobody asked for them."""
 
 
@@ -60,7 +60,7 @@ def live_nodes(image: ClusterImage, listener_name: str) -> list[Node]:
     return [node for node in found if node is not None]
 
 
-def told_nodes(image: ClusterImage, listener_name: str, own_id: int) -> list[Node]:
+def live_nodes_or_self(image: ClusterImage, listener_name: str, own_id: int) -> list[Node]:
     """Return what clients are told of as the brokers: the live ones; where all have gone, this one.
 
     Where all brokers stop at once the last one knows of none that lives, itself included. A client
@@ -73,12 +73,12 @@ def told_nodes(image: ClusterImage, listener_name: str, own_id: int) -> list[Nod
 
 
 def partition_state(
-    image: ClusterImage, topic: str, topic_id: Uuid, index: int
+    image: ClusterImage, topic: str, topic_id: Uuid, partition_id: int
 ) -> PartitionImage | None:
     """Return a partition as the image has it; by name where the id is the zero one."""
     topics = image.topics
     found = topics.by_name(topic) if topic_id == NO_UUID else topics.by_id(topic_id)
-    return None if found is None else found.partitions.get(index)
+    return None if found is None else found.partitions.get(partition_id)
 
 
 def any_live_broker(image: ClusterImage, dice: Dice) -> int:
@@ -90,14 +90,14 @@ def any_live_broker(image: ClusterImage, dice: Dice) -> int:
     return alive[dice.below(len(alive))] if alive else NO_CONTROLLER
 
 
-def named_controller(image: ClusterImage, told: int, dice: Dice) -> int:
+def client_controller_id(image: ClusterImage, known: int, dice: Dice) -> int:
     """Return whom clients are told to be the controller: the one that this broker listens to.
 
-    `told`: NO_CONTROLLER where it is told of changes by the metadata log, and any broker does.
+    `known`: NO_CONTROLLER where it is told of changes by the metadata log, and any broker does.
     """
-    if told == NO_CONTROLLER:
+    if known == NO_CONTROLLER:
         return any_live_broker(image, dice)
-    return told if told in image.brokers else NO_CONTROLLER
+    return known if known in image.brokers else NO_CONTROLLER
 
 
 def leader_of(image: ClusterImage, partition: PartitionImage, listener_name: str) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, Uuid
-from ottla.broker.followers import NEVER_MS, FollowerState, check_life, may_join
+from ottla.broker.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
 from ottla.broker.isr import IsrChange, PartitionEnvironment
 from ottla.broker.isr_proposals import propose_expansion
 from ottla.broker.metrics import TopicMetrics
@@ -63,7 +63,7 @@ class Partition:
         "followers",
         "gone",
         "had_leader",
-        "index",
+        "partition_id",
         "isr",
         "leader",
         "leader_epoch",
@@ -86,7 +86,7 @@ class Partition:
         self,
         topic: str,
         topic_id: Uuid,
-        index: int,
+        partition_id: int,
         *,
         node_id: int,
         log: "PartitionLog | None",
@@ -95,7 +95,7 @@ class Partition:
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.index = index
+        self.partition_id = partition_id
         self.node_id = node_id
         self.log = log
         self.metrics = TopicMetrics(topic) if metrics is None else metrics
@@ -168,7 +168,7 @@ class Partition:
                     low = follower.log_start_offset
         return low
 
-    def follow(self, state: "PartitionImage") -> bool:
+    def apply(self, state: "PartitionImage") -> bool:
         """Take over what the metadata says; return whether this broker begins a leader's epoch.
 
         The answer to a proposal may have told of a partition epoch before the metadata does.
@@ -178,10 +178,10 @@ class Partition:
             return False
         # One change of the metadata may hold several epochs. Where one is skipped another broker
         # may have led in it, and cut off what followers told this one that they have.
-        led = self.is_leader and state.leader_epoch == self.leader_epoch + 1
-        anew = state.leader_epoch != self.leader_epoch
+        led_previous_epoch = self.is_leader and state.leader_epoch == self.leader_epoch + 1
+        is_new_epoch = state.leader_epoch != self.leader_epoch
         begins = state.leader == self.node_id and state.leader_epoch > self.leader_epoch
-        if anew or state.partition_epoch > self.partition_epoch:
+        if is_new_epoch or state.partition_epoch > self.partition_epoch:
             self.pending = None
         dropped = [node for node in self.isr if node not in state.isr]
         self.leader = state.leader
@@ -196,14 +196,14 @@ class Partition:
         if not self.is_leader:
             self.followers = {}
             return False
-        self._follow_members(dropped)
+        self._update_followers(dropped)
         if begins:
-            self._begin_epoch(led)
+            self._begin_epoch(led_previous_epoch)
         if self.log is not None:
             self.advance_high_watermark()
         return begins
 
-    def _follow_members(self, dropped: list[int]) -> None:
+    def _update_followers(self, dropped: list[int]) -> None:
         """Know exactly the assigned replicas; what is known of those that stay is kept.
 
         Not of those that the controller has dropped from the in-sync replicas: the folder that
@@ -215,8 +215,8 @@ class Partition:
         if dropped or members != list(known):
             self.followers = {node: known.get(node) or FollowerState() for node in members}
 
-    def _begin_epoch(self, led: bool) -> None:
-        """Lead in a new epoch; `led` = this broker led in the one right before.
+    def _begin_epoch(self, led_previous_epoch: bool) -> None:
+        """Lead in a new epoch; `led_previous_epoch` = this broker led in the one right before.
 
         How far followers are stays known then of those in sync. One out of sync must fetch again
         before it may hold the high watermark back or join:
@@ -236,8 +236,8 @@ class Partition:
         now_ms = self.environment.monotonic_ms()
         for node, follower in self.followers.items():
             in_sync = node in self.isr
-            if led and in_sync:
-                follower.led_anew(leader_end=end, now_ms=now_ms)
+            if led_previous_epoch and in_sync:
+                follower.begin_epoch(leader_end=end, now_ms=now_ms)
             else:
                 caught_up_ms = now_ms if in_sync else NEVER_MS
                 self.followers[node] = FollowerState(last_caught_up_ms=caught_up_ms)
@@ -268,7 +268,7 @@ class Partition:
             raise ApiError(Error.KAFKA_STORAGE_ERROR)
         return self.log
 
-    def _near_log(self, asked: "FetchPartition") -> "PartitionLog":
+    def _near_log(self, requested: "FetchPartition") -> "PartitionLog":
         """Return the log for a consumer that may read from followers; raise ApiError as above.
 
         1. The leader of epoch 5 tells consumers of a high watermark of 100. Its process ends and
@@ -282,9 +282,9 @@ class Partition:
         Kafka's broker has no such partition before a LeaderAndIsr names its leader. What a
         replica knows from a leader that was there since can be read also while nobody leads.
         """
-        log = self.any_log(asked.current_leader_epoch)
+        log = self.any_log(requested.current_leader_epoch)
         if self.leader == NO_LEADER and (
-            not self.had_leader or asked.fetch_offset > log.log_end_offset
+            not self.had_leader or requested.fetch_offset > log.log_end_offset
         ):
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         return log
@@ -403,20 +403,20 @@ class Partition:
 
     # -- Followers --
 
-    def follower(self, asked: "FetchPartition", node: int, broker_epoch: int) -> FollowerState:
+    def follower(self, requested: "FetchPartition", node: int, broker_epoch: int) -> FollowerState:
         """Return what is known of a follower that fetches; raise ApiError where it may not."""
-        epoch = asked.current_leader_epoch
+        epoch = requested.current_leader_epoch
         self.leader_log(epoch)
         follower = self.followers.get(node)
         if follower is None:
             # With a leader epoch it is one that this leader does not know yet, or no more.
             refusal = Error.NOT_LEADER_OR_FOLLOWER if epoch < 0 else Error.UNKNOWN_LEADER_EPOCH
             raise ApiError(refusal)
-        check_life(self.environment.brokers.get(node), broker_epoch)
+        check_broker_epoch(self.environment.brokers.get(node), broker_epoch)
         return follower
 
     def note_fetch(
-        self, follower: FollowerState, asked: "FetchPartition", broker_epoch: int
+        self, follower: FollowerState, requested: "FetchPartition", broker_epoch: int
     ) -> bool:
         """Note how far a follower is; return whether that may have moved a watermark.
 
@@ -424,10 +424,10 @@ class Partition:
         """
         log = self.log
         assert log is not None
-        low_moved = follower.log_start_offset != asked.follower_log_start
+        low_moved = follower.log_start_offset != requested.follower_log_start
         follower.fetched(
-            asked.fetch_offset,
-            log_start_offset=asked.follower_log_start,
+            requested.fetch_offset,
+            log_start_offset=requested.follower_log_start,
             leader_end=log.log_end_offset,
             broker_epoch=broker_epoch,
             now_ms=self.environment.monotonic_ms(),
@@ -454,7 +454,7 @@ class Partition:
 
     def read(
         self,
-        asked: "FetchPartition",
+        requested: "FetchPartition",
         max_bytes: int,
         at_least_one: bool,
         committed_only: bool,
@@ -466,13 +466,13 @@ class Partition:
 
         Raises: ApiError where leadership, epoch or offset do not allow it.
         """
-        log, epoch = self.log, asked.current_leader_epoch
+        log, epoch = self.log, requested.current_leader_epoch
         if log is None or self.leader != self.node_id or epoch not in (NO_EPOCH, self.leader_epoch):
-            log = self._near_log(asked) if anywhere else self.leader_log(epoch)
+            log = self._near_log(requested) if anywhere else self.leader_log(epoch)
         high_watermark, stable = log.high_watermark, log.last_stable_offset
-        start, offset = log.log_start_offset, asked.fetch_offset
-        if asked.last_fetched_epoch >= 0:
-            diverging = divergence(asked, log)
+        start, offset = log.log_start_offset, requested.fetch_offset
+        if requested.last_fetched_epoch >= 0:
+            diverging = divergence(requested, log)
             if diverging is not None:
                 return PartitionRead(Error.NONE, high_watermark, stable, start, diverging=diverging)
         bound = stable if committed_only else high_watermark
@@ -496,13 +496,13 @@ class Partition:
         )
 
     def read_to_end(
-        self, asked: "FetchPartition", max_bytes: int, at_least_one: bool
+        self, requested: "FetchPartition", max_bytes: int, at_least_one: bool
     ) -> PartitionRead:
         """Read up to the log's end: what a follower gets. Raises: ApiError, OSError."""
         log = self.log
         assert log is not None
         found = log.read(
-            asked.fetch_offset,
+            requested.fetch_offset,
             max_bytes=max_bytes,
             upper_bound=log.log_end_offset,
             at_least_one=at_least_one,
@@ -517,9 +517,9 @@ class Partition:
             found.size,
         )
 
-    def positions(self, asked: "FetchPartition", preferred: int = NO_REPLICA) -> PartitionRead:
+    def positions(self, requested: "FetchPartition", preferred: int = NO_REPLICA) -> PartitionRead:
         """Tell where this log is without reading; `preferred`: where to read rather."""
-        log = self.leader_log(asked.current_leader_epoch)
+        log = self.leader_log(requested.current_leader_epoch)
         return PartitionRead(
             Error.NONE,
             log.high_watermark,

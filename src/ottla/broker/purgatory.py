@@ -21,7 +21,7 @@ class DelayedOperation:
     __slots__ = (
         "_attempt",
         "_expire",
-        "_gone",
+        "_closed",
         "_is_trying",
         "_keys",
         "_purgatory",
@@ -43,7 +43,7 @@ class DelayedOperation:
         self._keys = keys
         self._attempt = attempt
         self._expire = expire
-        self._gone: Pending[None] | None = None
+        self._closed: Pending[None] | None = None
         self._timer: Timer | None = None
         self._is_trying = False
         self._woken_meanwhile = False
@@ -97,8 +97,8 @@ class DelayedOperation:
         self.done = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._gone is not None:
-            self._gone.forget(self.abandon)
+        if self._closed is not None:
+            self._closed.forget(self.abandon)
         self._purgatory._remove(self, self._keys)
 
 
@@ -110,7 +110,7 @@ class Purgatory:
         self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
         self.count = 0
 
-    def park(
+    def add(
         self,
         keys: Iterable[Hashable],
         *,
@@ -118,22 +118,22 @@ class Purgatory:
         expire: Callable[[], None],
         deadline_ms: int,
         wanted_bytes: int = 0,
-        gone: "Pending[None] | None" = None,
+        closed: "Pending[None] | None" = None,
     ) -> DelayedOperation:
         """Park a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
 
-        `attempt` is not run now: the caller has just found that it would fail. Once `gone` is
+        `attempt` is not run now: the caller has just found that it would fail. Once `closed` is
         kept nobody hears the answer: how long to wait is the peer's word, up to weeks.
         """
-        parked = DelayedOperation(self, tuple(keys), attempt, expire, wanted_bytes)
-        for key in parked._keys:
-            self._by_key.setdefault(key, {})[parked] = None
-        parked._timer = self._timers.at(deadline_ms, parked._time_out)
+        operation = DelayedOperation(self, tuple(keys), attempt, expire, wanted_bytes)
+        for key in operation._keys:
+            self._by_key.setdefault(key, {})[operation] = None
+        operation._timer = self._timers.at(deadline_ms, operation._time_out)
         self.count += 1
-        if gone is not None:
-            parked._gone = gone
-            gone.then(parked.abandon)
-        return parked
+        if closed is not None:
+            operation._closed = closed
+            closed.then(operation.abandon)
+        return operation
 
     def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:
         """Let the requests of `key` try again; return how many were answered.
@@ -146,12 +146,12 @@ class Purgatory:
         if waiting is None:
             return 0
         answered = 0
-        for parked in tuple(waiting):
+        for operation in tuple(waiting):
             if grown_bytes is not None:
-                parked.wanted_bytes -= grown_bytes
-                if parked.wanted_bytes > 0:
+                operation.wanted_bytes -= grown_bytes
+                if operation.wanted_bytes > 0:
                     continue
-            answered += parked.try_now()
+            answered += operation.try_now()
         return answered
 
     def wake_each(self, keys: Iterable[Hashable]) -> None:
@@ -161,23 +161,23 @@ class Purgatory:
         partitions that one change of the metadata touched would read them a million times.
         """
         by_key = self._by_key
-        for parked in {each: None for key in keys for each in by_key.get(key, ())}:
-            parked.try_now()
+        for operation in {each: None for key in keys for each in by_key.get(key, ())}:
+            operation.try_now()
 
     def hasten(self, key: Hashable, deadline_ms: int) -> None:
         """Bring the deadlines of the requests of `key` forward."""
-        for parked in self._by_key.get(key, ()):
-            parked.hasten(deadline_ms)
+        for operation in self._by_key.get(key, ()):
+            operation.hasten(deadline_ms)
 
     def waits_on(self, key: Hashable) -> bool:
         """Tell whether any request would be woken by `key`."""
         return key in self._by_key
 
-    def _remove(self, parked: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
+    def _remove(self, operation: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
         self.count -= 1
         for key in keys:
             waiting = self._by_key.get(key)
             if waiting is not None:
-                waiting.pop(parked, None)
+                waiting.pop(operation, None)
                 if not waiting:
                     del self._by_key[key]

@@ -38,20 +38,20 @@ class PartitionRead(NamedTuple):
             piece.release()
 
 
-def divergence(asked: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:
+def divergence(requested: "FetchPartition", log: "PartitionLog") -> tuple[int, int] | None:
     """Return where the fetcher's log leaves this one, judged by the epoch it fetched last.
 
     Raises: ApiError (OFFSET_OUT_OF_RANGE) where that cannot be said, or lies below the log.
     """
-    found = log.epoch_end_offset(asked.last_fetched_epoch)
+    found = log.epoch_end_offset(requested.last_fetched_epoch)
     if found.end_offset == NO_OFFSET:
         raise ApiError(
             Error.OFFSET_OUT_OF_RANGE,
-            f"the end of epoch {asked.last_fetched_epoch} is not known here",
+            f"the end of epoch {requested.last_fetched_epoch} is not known here",
         )
-    if asked.fetch_offset < log.log_start_offset:
+    if requested.fetch_offset < log.log_start_offset:
         raise ApiError(Error.OFFSET_OUT_OF_RANGE)
     epoch, end_offset = found
-    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+    if epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset:
         return found
     return None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PASSING: Final = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_ENOUGH_REPLICAS})
 """Reasons that pass by themselves, for which a producer comes again with the same batch."""
 
-FOLLOWING_MAX: Final = BATCHES_KEPT - 1
+LATER_BATCHES_MAX: Final = BATCHES_KEPT - 1
 """How many batches a producer can have under way behind the refused one."""
 
 PRODUCERS_MAX: Final = 1_000
@@ -76,7 +76,7 @@ class RefusedBatches:
         elif len(self._by_producer) >= PRODUCERS_MAX:
             del self._by_producer[next(iter(self._by_producer))]
         self._by_producer[producer_id] = _Refused(
-            epoch, sequence, refusal.error, refusal.message, FOLLOWING_MAX
+            epoch, sequence, refusal.error, refusal.message, LATER_BATCHES_MAX
         )
 
     def check(self, data: "Buffer", producers: Producers) -> None:

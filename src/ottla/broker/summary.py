@@ -33,6 +33,6 @@ class Summary:
 
     def log(self) -> None:
         """Write a line for each headline."""
-        said, self._partitions = self._partitions, {}
-        for (level, headline), partitions in said.items():
+        lines, self._partitions = self._partitions, {}
+        for (level, headline), partitions in lines.items():
             self._logger.log(level, "%s: %s", headline, listed(partitions))

@@ -75,13 +75,13 @@ class ZkMetadata:
 
     Fields: `deleted`: topics that were here and went, by name, with their ids. `gone`: the ids of
             topics that a controller or the ledger called deleted, with the controller's epoch.
-            `revenants`: of which ids it was said in the log that they are refused for that, with
+            `logged_refusals`: of which ids it was said in the log that they are refused for that, with
             the epoch.
-            `unproven`: of which topics a replica went while its log folder was offline, where it
-            may lie still. `unannounced`: new partitions of which LeaderAndIsr has spoken and
-            UpdateMetadata not yet, by topic. `ghosts`: topics that the controller did not name
+            `unconfirmed_deletions`: of which topics a replica went while its log folder was offline, where it
+            may lie still. `hidden_partitions`: new partitions of which LeaderAndIsr has spoken and
+            UpdateMetadata not yet, by topic. `missing_topics`: topics that the controller did not name
             among all. `refused`: the topics that were refused since replicas of a former one of
-            their name are here, by name. `is_complete`: whether this broker has heard of all
+            their name are here, by name. `has_full_metadata`: whether this broker has heard of all
             partitions since it registered, from the controller that it listens to.
     """
 
@@ -90,15 +90,15 @@ class ZkMetadata:
     """This broker's own, as registered; -1 = not yet."""
     controller_id: int = -1
     controller_epoch: int = NO_EPOCH
-    deleted: dict[str, Uuid] = field(default_factory=dict)
-    gone: dict[Uuid, int] = field(default_factory=dict)
-    revenants: dict[Uuid, int] = field(default_factory=dict)
-    unproven: dict[PartitionName, set[Uuid]] = field(default_factory=dict)
-    unannounced: dict[Uuid, set[int]] = field(default_factory=dict)
-    ghosts: frozenset[Uuid] = frozenset()
-    refused: dict[str, Uuid] = field(default_factory=dict)
-    is_complete: bool = False
-    told_as: int = NO_EPOCH
+    deleted_by_name: dict[str, Uuid] = field(default_factory=dict)
+    deleted_ids: dict[Uuid, int] = field(default_factory=dict)
+    logged_refusals: dict[Uuid, int] = field(default_factory=dict)
+    unconfirmed_deletions: dict[PartitionName, set[Uuid]] = field(default_factory=dict)
+    hidden_partitions: dict[Uuid, set[int]] = field(default_factory=dict)
+    missing_topics: frozenset[Uuid] = frozenset()
+    inconsistent_ids: dict[str, Uuid] = field(default_factory=dict)
+    has_full_metadata: bool = False
+    newest_broker_epoch: int = NO_EPOCH
     """The newest of this broker's epochs that it was told something in."""
 
     def check_sender(
@@ -112,19 +112,19 @@ class ZkMetadata:
         broker knows before it is asked: it could not tell words to its former life otherwise.
         """
         assert self.broker_epoch != NO_EPOCH, "controllers are heard once the broker is registered"
-        if NO_EPOCH != broker_epoch < max(self.broker_epoch, self.told_as):
+        if NO_EPOCH != broker_epoch < max(self.broker_epoch, self.newest_broker_epoch):
             return Error.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return Error.STALE_CONTROLLER_EPOCH
         if controller_epoch > self.controller_epoch:
             # Its first elections come before it tells of all, and the one before it may have died
             # before it told this broker what it had done.
-            self.is_complete = False
+            self.has_full_metadata = False
         self.controller_epoch = controller_epoch
         self.controller_id = controller_id
-        if broker_epoch > self.told_as:
+        if broker_epoch > self.newest_broker_epoch:
             # What happened before this registration it may have missed, until it hears of all.
-            self.told_as, self.is_complete = broker_epoch, False
+            self.newest_broker_epoch, self.has_full_metadata = broker_epoch, False
         return Error.NONE
 
     # -- LeaderAndIsr --------------------------------------------------------------------------
@@ -133,19 +133,19 @@ class ZkMetadata:
         """Return what the request says of partitions that this broker is to host."""
         records: list[Record] = []
         errors: dict[PartitionName, Error] = {}
-        for told in request.topic_states:
-            known, refusal, opening = self._topic(image, told.topic_name, told.topic_id)
+        for topic in request.topic_states:
+            known, refusal, opening = self._topic(image, topic.topic_name, topic.topic_id)
             before = len(records)
-            for state in told.partition_states:
+            for state in topic.partition_states:
                 old = None if known is None else known.partitions.get(state.partition_index)
                 error = refusal or self._fault_of(state, old)
-                errors[told.topic_name, state.partition_index] = error
+                errors[topic.topic_name, state.partition_index] = error
                 if error is Error.NONE:
                     if old is None:
-                        unannounced = self.unannounced.setdefault(told.topic_id, set())
-                        unannounced.add(state.partition_index)
-                    new = _told_by_leader_and_isr(state, old)
-                    records += _changed(told.topic_id, state.partition_index, old, new)
+                        hidden_partitions = self.hidden_partitions.setdefault(topic.topic_id, set())
+                        hidden_partitions.add(state.partition_index)
+                    new = _from_leader_and_isr(state, old)
+                    records += _changed(topic.topic_id, state.partition_index, old, new)
             if len(records) > before:
                 records[before:before] = opening
         return ZkChange(tuple(records), errors)
@@ -161,15 +161,15 @@ class ZkMetadata:
         self, image: ClusterImage, name: str, topic_id: Uuid
     ) -> tuple[TopicImage | None, Error, tuple[Record, ...]]:
         """Return the topic as known, why its partitions are refused, and what makes it known."""
-        if topic_id == NO_UUID or self.gone.get(topic_id) == self.controller_epoch:
+        if topic_id == NO_UUID or self.deleted_ids.get(topic_id) == self.controller_epoch:
             # Of a deleted topic its controller says nothing any more: this was sent before, and
             # again where no answer came, and is the copy that arrives last.
-            self._say_refused(name, topic_id)
+            self._log_refusal(name, topic_id)
             return None, Error.UNKNOWN_TOPIC_ID, ()
         known = image.topics.by_name(name)
         made = TopicRecord(name=name, topic_id=topic_id)
-        if known is not None and known.id != topic_id and self._hosts(known):
-            self.refused[name] = topic_id
+        if known is not None and known.id != topic_id and self._hosts_any(known):
+            self.inconsistent_ids[name] = topic_id
             logger.error(
                 "topic %s is told to have the id %s, and replicas of %s are here",
                 name,
@@ -177,7 +177,7 @@ class ZkMetadata:
                 known.id,
             )
             return None, Error.INCONSISTENT_TOPIC_ID, ()
-        self.refused.pop(name, None)
+        self.inconsistent_ids.pop(name, None)
         if known is None:
             return None, Error.NONE, (made,)
         if known.id == topic_id:
@@ -188,10 +188,10 @@ class ZkMetadata:
         kept = config_records(resource, {}, image.configs.of(*resource))
         return None, Error.NONE, (RemoveTopicRecord(topic_id=known.id), made, *kept)
 
-    def _say_refused(self, name: str, topic_id: Uuid) -> None:
+    def _log_refusal(self, name: str, topic_id: Uuid) -> None:
         """Say once in a term that a topic is refused: its znode may have been put back."""
-        if self.revenants.get(topic_id) != self.controller_epoch:
-            _remember(self.revenants, topic_id, self.controller_epoch)
+        if self.logged_refusals.get(topic_id) != self.controller_epoch:
+            _remember(self.logged_refusals, topic_id, self.controller_epoch)
             logger.warning(
                 "topic %s with the id %s is refused: controller %d of epoch %d has said that it is"
                 " deleted. If it was put back since, another controller has to be elected",
@@ -201,98 +201,104 @@ class ZkMetadata:
                 self.controller_epoch,
             )
 
-    def _hosts(self, topic: TopicImage) -> bool:
+    def _hosts_any(self, topic: TopicImage) -> bool:
         return any(self.node_id in each.replicas for each in topic.partitions.values())
 
     # -- UpdateMetadata ------------------------------------------------------------------------
 
     def update_metadata(self, image: ClusterImage, request: meta.UpdateMetadataRequest) -> ZkChange:
         """Return what the request says of all live brokers, and of the partitions it names."""
-        self._announce(request)
+        self._reveal(request)
         live = {each.id: self._broker(each) for each in request.live_brokers}
         records: list[Record] = [*_broker_changes(image, live)]
         errors: dict[PartitionName, Error] = {}
-        for told in request.topic_states:
-            if any(each.leader == LEADER_DURING_DELETE for each in told.partition_states):
-                if self.refused.get(told.topic_name) == told.topic_id:
-                    del self.refused[told.topic_name]
-                records += self.deleted_topic(image, told.topic_id)
+        for topic in request.topic_states:
+            if any(each.leader == LEADER_DURING_DELETE for each in topic.partition_states):
+                if self.inconsistent_ids.get(topic.topic_name) == topic.topic_id:
+                    del self.inconsistent_ids[topic.topic_name]
+                records += self.deleted_topic(image, topic.topic_id)
                 continue
-            known, refusal, opening = self._topic(image, told.topic_name, told.topic_id)
+            known, refusal, opening = self._topic(image, topic.topic_name, topic.topic_id)
             if refusal:
                 errors |= {
-                    (told.topic_name, each.partition_index): refusal
-                    for each in told.partition_states
+                    (topic.topic_name, each.partition_index): refusal
+                    for each in topic.partition_states
                 }
                 continue
             records += opening
-            for state in told.partition_states:
+            for state in topic.partition_states:
                 old = None if known is None else known.partitions.get(state.partition_index)
                 if old is None or not _is_older(state.leader_epoch, state.zk_version, old):
                     kept = old
                     if self.node_id not in state.replicas and old is not None:
                         # The end of its reassignment is told to its replicas alone.
                         kept = replace(old, adding_replicas=(), removing_replicas=())
-                    new = _told_by_update_metadata(state, kept, live)
-                    records += _changed(told.topic_id, state.partition_index, old, new)
+                    new = _from_update_metadata(state, kept, live)
+                    records += _changed(topic.topic_id, state.partition_index, old, new)
         if request.type == meta.FULL:
             replaced = {each.topic_id for each in records if isinstance(each, RemoveTopicRecord)}
-            self._heard_all(image, request, replaced)
+            self._note_missing_topics(image, request, replaced)
         return ZkChange(tuple(records), errors)
 
-    def _heard_all(
+    def _note_missing_topics(
         self, image: ClusterImage, request: meta.UpdateMetadataRequest, replaced: set[Uuid]
     ) -> None:
         """Note which topics a request of all partitions does not name (KAFKA-15605).
 
         They were deleted after this broker read them at its start, and before anybody told it; or
         they were made after the request was, which is a late copy. So that nobody names one is no
-        reason to let it go: what became of it is asked elsewhere, see `ZkMetadataPort.doubt`.
+        reason to let it go: what became of it is asked elsewhere, see `ZkMetadataPort.check_missing_topics`.
         """
-        passed = {*replaced, *(told.topic_id for told in request.topic_states)}
-        self.ghosts = frozenset(topic.id for topic in image.topics if topic.id not in passed)
-        self.is_complete = True
+        passed = {*replaced, *(topic.topic_id for topic in request.topic_states)}
+        self.missing_topics = frozenset(
+            topic.id for topic in image.topics if topic.id not in passed
+        )
+        self.has_full_metadata = True
 
     def deleted_topic(self, image: ClusterImage, topic_id: Uuid) -> Iterator[RemoveTopicRecord]:
         """Remember that a topic is deleted for certain; yield its end where it is known here."""
-        _remember(self.gone, topic_id, self.controller_epoch)
+        _remember(self.deleted_ids, topic_id, self.controller_epoch)
         topic = image.topics.by_id(topic_id)
         if topic is not None:
-            _remember(self.deleted, topic.name, topic.id)
+            _remember(self.deleted_by_name, topic.name, topic.id)
             yield RemoveTopicRecord(topic_id=topic.id)
 
-    def _broker(self, told: meta.UpdateMetadataBroker) -> BrokerImage:
+    def _broker(self, broker: meta.UpdateMetadataBroker) -> BrokerImage:
         return BrokerImage(
-            id=told.id,
+            id=broker.id,
             epoch=NO_EPOCH,
             incarnation_id=NO_UUID,
             endpoints=tuple(
                 Endpoint(each.listener, each.host, each.port, each.security_protocol)
-                for each in told.endpoints
+                for each in broker.endpoints
             ),
-            rack=told.rack,
+            rack=broker.rack,
             fenced=False,
         )
 
-    def _announce(self, request: meta.UpdateMetadataRequest) -> None:
-        for told in request.topic_states if self.unannounced else ():
-            unannounced = self.unannounced.get(told.topic_id, set())
-            unannounced.difference_update(each.partition_index for each in told.partition_states)
-            if not unannounced:
-                self.unannounced.pop(told.topic_id, None)
+    def _reveal(self, request: meta.UpdateMetadataRequest) -> None:
+        for topic in request.topic_states if self.hidden_partitions else ():
+            hidden_partitions = self.hidden_partitions.get(topic.topic_id, set())
+            hidden_partitions.difference_update(
+                each.partition_index for each in topic.partition_states
+            )
+            if not hidden_partitions:
+                self.hidden_partitions.pop(topic.topic_id, None)
 
-    def announced(self, image: ClusterImage) -> ClusterImage:
+    def client_view(self, image: ClusterImage) -> ClusterImage:
         """Return the image as clients may see it: of a new topic all partitions or none.
 
         LeaderAndIsr names those only that are hosted here, and clients count what they are told
         of: for a moment a topic would have fewer partitions than it has.
         """
         topics = image.topics
-        for topic_id, numbers in self.unannounced.items():
+        for topic_id, partition_ids in self.hidden_partitions.items():
             topic = topics.by_id(topic_id)
             if topic is None:
                 continue
-            kept = {each: state for each, state in topic.partitions.items() if each not in numbers}
+            kept = {
+                each: state for each, state in topic.partitions.items() if each not in partition_ids
+            }
             if kept:
                 topics = topics.with_topic(replace(topic, partitions=Map(kept)))
             else:
@@ -319,12 +325,12 @@ class ZkMetadata:
         return tuple(self._drops(image, names))
 
     def _drops(self, image: ClusterImage, names: Iterable[PartitionName]) -> Iterator[Record]:
-        for name, number in names:
+        for name, partition_id in names:
             topic = image.topics.by_name(name)
-            state = None if topic is None else topic.partitions.get(number)
+            state = None if topic is None else topic.partitions.get(partition_id)
             if topic is None or state is None or self.node_id not in state.replicas:
                 continue
-            yield partition_record(topic.id, number, _without(state, self.node_id))
+            yield partition_record(topic.id, partition_id, _without(state, self.node_id))
 
 
 class ZkMetadataPort(Protocol):
@@ -334,7 +340,7 @@ class ZkMetadataPort(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """Return the image after all that was told."""
+        """Return the image after all that was applied."""
         ...
 
     def apply(self, records: tuple[Record, ...]) -> None:
@@ -342,13 +348,13 @@ class ZkMetadataPort(Protocol):
         ...
 
     @property
-    def learn(self) -> Callable[[Iterable[str]], Pending[None]]:
+    def read_configs(self) -> Callable[[Iterable[str]], Pending[None]]:
         """Return what brings the configurations of topics, new ones, into the image."""
         ...
 
     @property
-    def doubt(self) -> Callable[[], None]:
-        """Return what asks the ledger which of the `ghosts` were deleted, and lets these go."""
+    def check_missing_topics(self) -> Callable[[], None]:
+        """Return what asks the ledger which of the `missing_topics` were deleted, and lets these go."""
         ...
 
 
@@ -361,12 +367,12 @@ def is_late(image: ClusterImage, name: str, topic_id: Uuid) -> bool:
     return topic_id != NO_UUID and known is not None and known != topic_id
 
 
-def unknown_topics(image: ClusterImage, told: Iterable[tuple[str, Uuid]]) -> list[str]:
+def unknown_topics(image: ClusterImage, named: Iterable[tuple[str, Uuid]]) -> list[str]:
     """Return the names of topics whose configurations this broker has not read: new ones.
 
     A name may be a former topic's here: then what was read is that one's.
     """
-    return [name for name, topic_id in told if image.topics.by_id(topic_id) is None]
+    return [name for name, topic_id in named if image.topics.by_id(topic_id) is None]
 
 
 def _remember(memory: dict[K, V], key: K, value: V) -> None:
@@ -385,12 +391,12 @@ def _is_older(leader_epoch: int, partition_epoch: int, known: PartitionImage) ->
 
 
 def _changed(
-    topic_id: Uuid, number: int, old: PartitionImage | None, new: PartitionImage
+    topic_id: Uuid, partition_id: int, old: PartitionImage | None, new: PartitionImage
 ) -> list[PartitionRecord]:
-    return [] if new == old else [partition_record(topic_id, number, new)]
+    return [] if new == old else [partition_record(topic_id, partition_id, new)]
 
 
-def _told_by_leader_and_isr(
+def _from_leader_and_isr(
     state: lai.LeaderAndIsrPartitionState, old: PartitionImage | None
 ) -> PartitionImage:
     return PartitionImage(
@@ -406,7 +412,7 @@ def _told_by_leader_and_isr(
     )
 
 
-def _told_by_update_metadata(
+def _from_update_metadata(
     state: meta.UpdateMetadataPartitionState,
     old: PartitionImage | None,
     live: dict[int, BrokerImage],
@@ -483,7 +489,7 @@ def without_own_leadership(image: ClusterImage, node_id: int) -> tuple[Record, .
     return tuple(
         partition_record(
             topic.id,
-            number,
+            partition_id,
             replace(
                 state,
                 leader=NO_LEADER,
@@ -492,6 +498,6 @@ def without_own_leadership(image: ClusterImage, node_id: int) -> tuple[Record, .
             ),
         )
         for topic in image.topics
-        for number, state in topic.in_order()
+        for partition_id, state in topic.in_order()
         if state.leader == node_id
     )

@@ -20,7 +20,7 @@ def drop_topics(broker: Broker, zk_metadata: ZkMetadataPort, topic_ids: Iterable
     topics = [
         topic for each in topic_ids if (topic := zk_metadata.image.topics.by_id(each)) is not None
     ]
-    names = [(topic.name, number) for topic in topics for number in topic.partitions]
+    names = [(topic.name, partition_id) for topic in topics for partition_id in topic.partitions]
     records = [
         each
         for topic in topics
@@ -39,22 +39,22 @@ def drop_replicas(
     log_dirs = broker.log_dirs
     logs = [(name, log) for name in names if (log := log_dirs.get(*name)) is not None]
     holders = [(name, log.topic_id, log_dirs.directory_of(log)) for name, log in logs]
-    unproven = [
+    unconfirmed_deletions = [
         (name, each) for name in names for each in _offline(broker, zk_metadata.image, name)
     ]
     zk_metadata.apply(records)
-    unproven += [
+    unconfirmed_deletions += [
         (name, topic_id)
         for name, topic_id, directory in holders
         if directory is not None and not directory.is_online
     ]
-    note_unproven(zk_metadata.facts, unproven)
+    note_unconfirmed(zk_metadata.facts, unconfirmed_deletions)
 
 
-def note_unproven(facts: ZkMetadata, replicas: Iterable[tuple[PartitionName, Uuid]]) -> None:
+def note_unconfirmed(facts: ZkMetadata, replicas: Iterable[tuple[PartitionName, Uuid]]) -> None:
     """Remember that these may lie in folders that are offline. A later topic's are others."""
     for name, topic_id in replicas:
-        facts.unproven.setdefault(name, set()).add(topic_id)
+        facts.unconfirmed_deletions.setdefault(name, set()).add(topic_id)
 
 
 def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uuid]:
@@ -67,7 +67,7 @@ def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uu
     return found
 
 
-def unproven_at_start(
+def unconfirmed_at_start(
     stored: ClusterImage, begun: ClusterImage, node_id: int, log_dirs: LogDirs
 ) -> Iterator[tuple[PartitionName, Uuid]]:
     """Yield the replicas of topics that go which a start cannot look for, with their topics' ids.
@@ -79,6 +79,6 @@ def unproven_at_start(
     for topic in stored.topics if log_dirs.offline_dirs else ():
         if begun.topics.by_id(topic.id) is not None:
             continue
-        for number, state in topic.in_order():
-            if node_id in state.replicas and log_dirs.get(topic.name, number) is None:
-                yield (topic.name, number), topic.id
+        for partition_id, state in topic.in_order():
+            if node_id in state.replicas and log_dirs.get(topic.name, partition_id) is None:
+                yield (topic.name, partition_id), topic.id

@@ -56,15 +56,15 @@ def test_a_partition_that_fails_does_not_hold_up_the_others_and_leads_with_the_n
     before = world.broker.image
     first = world.broker.replicas.partition(OFFSETS_TOPIC, 0)
     cls = type(first)
-    follow = cls.follow
+    applied_state = cls.apply
 
     def broken(self: Any, state: Any) -> bool:
         if self is first:
             self.leader, self.leader_epoch = state.leader, state.leader_epoch
             raise ZeroDivisionError
-        return follow(self, state)
+        return applied_state(self, state)
 
-    monkeypatch.setattr(cls, "follow", broken)
+    monkeypatch.setattr(cls, "apply", broken)
     with pytest.raises(ApplyError, match=rf"1 partitions .*{OFFSETS_TOPIC}-0 first"):
         world.commit(*leads_all(world))
     assert world.groups.heard == [("became_leader", 1), ("became_leader", 2)]
@@ -72,7 +72,7 @@ def test_a_partition_that_fails_does_not_hold_up_the_others_and_leads_with_the_n
         first.leader_log()
     assert refused.value.error is Error.NOT_LEADER_OR_FOLLOWER
 
-    monkeypatch.setattr(cls, "follow", follow)
+    monkeypatch.setattr(cls, "apply", applied_state)
     world.broker.apply(delta_between(before, world.broker.image))
     assert world.groups.heard[2:] == [("became_leader", 0)]
     assert first.leader_log() is first.log

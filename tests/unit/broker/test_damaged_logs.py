@@ -11,8 +11,8 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
+from ottla.broker.delayed_fetch import FetchLimits
 from ottla.broker.fetch_sessions import Fetching, FetchPartition
-from ottla.broker.fetcher import FetchLimits
 from ottla.broker.metric_families import broker_families
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST
@@ -20,7 +20,7 @@ from ottla.records.batch import iter_headers
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
-from .test_following import stamped
+from .test_follower_rules import stamped
 from .test_replica_fetcher import Following, answer, asked, data, locate
 from .world import LOG_DIR, TOPIC_ID, World, batch
 
@@ -120,7 +120,7 @@ def test_so_is_every_one_over_zookeeper(world: Following, caplog: pytest.LogCapt
     """Brokers have no epochs there, and a leader may count a former life's fetch."""
     heard: list[str] = []
     world.broker.zk_metadata = object()  # type: ignore[assignment]
-    world.broker.replicas.on_folder_lost = lambda: heard.append("lost")
+    world.broker.replicas.on_log_dir_failed = lambda: heard.append("lost")
     world.add_broker(epoch=-1)
     change_leader(world, (3,))
     damage(world, 4, 6, 8)
@@ -216,7 +216,7 @@ def test_a_leader_says_once_that_its_log_cannot_be_read(
         fetching = Fetching({fetched.key: fetched})
         limits = FetchLimits(0, 1, 1_000, committed_only=False, replica_id=replica_id)
         limits = limits._replace(replica_epoch=2 if replica_id > 0 else -1)
-        found = world.broker.replicas.fetcher.fetch(fetching, limits, Pending())
+        found = world.broker.replicas.fetch_reader.fetch(fetching, limits, Pending())
         [(_, read)] = found  # type: ignore[misc]
         assert read.error is Error.CORRUPT_MESSAGE
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]

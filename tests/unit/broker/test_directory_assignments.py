@@ -37,7 +37,7 @@ class Folders:
 
 
 def partition(index: int, log: Uuid | None, *, deleted: bool = False) -> Any:
-    return SimpleNamespace(topic_id=TOPIC, index=index, log=log, deleted=deleted)
+    return SimpleNamespace(topic_id=TOPIC, partition_id=index, log=log, deleted=deleted)
 
 
 def image_of(*known: Uuid, node: int = NODE) -> ClusterImage:

@@ -41,7 +41,7 @@ OF_A_QUORUM = {52, 53, 54, 55, 57, 59, 62, 63, 64, 73, 1002}
 class Brokers:
     """What is asked of the broker and its controller."""
 
-    in_office: bool = False
+    is_active: bool = False
     forwarded: list[bytes] = field(default_factory=list)
 
     def forward(self, _ctx: Context, frame: bytes) -> Pending[Forwarded]:
@@ -100,31 +100,31 @@ def test_each_mode_serves_its_own() -> None:
 
 
 def test_what_is_the_controllers_is_forwarded_where_another_broker_rules() -> None:
-    brokers = Brokers(in_office=False)
+    brokers = Brokers(is_active=False)
     assert Asked(brokers, FOR_CLIENTS).handled == 0
     assert len(brokers.forwarded) == 1
 
 
 def test_and_decided_where_this_one_does() -> None:
-    brokers = Brokers(in_office=True)
+    brokers = Brokers(is_active=True)
     assert Asked(brokers, FOR_CLIENTS).handled == 1
     assert brokers.forwarded == []
 
 
 def test_what_was_forwarded_is_not_forwarded_again() -> None:
     """Two brokers that take each other for the controller would send it to and fro."""
-    brokers = Brokers(in_office=False)
+    brokers = Brokers(is_active=False)
     assert Asked(brokers, FOR_CLIENTS, embedded=True).handled == 1
     assert brokers.forwarded == []
 
 
-@pytest.mark.parametrize("in_office", [True, False])
-def test_what_nodes_ask_is_never_forwarded(in_office: bool) -> None:
-    brokers = Brokers(in_office=in_office)
+@pytest.mark.parametrize("is_active", [True, False])
+def test_what_nodes_ask_is_never_forwarded(is_active: bool) -> None:
+    brokers = Brokers(is_active=is_active)
     assert Asked(brokers, FOR_NODES, name="INTERNAL").handled == 1
     assert brokers.forwarded == []
 
 
 def test_and_is_served_only_where_brokers_speak_to_each_other() -> None:
     with pytest.raises(CloseConnection, match="between nodes only"):
-        Asked(Brokers(in_office=True), FOR_NODES)
+        Asked(Brokers(is_active=True), FOR_NODES)

@@ -164,7 +164,9 @@ def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
 
 def told(world: GroupWorld, *gone: Uuid) -> None:
     """Let the broker be one that is told of the metadata by requests."""
-    facts = ZkMetadata(world.broker.node_id, gone=dict.fromkeys(gone, 1), is_complete=True)
+    facts = ZkMetadata(
+        world.broker.node_id, deleted_ids=dict.fromkeys(gone, 1), has_full_metadata=True
+    )
     world.broker.zk_metadata = SimpleNamespace(facts=facts)  # type: ignore[assignment]
 
 
@@ -213,11 +215,11 @@ def test_a_told_broker_takes_nothing_for_gone_before_it_has_heard_of_all(
 ) -> None:
     told(world)
     facts = world.broker.zk_metadata.facts  # type: ignore[union-attr]
-    facts.refused["t"] = NEW_ID
-    facts.is_complete = False
+    facts.inconsistent_ids["t"] = NEW_ID
+    facts.has_full_metadata = False
     world.service.tick()
     assert kept_ids(world) == {TOPIC_ID}
-    facts.is_complete = True
+    facts.has_full_metadata = True
     world.service.tick()
     assert kept_ids(world) == set()
 
@@ -225,7 +227,7 @@ def test_a_told_broker_takes_nothing_for_gone_before_it_has_heard_of_all(
 def test_a_told_broker_knows_a_topic_s_successor_that_it_had_to_refuse(world: GroupWorld) -> None:
     """A replica of the former one is here still: groups are those of the next one already."""
     told(world)
-    world.broker.zk_metadata.facts.refused["t"] = NEW_ID  # type: ignore[union-attr]
+    world.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
     assert offsets_of(world) == KEPT
     world.later(commit_request({("t", 0): 2}), 9)
     world.elect(PARTITION, 2)
@@ -238,7 +240,7 @@ def test_a_told_broker_knows_a_topic_s_successor_that_it_had_to_refuse(world: Gr
 def test_a_topic_s_id_says_nothing_of_the_next_topic_s_offsets(world: GroupWorld) -> None:
     """A commit that named the former topic was stored as one of the topic that has its name."""
     told(world)
-    world.broker.zk_metadata.facts.refused["t"] = NEW_ID  # type: ignore[union-attr]
+    world.broker.zk_metadata.facts.inconsistent_ids["t"] = NEW_ID  # type: ignore[union-attr]
     world.later(commit_request({("t", 0): 2}), 9)
     (topic,) = world.later(commit_by_id(TOPIC_ID, 5_000), 10).topics
     assert topic.partitions[0].error_code == Error.UNKNOWN_TOPIC_ID

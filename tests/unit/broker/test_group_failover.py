@@ -19,7 +19,7 @@ from .group_world import (
     find_request,
     join_request,
 )
-from .test_following import content
+from .test_follower_rules import content
 
 PARTITION = 1
 """Of three, the one that group g hashes to."""

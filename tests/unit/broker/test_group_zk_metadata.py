@@ -165,6 +165,6 @@ def test_one_that_serves_goes_on_while_it_may_have_missed_something(
         behind.learn_metadata(controller_epoch=CONTROLLER_EPOCH + 1)
     else:
         behind.learn_metadata(broker_epoch=BROKER_EPOCH + 1)
-    assert not behind.facts.is_complete
+    assert not behind.facts.has_full_metadata
     assert shown(behind) == (Error.NONE, [777])
     assert committed(behind, 800) == Error.NONE

@@ -274,9 +274,9 @@ def test_a_request_with_many_does_not_hold_up_others(world: World) -> None:
     world.add_topic("many", OTHER_ID, partitions=20)
     replicas = world.broker.replicas
     asked = [(replicas.partition("many", index), heavy) for index in range(20)]
-    many = replicas.append_all(asked, acks=1, timeout_ms=1000, gone=Pending())
+    many = replicas.append_all(asked, acks=1, timeout_ms=1000, closed=Pending())
     one = replicas.append_all(
-        [(replicas.partition("t", 0), heavy)], acks=1, timeout_ms=1000, gone=Pending()
+        [(replicas.partition("t", 0), heavy)], acks=1, timeout_ms=1000, closed=Pending()
     )
     assert isinstance(many, Pending)
     assert isinstance(one, Pending)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
-from ottla.broker.idle import IdleTopics, Kept
+from ottla.broker.idle import IdleTopics, SavedIdleTime
 from ottla.metadata.delta import delta_between
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
@@ -151,11 +151,11 @@ def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
         at.add_topic(ottla_topic_ttl_ms="3600000")
         at.broker.idle.start()
         at.clock.advance(interval_ms)
-        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == interval_ms
+        assert at.broker.idle.saved()[TOPIC_ID].idle_ms == interval_ms
         answer = at.later(commit_request({("t", 0): 5}, **who), 9)
         assert bool(answer.topics[0].partitions[0].error_code) == is_refused
         at.clock.advance(interval_ms)
-        assert at.broker.idle.kept()[TOPIC_ID].idle_ms == 0
+        assert at.broker.idle.saved()[TOPIC_ID].idle_ms == 0
 
 
 def test_a_topic_that_the_broker_is_no_witness_of_is_not_told_of() -> None:
@@ -273,14 +273,14 @@ def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_co
     told(at)
     at.clock.advance(SECOND // 2)
     at.broker.idle.stop()
-    kept = at.broker.idle.kept()
-    assert kept == {TOPIC_ID: Kept((1,), (), 1_500)}
-    after = restarted(at, kept)
+    saved = at.broker.idle.saved()
+    assert saved == {TOPIC_ID: SavedIdleTime((1,), (), 1_500)}
+    after = restarted(at, saved)
     at.clock.advance(SECOND)
-    assert after.kept()[TOPIC_ID].idle_ms == 2_500
+    assert after.saved()[TOPIC_ID].idle_ms == 2_500
 
 
-def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
+def restarted(at: World, saved: dict[Uuid, SavedIdleTime]) -> IdleTopics:
     """Return the counting of the next process, ten seconds later."""
     at.broker.idle.stop()
     at.clock.advance(10 * SECOND)
@@ -292,7 +292,7 @@ def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
         clock=at.clock,
         timers=at.timers,
         interval_ms=SECOND,
-        kept=kept,
+        saved=saved,
     )
     after.apply(delta_between(EMPTY, at.broker.image))
     after.start()
@@ -301,29 +301,29 @@ def restarted(at: World, kept: dict[Uuid, Kept]) -> IdleTopics:
 
 def test_what_was_kept_for_other_witnesses_or_another_topic_is_dropped() -> None:
     at = world()
-    for kept in (
-        {TOPIC_ID: Kept((1, 2), (), 1_500)},
-        {TOPIC_ID: Kept((1,), (1,), 1_500)},
-        {OTHER_ID: Kept((1,), (), 1_500)},
+    for saved in (
+        {TOPIC_ID: SavedIdleTime((1, 2), (), 1_500)},
+        {TOPIC_ID: SavedIdleTime((1,), (1,), 1_500)},
+        {OTHER_ID: SavedIdleTime((1,), (), 1_500)},
     ):
-        assert restarted(at, kept).kept() == {TOPIC_ID: Kept((1,), (), 0)}
+        assert restarted(at, saved).saved() == {TOPIC_ID: SavedIdleTime((1,), (), 0)}
 
 
 def test_what_was_kept_is_for_the_start_only() -> None:
     """A topic that gets its limit back later was used meanwhile, for all that is known."""
     at = world()
     at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
-    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
+    after = restarted(at, {TOPIC_ID: SavedIdleTime((1,), (), 1_500)})
     before = at.broker.image
     at.clock.advance(SECOND)
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
     after.apply(delta_between(before, at.broker.image))
-    assert after.kept() == {TOPIC_ID: Kept((1,), (), 0)}
+    assert after.saved() == {TOPIC_ID: SavedIdleTime((1,), (), 0)}
 
 
 def test_a_use_right_after_the_start_counts() -> None:
     at = world()
-    after = restarted(at, {TOPIC_ID: Kept((1,), (), 1_500)})
+    after = restarted(at, {TOPIC_ID: SavedIdleTime((1,), (), 1_500)})
     write(at)
     at.clock.advance(SECOND)
-    assert after.kept()[TOPIC_ID].idle_ms == 0
+    assert after.saved()[TOPIC_ID].idle_ms == 0

@@ -21,7 +21,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, OFFSETS_TOPIC, Uuid
 from ottla.base.pending import Pending
 from ottla.base.timers import Timers
-from ottla.broker.idle import IdleTopics, Kept
+from ottla.broker.idle import IdleTopics, SavedIdleTime
 from ottla.broker.metrics import TopicMetrics
 from ottla.controller.idle import (
     LOOKS_MAX,
@@ -103,7 +103,7 @@ class Machine:
     is_stopped: bool = False
     idle: IdleTopics = field(init=False)
 
-    def begin(self, kept: dict[Uuid, Kept]) -> None:
+    def begin(self, saved: dict[Uuid, SavedIdleTime]) -> None:
         self.idle = IdleTopics(
             node_id=self.broker_id,
             broker_epoch=lambda: self.epoch,
@@ -112,7 +112,7 @@ class Machine:
             clock=self,
             timers=self.timers,
             interval_ms=INTERVAL_MS,
-            kept=kept,
+            saved=saved,
         )
         self.learn()
         self.idle.start()
@@ -152,7 +152,7 @@ class Town:
     up: dict[int, Machine] = field(default_factory=dict)
     target: tuple[int, ...] | None = None
     """Where the topic moves to."""
-    kept: dict[int, dict[Uuid, Kept]] = field(default_factory=dict)
+    saved: dict[int, dict[Uuid, SavedIdleTime]] = field(default_factory=dict)
     delayed: list[tuple[ReportIdleTopicsRequest, Pending[object]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class Town:
             self.write(registration(broker_id, epoch))
         machine = Machine(self, broker_id, epoch, offset_ms=1_000_000 * broker_id)
         self.up[broker_id] = machine
-        machine.begin(self.kept.pop(broker_id, {}))
+        machine.begin(self.saved.pop(broker_id, {}))
         self.elect()
 
     def end(self, broker_id: int, *, clean: bool) -> None:
@@ -255,7 +255,7 @@ class Town:
         del self.up[broker_id]
         if clean:
             machine.idle.stop()
-            self.kept[broker_id] = machine.idle.kept()
+            self.saved[broker_id] = machine.idle.saved()
         self.write(
             BrokerRegistrationChangeRecord(
                 broker_id=broker_id, broker_epoch=machine.epoch, fenced=1

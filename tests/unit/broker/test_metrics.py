@@ -159,7 +159,7 @@ def test_strays_show(world: World) -> None:
 
 
 def test_a_failed_folder_shows(world: World) -> None:
-    world.broker.replicas.on_no_storage = lambda: None
+    world.broker.replicas.on_all_log_dirs_failed = lambda: None
     world.fail_disk("append")
     produce(world, batch("a"))
     found = scrape(world)
@@ -192,7 +192,7 @@ def test_requests_by_api() -> None:
     seen.requests, seen.request_bytes = 2, 70
     seen.local.observe(200_000)
     seen.local.observe(100_000)
-    seen.parked.observe(100_000)
+    seen.delayed.observe(100_000)
     errors = {"Fetch": Counter({int(Error.OFFSET_OUT_OF_RANGE): 4})}
     found = Scrape("".join(render(request_families([seen, unused], errors))))
     prefix = "kafka_network_request_metrics"

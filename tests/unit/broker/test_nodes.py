@@ -12,11 +12,11 @@ from ottla.broker.nodes import (
     any_live_broker,
     leader_of,
     live_nodes,
+    live_nodes_or_self,
     node_of,
     offline_replicas,
     operations,
     partition_state,
-    told_nodes,
 )
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -74,10 +74,12 @@ def test_only_live_brokers_with_the_listener_are_told(image: ClusterImage) -> No
 
 def test_where_no_broker_lives_the_one_that_is_asked_is_told(image: ClusterImage) -> None:
     """A client that heard of none, as all of them stopped, did not find them again."""
-    assert told_nodes(image, "PLAINTEXT", 2) == live_nodes(image, "PLAINTEXT")
+    assert live_nodes_or_self(image, "PLAINTEXT", 2) == live_nodes(image, "PLAINTEXT")
     stopped = ClusterImage(brokers=Map({2: broker(2, fenced=True), 4: broker(4, fenced=True)}))
-    assert told_nodes(stopped, "PLAINTEXT", 2) == [Node(2, "host2", 9002, "rack2")]
-    assert told_nodes(stopped, "PLAINTEXT", 9) == told_nodes(stopped, "OTHER", 2) == []
+    assert live_nodes_or_self(stopped, "PLAINTEXT", 2) == [Node(2, "host2", 9002, "rack2")]
+    assert (
+        live_nodes_or_self(stopped, "PLAINTEXT", 9) == live_nodes_or_self(stopped, "OTHER", 2) == []
+    )
 
 
 def test_the_controller_is_any_live_broker(image: ClusterImage) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.broker.fetch_sessions import FetchPartition
-from ottla.broker.following import common_end
+from ottla.broker.follower_rules import truncation_offset
 from ottla.broker.reading import divergence
 from ottla.log.epoch_cache import EpochCache, EpochEnd
 
@@ -79,7 +79,7 @@ def test_what_differs_is_cut_and_nothing_else(
         found = ask(leader, follower)
         if found is None:
             break
-        end = common_end(cast(Any, follower), *found)
+        end = truncation_offset(cast(Any, follower), *found)
         assert len(common) <= end < len(follower.records)
         del follower.records[end:]
     assert follower.records == common

@@ -17,7 +17,7 @@ from ottla.wire.messages import fetch as wire
 from ottla.wire.messages import list_offsets as offsets_wire
 
 from ..log.support import append
-from .test_following import content, emptied, lead, stamped
+from .test_follower_rules import content, emptied, lead, stamped
 from .world import TOPIC_ID, FakeSender, World, batch
 
 SESSION = 77

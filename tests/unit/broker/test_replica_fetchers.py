@@ -9,7 +9,7 @@ from ottla.metadata.records import PartitionChangeRecord
 from ottla.wire.messages import fetch as wire
 
 from ..log.support import append
-from .test_following import lead, stamped
+from .test_follower_rules import lead, stamped
 from .test_replica_fetcher import Following, answer, asked, data
 from .world import TOPIC_ID, batch
 

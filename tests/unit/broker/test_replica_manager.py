@@ -60,7 +60,7 @@ class TestHosting:
         assert folders(world) == ["mine-0", "mine-1"]
         assert error_of(world, "theirs") is Error.NOT_LEADER_OR_FOLLOWER
         assert error_of(world, "mine", 2) is Error.UNKNOWN_TOPIC_OR_PARTITION
-        assert [one.index for one in world.broker.replicas.hosted()] == [0, 1]
+        assert [one.partition_id for one in world.broker.replicas.hosted()] == [0, 1]
 
     def test_a_partition_added_later_is_made(self, world: World) -> None:
         world.add_topic()
@@ -273,7 +273,7 @@ class TestDiskFailure:
 
     def test_the_last_folder_ends_the_broker(self, two: World) -> None:
         ended: list[bool] = []
-        two.broker.replicas.on_no_storage = lambda: ended.append(True)
+        two.broker.replicas.on_all_log_dirs_failed = lambda: ended.append(True)
         for topic, times in (("a", 0), ("b", 1)):
             partition = two.broker.replicas.partition(topic, 0)
             two.broker.replicas.storage_failed(partition, OSError(5, "broken"))

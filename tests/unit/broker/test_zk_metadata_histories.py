@@ -121,11 +121,11 @@ class Broker:
 
     def check(self, image: ClusterImage) -> None:
         """Compare with what the controller knows, once the ledger was asked of what is in doubt."""
-        for topic_id in sorted(self.facts.ghosts):
+        for topic_id in sorted(self.facts.missing_topics):
             entry = image.deletions.of(topic_id)
             if entry is not None and (entry.has_begun or entry.is_finished):
                 self.apply(tuple(self.facts.deleted_topic(self.image, topic_id)))
-        self.facts.ghosts = frozenset()
+        self.facts.missing_topics = frozenset()
         assert {
             broker_id: (broker.endpoints, broker.rack, broker.fenced)
             for broker_id, broker in self.image.brokers.items()

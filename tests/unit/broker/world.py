@@ -156,8 +156,8 @@ class FakeGroups:
     def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
         self.heard.append(("topics_deleted", deleted))
 
-    def told_all(self) -> None:
-        self.heard.append(("told_all", None))
+    def full_metadata_received(self) -> None:
+        self.heard.append(("full_metadata_received", None))
 
     def served(self) -> list[object]:
         return []

@@ -81,9 +81,9 @@ class Api:
     Fields: `versions`: served. `advertised`: what ApiVersions says, where it must differ from
             `versions`; an empty range = nothing: nodes say it to each other on a port that
             clients may use, too. `listeners`: the kinds it answers on; only those of the kind
-            CLIENT are told to clients. `is_told`: False = ApiVersions tells of it to Ottla's own
+            CLIENT are told to clients. `is_public`: False = ApiVersions tells of it to Ottla's own
             clients only: others need not know what a key beyond Kafka's means. `zookeeper`: the
-            listeners where ZooKeeper keeps the metadata, None = no difference. `once`: to do it
+            listeners where ZooKeeper keeps the metadata, None = no difference. `at_most_once`: to do it
             twice is not the same, for what it names may be something else by then: a broker does
             not send it to the controller again where that may have done it. `large_answers`:
             a small request may ask for a large answer. `client_elements_max`: array elements that
@@ -93,11 +93,11 @@ class Api:
     key: int
     versions: range
     advertised: range | None = None
-    is_told: bool = True
+    is_public: bool = True
     listeners: frozenset[Listener] = CLIENTS
     zookeeper: frozenset[Listener] | None = None
     runs_on: RunsOn = RunsOn.BROKER
-    once: bool = False
+    at_most_once: bool = False
     large_answers: bool = False
     client_elements_max: int = REQUEST_ELEMENTS_MAX
     acl: str = ""
@@ -163,7 +163,7 @@ class ControllerPort(Protocol):
         ...
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it may decide; `run` answers NOT_CONTROLLER where not."""
         ...
 

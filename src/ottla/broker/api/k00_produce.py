@@ -45,7 +45,7 @@ _peek = struct.Struct(">8xi4xb4xh").unpack_from
 """Length, magic and attributes of a record batch."""
 
 Shape = list[tuple[str, Uuid, list[int]]]
-"""(name, id, indexes) of each topic of the request: all that a late answer needs of it. The
+"""(name, id, partition ids) of each topic of the request: all that a late answer needs of it. The
 request itself must not be kept, as its records lie in the connection's receive buffer."""
 
 NO_TRANSACTIONS = "transactions are not available on this broker"
@@ -60,10 +60,12 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
     acks = request.acks
     if acks not in (0, 1, ACKS_ALL):
         refused = AppendResult(Error.INVALID_REQUIRED_ACKS)
-        return _answer(ctx, shape, [refused for _, _, indexes in shape for _ in indexes])
+        return _answer(
+            ctx, shape, [refused for _, _, partition_ids in shape for _ in partition_ids]
+        )
     results, batches = _sort(ctx, request)
     appended = ctx.broker.replicas.append_all(
-        batches, acks=acks, timeout_ms=request.timeout_ms, gone=ctx.connection.closed
+        batches, acks=acks, timeout_ms=request.timeout_ms, closed=ctx.connection.closed
     )
     if not isinstance(appended, Pending):
         merged = _merge(results, appended)
@@ -161,14 +163,14 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
     in_order = iter(results)
     endpoints: dict[int, wire.NodeEndpoint] = {}
     topics: list[wire.TopicProduceResponse] = []
-    for name, topic_id, indexes in shape:
+    for name, topic_id, partition_ids in shape:
         partitions: list[wire.PartitionProduceResponse] = []
-        for index in indexes:
+        for partition_id in partition_ids:
             result = next(in_order)
             if result.error is _NONE:
                 partitions.append(
                     wire.PartitionProduceResponse(
-                        index=index,
+                        index=partition_id,
                         error_code=0,
                         base_offset=result.base_offset,
                         log_append_time_ms=result.log_append_time_ms,
@@ -178,8 +180,8 @@ def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.Pro
                 continue
             leader = NO_NEWS
             if ctx.version >= 10 and result.error is Error.NOT_LEADER_OR_FOLLOWER:
-                leader = _leader(ctx, name, topic_id, index, endpoints)
-            partitions.append(_refusal(ctx, topic_id, index, result, leader))
+                leader = _leader(ctx, name, topic_id, partition_id, endpoints)
+            partitions.append(_refusal(ctx, topic_id, partition_id, result, leader))
         topics.append(
             wire.TopicProduceResponse(
                 name=name, topic_id=topic_id, partition_responses=tuple(partitions)
@@ -197,7 +199,11 @@ NO_NEWS = wire.PartitionProduceResponse(index=0, error_code=0, base_offset=0).cu
 
 
 def _refusal(
-    ctx: Context, topic_id: Uuid, index: int, result: AppendResult, leader: wire.LeaderIdAndEpoch
+    ctx: Context,
+    topic_id: Uuid,
+    partition_id: int,
+    result: AppendResult,
+    leader: wire.LeaderIdAndEpoch,
 ) -> wire.PartitionProduceResponse:
     error, message = result.error, result.message
     by_id = ctx.version >= 13
@@ -207,7 +213,7 @@ def _refusal(
         error, message = Error.UNKNOWN_TOPIC_ID, None
     ctx.broker.partition_errors.add(API.key, error)
     return wire.PartitionProduceResponse(
-        index=index,
+        index=partition_id,
         error_code=error,
         base_offset=-1,
         log_start_offset=result.log_start_offset,
@@ -221,11 +227,15 @@ def _refusal(
 
 
 def _leader(
-    ctx: Context, name: str, topic_id: Uuid, index: int, endpoints: dict[int, wire.NodeEndpoint]
+    ctx: Context,
+    name: str,
+    topic_id: Uuid,
+    partition_id: int,
+    endpoints: dict[int, wire.NodeEndpoint],
 ) -> wire.LeaderIdAndEpoch:
     """Return who leads now, and note its address for the response."""
     image = ctx.broker.image
-    state = partition_state(image, name, topic_id, index)
+    state = partition_state(image, name, topic_id, partition_id)
     if state is None:
         return NO_NEWS
     node = node_of(image, state.leader, ctx.connection.listener_name)

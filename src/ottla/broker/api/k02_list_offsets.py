@@ -111,16 +111,16 @@ def _partition(
     ctx: Context, asker: Asker, topic: str, each: wire.ListOffsetsPartition
 ) -> Partly | Lookup:
     """Return the answer, or what looks for it."""
-    index, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
+    partition_id, timestamp, epoch = each.partition_index, each.timestamp, each.current_leader_epoch
     if timestamp < 0 and ctx.version < SINCE_VERSION.get(timestamp, 2**15):
-        return _response(ctx, index, Error.UNSUPPORTED_VERSION)
+        return _response(ctx, partition_id, Error.UNSUPPORTED_VERSION)
     try:
-        partition = ctx.broker.replicas.partition(topic, index)
+        partition = ctx.broker.replicas.partition(topic, partition_id)
         log = partition.leader_log(epoch)
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-            return _response(ctx, index, Error.NONE, _find(partition, log, timestamp, asker))
+            return _response(ctx, partition_id, Error.NONE, _find(partition, log, timestamp, asker))
     except ApiError as refusal:
-        return _refusal(ctx, index, refusal)
+        return _refusal(ctx, partition_id, refusal)
 
     def looked_up(found: "TimestampMatch | ApiError | OSError | None") -> Partly:
         try:
@@ -133,9 +133,9 @@ def _partition(
                 raise ApiError(partition.gone)
             # Who leads, and how far all is committed, may have changed meanwhile.
             visible = _bounded(partition, partition.leader_log(epoch), found, asker)
-            return _response(ctx, index, Error.NONE, visible)
+            return _response(ctx, partition_id, Error.NONE, visible)
         except ApiError as refusal:
-            return _refusal(ctx, index, refusal)
+            return _refusal(ctx, partition_id, refusal)
 
     wanted = None if timestamp == MAX_TIMESTAMP else timestamp
     return lambda: look_up(ctx.broker.replicas.batch_work, log, wanted).map(looked_up)
@@ -180,19 +180,19 @@ def _bounded(
     return NOTHING
 
 
-def _refusal(ctx: Context, index: int, refusal: ApiError) -> Partly:
+def _refusal(ctx: Context, partition_id: int, refusal: ApiError) -> Partly:
     error = refusal.error
     if error is Error.OFFSET_NOT_AVAILABLE and ctx.version < 5:
         error = Error.LEADER_NOT_AVAILABLE
-    return _response(ctx, index, error)
+    return _response(ctx, partition_id, error)
 
 
 def _response(
-    ctx: Context, index: int, error: Error, found: Found = NOTHING
+    ctx: Context, partition_id: int, error: Error, found: Found = NOTHING
 ) -> wire.ListOffsetsPartitionResponse:
     timestamp, offset, epoch = found
     return wire.ListOffsetsPartitionResponse(
-        partition_index=index,
+        partition_index=partition_id,
         error_code=error,
         timestamp=timestamp,
         offset=offset,

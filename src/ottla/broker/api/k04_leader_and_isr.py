@@ -37,7 +37,7 @@ def handle(ctx: Context, request: wire.LeaderAndIsrRequest) -> Answer:
     new = unknown_topics(zk_metadata.image, named)
     if not new:
         return _follow(ctx.broker, zk_metadata, request)
-    return zk_metadata.learn(new).map(lambda _: _follow(ctx.broker, zk_metadata, request))
+    return zk_metadata.read_configs(new).map(lambda _: _follow(ctx.broker, zk_metadata, request))
 
 
 def _follow(

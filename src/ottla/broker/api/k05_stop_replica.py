@@ -26,8 +26,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.api.base import BROKERS, NOBODY, NOWHERE, Answer, Api, Context
 from ottla.broker.core import Broker
+from ottla.broker.deletion_failures import Failure
 from ottla.broker.partition import Partition
-from ottla.broker.removal_failures import Failure
 from ottla.broker.zk_metadata import PartitionName, ZkMetadataPort, is_late
 from ottla.broker.zk_replica_drops import drop_replicas
 from ottla.log.replica_deletion import Removed, Replica, remove_replicas
@@ -42,7 +42,7 @@ API = Api(
     acl="cluster:cluster-action",
 )
 
-UNPROVEN: Final = OSError(errno.EIO, "a log folder that may hold them is offline")
+OFFLINE_LOG_DIR: Final = OSError(errno.EIO, "a log folder that may hold them is offline")
 
 
 def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
@@ -59,8 +59,8 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
         return wire.StopReplicaResponse(error_code=error, partition_errors=())
     results: dict[PartitionName, Error] = {}
     stopped: list[Partition] = []
-    doomed: dict[PartitionName, set[Uuid]] = {}
-    late: dict[Replica, str] = {}
+    to_delete: dict[PartitionName, set[Uuid]] = {}
+    superseded: dict[Replica, str] = {}
     for topic in request.topic_states:
         for state in topic.partition_states:
             name = (topic.topic_name, state.partition_index)
@@ -68,13 +68,13 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
                 # Not a byte of its successor may go; what is left of the topic that is meant may.
                 results[name] = Error.NONE
                 if state.delete_partition:
-                    late[topic.topic_id, name[1]] = topic.topic_name
+                    superseded[topic.topic_id, name[1]] = topic.topic_name
                 continue
             results[name] = zk_metadata.facts.may_stop(zk_metadata.image, name, state.leader_epoch)
             if results[name] is not Error.NONE:
                 continue
             if state.delete_partition:
-                doomed[name] = _meant(broker, zk_metadata, name, topic.topic_id)
+                to_delete[name] = _target_ids(broker, zk_metadata, name, topic.topic_id)
                 continue
             try:
                 partition = broker.replicas.partition(*name)
@@ -83,52 +83,62 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
             stopped.append(partition)
             if partition.log is None:
                 results[name] = Error.KAFKA_STORAGE_ERROR
-    broker.fetchers.halt(stopped)
-    if not doomed and not late:
+    broker.fetchers.suspend(stopped)
+    if not to_delete and not superseded:
         return _response(results)
-    return _delete(broker, zk_metadata, doomed, late, results)
+    return _delete(broker, zk_metadata, to_delete, superseded, results)
 
 
 def _delete(
     broker: Broker,
     zk_metadata: ZkMetadataPort,
-    doomed: dict[PartitionName, set[Uuid]],
-    late: dict[Replica, str],
+    to_delete: dict[PartitionName, set[Uuid]],
+    superseded: dict[Replica, str],
     results: dict[PartitionName, Error],
 ) -> Answer:
-    drop_replicas(broker, zk_metadata, zk_metadata.facts.dropped(zk_metadata.image, doomed), doomed)
-    replicas = late | {(each, name[1]): name[0] for name, ids in doomed.items() for each in ids}
+    drop_replicas(
+        broker, zk_metadata, zk_metadata.facts.dropped(zk_metadata.image, to_delete), to_delete
+    )
+    replicas = superseded | {
+        (each, name[1]): name[0] for name, ids in to_delete.items() for each in ids
+    }
     topics = {topic_id: topic for (topic_id, _), topic in replicas.items()}
 
     def answer(removed: Removed) -> wire.StopReplicaResponse:
         failed: dict[Hashable, Failure] = {}
-        for name, ids in doomed.items():
+        for name, ids in to_delete.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: the folder failed later than in the moment in which it was to go.
-            offline = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+            offline = zk_metadata.facts.unconfirmed_deletions.get(
+                name, set()
+            ) | broker.log_dirs.lost_ids(*name)
             if ids & offline or any(_counts(broker, each) for each in failures):
-                error = next((each for each in failures if each is not None), UNPROVEN)
+                error = next((each for each in failures if each is not None), OFFLINE_LOG_DIR)
                 failed[name] = Failure(f"{name[0]}-{name[1]}", error)
                 results[name] = Error.KAFKA_STORAGE_ERROR
-        broker.removal_failures.tell(
-            failed, gone=doomed.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
+        broker.deletion_failures.log_new(
+            failed, gone=to_delete.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
         )
         return _response(results)
 
     return remove_replicas(broker.log_dirs, replicas, topics).map(answer)
 
 
-def _meant(
+def _target_ids(
     broker: Broker, zk_metadata: ZkMetadataPort, name: PartitionName, topic_id: Uuid
 ) -> set[Uuid]:
     """Return the topic that is meant, or those that may be where the request does not say."""
     if topic_id != NO_UUID:
         return {topic_id}
-    known = zk_metadata.image.topics.id_of(name[0]) or zk_metadata.facts.deleted.get(name[0])
+    known = zk_metadata.image.topics.id_of(name[0]) or zk_metadata.facts.deleted_by_name.get(
+        name[0]
+    )
     if known is not None:
         found = {known}
     else:
-        found = zk_metadata.facts.unproven.get(name, set()) | broker.log_dirs.lost_ids(*name)
+        found = zk_metadata.facts.unconfirmed_deletions.get(name, set()) | broker.log_dirs.lost_ids(
+            *name
+        )
     here = broker.log_dirs.get(*name)
     if here is not None:
         found.add(here.topic_id)
@@ -146,8 +156,8 @@ def _response(results: dict[PartitionName, Error]) -> wire.StopReplicaResponse:
         error_code=Error.NONE,
         partition_errors=tuple(
             wire.StopReplicaPartitionError(
-                topic_name=topic, partition_index=number, error_code=error
+                topic_name=topic, partition_index=partition_id, error_code=error
             )
-            for (topic, number), error in results.items()
+            for (topic, partition_id), error in results.items()
         ),
     )

@@ -47,16 +47,16 @@ def handle(ctx: Context, request: wire.UpdateMetadataRequest) -> Answer:
         new = [record.name for record in records if isinstance(record, TopicRecord)]
         drop_replicas(ctx.broker, zk_metadata, records, list(_partitions(zk_metadata.image, gone)))
         if request.type == wire.FULL:
-            ctx.broker.groups.told_all()
+            ctx.broker.groups.full_metadata_received()
         if new:
             # Those without a replica here: whoever describes them is told how they are configured.
-            zk_metadata.learn(new)
-        if zk_metadata.facts.ghosts:
-            zk_metadata.doubt()
+            zk_metadata.read_configs(new)
+        if zk_metadata.facts.missing_topics:
+            zk_metadata.check_missing_topics()
     return wire.UpdateMetadataResponse(error_code=error)
 
 
 def _partitions(image: ClusterImage, topic_ids: Iterable[Uuid]) -> Iterator[PartitionName]:
     for topic in map(image.topics.by_id, topic_ids):
         if topic is not None:
-            yield from ((topic.name, number) for number in topic.partitions)
+            yield from ((topic.name, partition_id) for partition_id in topic.partitions)

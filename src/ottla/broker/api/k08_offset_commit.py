@@ -31,7 +31,7 @@ FIRST_VERSION_WITH_MISSING_GROUP = 9
 def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
     """Answer when the offsets are stored."""
     topics = [_find(ctx, topic) for topic in request.topics]
-    asked: list[OffsetToCommit] = []
+    offsets: list[OffsetToCommit] = []
     errors: list[list[Error]] = []
     for topic, found in zip(request.topics, topics, strict=True):
         if found is not None:
@@ -48,11 +48,11 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
                     each.committed_leader_epoch,
                     each.committed_metadata,
                 )
-                asked.append(offset)
+                offsets.append(offset)
             yield
-    if not asked:
+    if not offsets:
         return (yield from _answer(request, errors, []))
-    stored = _commit(ctx, request, asked)
+    stored = _commit(ctx, request, offsets)
     if stored.done:
         return (yield from _answer(request, errors, stored.value))
     return stored.map(lambda late: at_once(_answer(request, errors, late)))

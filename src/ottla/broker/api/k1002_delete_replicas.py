@@ -9,7 +9,7 @@ Behaviour: only what the topic id's own folders hold is deleted, wherever in the
            replica as it replays what happened earlier, and "deleted" would be a lie. After the
            receipt is forgotten nobody waits for an answer. KAFKA_STORAGE_ERROR where a log folder
            is offline that may hold the replica, and stays so until that folder is back or given
-           up; the log says so, but not each time (`broker.removal_failures`). Answered once the
+           up; the log says so, but not each time (`broker.deletion_failures`). Answered once the
            names are gone durably and the checkpoints are written anew; where these cannot be, a
            name that is gone is (see `ottla.log.replica_deletion`). The bytes follow after
            file.delete.delay.ms.
@@ -37,7 +37,7 @@ from ottla.broker.api.base import (
     Message,
 )
 from ottla.broker.core import Broker
-from ottla.broker.removal_failures import Failure
+from ottla.broker.deletion_failures import Failure
 from ottla.log.replica_deletion import Removed, Replica, remove_replicas
 from ottla.metadata.image import ClusterImage
 from ottla.wire.messages import delete_replicas as wire
@@ -79,12 +79,12 @@ def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
         return knows_all
 
     if not attempt():
-        broker.vanishing.park(
+        broker.topic_deletion_purgatory.add(
             topic_ids,
             attempt=attempt,
             expire=delete,
             deadline_ms=ctx.monotonic_ms + METADATA_WAIT_MS,
-            gone=ctx.connection.closed,
+            closed=ctx.connection.closed,
         )
     return answer
 
@@ -93,8 +93,12 @@ def _delete(
     broker: Broker, request: wire.DeleteReplicasRequest
 ) -> Pending[wire.DeleteReplicasResponse]:
     """Delete what this broker knows to be deleted; the answer says of all what came of it."""
-    asked = [(topic.topic_id, number) for topic in request.topics for number in topic.partitions]
-    results = dict.fromkeys(asked, Error.OPERATION_NOT_ATTEMPTED)
+    requested = [
+        (topic.topic_id, partition_id)
+        for topic in request.topics
+        for partition_id in topic.partitions
+    ]
+    results = dict.fromkeys(requested, Error.OPERATION_NOT_ATTEMPTED)
     unwanted = [replica for replica in results if _is_deleted(broker.image, replica[0])]
     entries = (broker.image.deletions.of(topic_id) for topic_id, _ in unwanted)
     topics = {entry.topic_id: entry.name for entry in entries if entry is not None}
@@ -102,21 +106,21 @@ def _delete(
     def answer(removed: Removed) -> wire.DeleteReplicasResponse:
         for replica, failure in removed.items():
             results[replica] = Error.NONE if failure is None else Error.KAFKA_STORAGE_ERROR
-        _tell(broker, removed)
+        _log_failures(broker, removed)
         return _response(results)
 
     return remove_replicas(broker.log_dirs, unwanted, topics).map(answer)
 
 
-def _tell(broker: Broker, removed: Removed) -> None:
+def _log_failures(broker: Broker, removed: Removed) -> None:
     """Have the log say what could not be removed, and why."""
     failed: dict[Hashable, Failure] = {}
-    for (topic_id, number), error in removed.items():
+    for (topic_id, partition_id), error in removed.items():
         if error is not None:
             deletion = broker.image.deletions.of(topic_id)
             topic = str(topic_id) if deletion is None else deletion.name
-            failed[topic_id, number] = Failure(f"{topic}-{number}", error)
-    broker.removal_failures.tell(
+            failed[topic_id, partition_id] = Failure(f"{topic}-{partition_id}", error)
+    broker.deletion_failures.log_new(
         failed, gone=removed.keys() - failed.keys(), now_ms=broker.clock.monotonic_ms()
     )
 
@@ -140,9 +144,9 @@ def _is_deleted(image: ClusterImage, topic_id: Uuid) -> bool:
 
 def _response(results: dict[Replica, Error]) -> wire.DeleteReplicasResponse:
     by_topic: dict[Uuid, list[wire.DeleteReplicasPartitionResult]] = defaultdict(list)
-    for (topic_id, number), error in results.items():
+    for (topic_id, partition_id), error in results.items():
         by_topic[topic_id].append(
-            wire.DeleteReplicasPartitionResult(partition_index=number, error_code=error)
+            wire.DeleteReplicasPartitionResult(partition_index=partition_id, error_code=error)
         )
     return wire.DeleteReplicasResponse(
         error_code=Error.NONE,

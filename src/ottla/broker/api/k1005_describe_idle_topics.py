@@ -18,7 +18,7 @@ from ottla.wire.messages import describe_idle_topics as wire
 API = Api(
     key=1005,
     versions=range(1),
-    is_told=False,
+    is_public=False,
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
     acl="cluster:describe",

@@ -9,7 +9,7 @@ Not done:  authorization: everybody may do all, and is told so.
 from ottla.base.errors import ApiError, Error
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
-from ottla.broker.nodes import GROUP_OPERATIONS, NOT_ASKED, operations
+from ottla.broker.nodes import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, operations
 from ottla.coordinator.group_states import NAMES, State
 from ottla.coordinator.groups import describe
 from ottla.coordinator.values import GroupView, MemberView
@@ -23,8 +23,8 @@ FIRST_VERSION_WITH_MISSING_GROUP = 6
 @InSteps
 def handle(ctx: Context, request: wire.DescribeGroupsRequest) -> Steps[Answer]:
     """Answer each group by itself."""
-    asked = request.include_authorized_operations
-    allowed = operations(GROUP_OPERATIONS) if asked else NOT_ASKED
+    wants_operations = request.include_authorized_operations
+    allowed = operations(GROUP_OPERATIONS) if wants_operations else OPERATIONS_NOT_REQUESTED
     groups: list[wire.DescribedGroup] = []
     for group_id in dict.fromkeys(request.groups):
         groups.append(_group(ctx, group_id, allowed))

@@ -35,10 +35,10 @@ def handle(ctx: Context, request: wire.ApiVersionsRequest) -> Response:
             return Response(error_code=Error.INVALID_REQUEST, api_keys=())
         ctx.connection.software_name, ctx.connection.software_version = names
     to_ottla = request.client_software_name == OTTLA
-    told = ctx.node.advertised(ctx.connection.listener, to_ottla=to_ottla)
+    versions_by_key = ctx.node.advertised(ctx.connection.listener, to_ottla=to_ottla)
     keys = tuple(
         wire.ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)
-        for key, versions in told.items()
+        for key, versions in versions_by_key.items()
     )
     image = ctx.node.image
     return Response(

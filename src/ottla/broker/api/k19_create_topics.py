@@ -28,7 +28,7 @@ API = Api(
     versions=range(8),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:create",
 )
 
@@ -73,12 +73,12 @@ def _failed(wanted: Sequence[NewTopic], failure: ApiError) -> Topics:
 
 def _answer(topics: Topics) -> wire.CreateTopicsResponse:
     # Topics of one request mostly share their settings.
-    told: dict[int, tuple[wire.CreatableTopicConfigs, ...]] = {}
+    configs: dict[int, tuple[wire.CreatableTopicConfigs, ...]] = {}
     for topic in topics:
-        if id(topic.configs) not in told:
-            told[id(topic.configs)] = _configs(topic.configs)
+        if id(topic.configs) not in configs:
+            configs[id(topic.configs)] = _configs(topic.configs)
     return wire.CreateTopicsResponse(
-        topics=tuple(_result(topic, told[id(topic.configs)]) for topic in topics)
+        topics=tuple(_result(topic, configs[id(topic.configs)]) for topic in topics)
     )
 
 

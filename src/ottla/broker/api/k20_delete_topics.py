@@ -44,7 +44,7 @@ API = Api(
     versions=range(7),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="topic:delete",
 )
 
@@ -172,12 +172,12 @@ def _await_end(ctx: Context, reply: Reply, timeout_ms: int, ended: Pending[Reply
     if timeout_ms <= 0:
         expire()
         return
-    broker.vanishing.park(
+    broker.topic_deletion_purgatory.add(
         queued,
         attempt=attempt,
         expire=expire,
         deadline_ms=ctx.monotonic_ms + timeout_ms,
-        gone=ctx.connection.closed,
+        closed=ctx.connection.closed,
     )
 
 

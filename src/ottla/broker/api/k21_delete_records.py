@@ -27,7 +27,7 @@ class _Deletion:
     """One partition of a request: `partition` is None once its result is there."""
 
     topic: str
-    index: int
+    partition_id: int
     partition: Partition | None = None
     offset: int = NO_OFFSET
     low_watermark: int = NO_LOW_WATERMARK
@@ -78,12 +78,12 @@ def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
                 each.error = Error.REQUEST_TIMED_OUT
         answer.complete(_response(request, deletions))
 
-    ctx.broker.replicas.deletes.park(
+    ctx.broker.replicas.delete_records_purgatory.add(
         waiting,
         attempt=attempt,
         expire=expire,
         deadline_ms=ctx.monotonic_ms + max(request.timeout_ms, 0),
-        gone=ctx.connection.closed,
+        closed=ctx.connection.closed,
     )
     return answer
 
@@ -105,7 +105,7 @@ def _response(
 
 def _result(deletion: _Deletion) -> wire.DeleteRecordsPartitionResult:
     return wire.DeleteRecordsPartitionResult(
-        partition_index=deletion.index,
+        partition_index=deletion.partition_id,
         low_watermark=deletion.low_watermark,
         error_code=deletion.error,
     )
@@ -138,5 +138,5 @@ def _delete_here(ctx: Context, partition: Partition, offset: int) -> int:
     except OSError as failure:
         replicas.storage_failed(partition, failure)
         raise ApiError(Error.KAFKA_STORAGE_ERROR) from failure
-    replicas.fetcher.tell_followers(partition)
+    replicas.fetch_reader.hasten_follower_fetches(partition)
     return wanted

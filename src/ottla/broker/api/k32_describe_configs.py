@@ -116,8 +116,10 @@ def _config(
         is_default=version == 0 and entry.source is Source.DEFAULT,
         is_sensitive=entry.is_sensitive,
         synonyms=tuple(
-            wire.DescribeConfigsSynonym(name=said.name, value=said.value, source=said.source)
-            for said in synonyms
+            wire.DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=synonym.source
+            )
+            for synonym in synonyms
         ),
         config_type=entry.type,
         documentation=entry.documentation if request.include_documentation else None,

@@ -17,7 +17,7 @@ API = Api(
     versions=range(3),
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter-configs",
 )
 

@@ -30,7 +30,11 @@ def handle(ctx: Context, request: wire.DescribeLogDirsRequest) -> Answer:
     """Ask the file systems for their space in a worker, as that can block, then answer."""
     wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = {
+            (topic.topic, partition_id)
+            for topic in request.topics
+            for partition_id in topic.partitions
+        }
     log_dirs = ctx.broker.log_dirs
     paths = [directory.path for directory in log_dirs.online_dirs]
     disk = log_dirs.ports.disk

@@ -24,8 +24,12 @@ def handle(ctx: Context, request: wire.OffsetDeleteRequest) -> Answer:
     for topic in request.topics:
         found = topics.by_name(topic.name)
         if found is not None:
-            indexes = (each.partition_index for each in topic.partitions)
-            known += [(topic.name, index) for index in indexes if index in found.partitions]
+            partition_ids = (each.partition_index for each in topic.partitions)
+            known += [
+                (topic.name, partition_id)
+                for partition_id in partition_ids
+                if partition_id in found.partitions
+            ]
 
     def answer(deleted: tuple[Error, list[Error]]) -> wire.OffsetDeleteResponse:
         error, errors = deleted

@@ -25,7 +25,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter",
 )
 
@@ -44,10 +44,10 @@ def handle(ctx: Context, request: wire.UpdateFeaturesRequest) -> Answer:
     return decided.map(lambda reply: _answer(request, reply))
 
 
-def _update(asked: wire.FeatureUpdateKey) -> FeatureUpdate:
+def _update(update: wire.FeatureUpdateKey) -> FeatureUpdate:
     # Each version has one of the two; the other is at its default.
-    kind = UpgradeType.SAFE_DOWNGRADE if asked.allow_downgrade else asked.upgrade_type
-    return FeatureUpdate(asked.feature, asked.max_version_level, kind)
+    kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+    return FeatureUpdate(update.feature, update.max_version_level, kind)
 
 
 def _answer(

@@ -60,7 +60,7 @@ def _decides(ctx: Context) -> bool:
     """Tell whether this is the active controller: who was just elected may not decide yet."""
     quorum, controller = ctx.quorum_or_none, ctx.controller_or_none
     leads = quorum is None or quorum.leader_id == ctx.node.node_id
-    return leads and (controller is None or controller.in_office)
+    return leads and (controller is None or controller.is_active)
 
 
 def _wrapped(ctx: Context, response: bytes | None) -> EnvelopeResponse:

@@ -17,7 +17,7 @@ API = Api(
     listeners=frozenset({Listener.CLIENT, Listener.CONTROLLER}),
     zookeeper=NOWHERE,
     runs_on=RunsOn.CONTROLLER,
-    once=True,
+    at_most_once=True,
     acl="cluster:alter",
 )
 

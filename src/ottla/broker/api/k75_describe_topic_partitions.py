@@ -21,19 +21,19 @@ API = Api(key=75, versions=range(1), acl="topic:describe")
 
 def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer:
     """Fill one page from the broker's image."""
-    image, cursor = ctx.broker.announced_image, request.cursor
-    asked = {topic.name for topic in request.topics}
+    image, cursor = ctx.broker.client_image, request.cursor
+    requested = {topic.name for topic in request.topics}
     if cursor is not None and (
-        cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
+        cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)
     ):
         return _refusal(request)
     first = "" if cursor is None else cursor.topic_name
-    names = [name for name in sorted(asked or image.topics.names()) if name >= first]
+    names = [name for name in sorted(requested or image.topics.names()) if name >= first]
     left = min(
         request.response_partition_limit, ctx.broker.config["max.request.partition.size.limit"]
     )
     left = max(left, 1)
-    told: list[wire.DescribeTopicPartitionsResponseTopic] = []
+    topics: list[wire.DescribeTopicPartitionsResponseTopic] = []
     next_cursor = None
     for name in names:
         if left == 0:
@@ -42,16 +42,16 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
         topic = image.topics.by_name(name)
         if topic is None:
             # Only a topic that was asked for by name is missed.
-            told.append(_missing(name))
+            topics.append(_missing(name))
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
         page = topic.in_order()[start : start + left]
-        told.append(_topic(ctx, image, topic, page))
+        topics.append(_topic(ctx, image, topic, page))
         left -= len(page)
         if start + len(page) < len(topic.partitions):
             next_cursor = wire.Cursor(topic_name=name, partition_index=start + len(page))
             break
-    return wire.DescribeTopicPartitionsResponse(topics=tuple(told), next_cursor=next_cursor)
+    return wire.DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
 
 
 def _topic(
@@ -66,7 +66,7 @@ def _topic(
         partitions=tuple(
             wire.DescribeTopicPartitionsResponsePartition(
                 error_code=Error.NONE,
-                partition_index=index,
+                partition_index=partition_id,
                 leader_id=leader_of(image, state, listener),
                 leader_epoch=state.leader_epoch,
                 replica_nodes=state.replicas,
@@ -75,7 +75,7 @@ def _topic(
                 last_known_elr=state.last_known_elr,
                 offline_replicas=offline_replicas(image, state, listener),
             )
-            for index, state in page
+            for partition_id, state in page
         ),
         topic_authorized_operations=operations(TOPIC_OPERATIONS),
     )

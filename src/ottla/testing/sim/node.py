@@ -472,7 +472,7 @@ class SimNode:
                     self.id,
                     self.life,
                     partition.topic_id,
-                    partition.index,
+                    partition.partition_id,
                     epoch,
                     told.base_offset,
                     crc,

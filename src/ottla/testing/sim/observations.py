@@ -339,7 +339,7 @@ class Watch:
                 self._look_at_partition(partition, log)
 
     def _look_at_partition(self, partition: Partition, log: PartitionLog) -> None:
-        key = partition.topic_id, partition.index
+        key = partition.topic_id, partition.partition_id
         if self._logs.get(key) is not log:
             self._logs[key] = log
             self._tell(LogOpened(self._now_ms(), self._node, self._life, *key, partition, log))
@@ -356,7 +356,7 @@ class Watch:
                     self._node,
                     self._life,
                     partition.topic_id,
-                    partition.index,
+                    partition.partition_id,
                     partition.leader_epoch,
                     partition.is_leader,
                     log.high_watermark,

@@ -234,7 +234,7 @@ class TestAcksAll:
     def catch_up(self, world: World, **ends: int) -> None:
         partition = world.broker.replicas.partition("r", 0)
         if reach(partition, {int(node[1:]): end for node, end in ends.items()}):
-            world.broker.replicas.produces.wake(partition)
+            world.broker.replicas.produce_purgatory.wake(partition)
 
     def test_the_answer_waits_for_every_in_sync_replica(self, replicated: World) -> None:
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
@@ -258,9 +258,9 @@ class TestAcksAll:
     def test_a_producer_that_is_gone_is_not_waited_with(self, replicated: World) -> None:
         """How long it would wait is its own word: weeks, for each connection that was opened."""
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
-        assert replicated.broker.replicas.produces.count == 1
+        assert replicated.broker.replicas.produce_purgatory.count == 1
         replicated.connection.closed.complete(None)
-        assert replicated.broker.replicas.produces.count == 0
+        assert replicated.broker.replicas.produce_purgatory.count == 0
         assert not waiting.done
 
     def test_a_retry_waits_like_the_first(self, replicated: World) -> None:

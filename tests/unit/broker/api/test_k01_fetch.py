@@ -156,7 +156,7 @@ class TestWaiting:
         assert not waiting.done
         append(world, batch("a"), index=1)
         assert [values(part) for part in parts(waiting.value)] == [[], ["a"]]
-        assert world.broker.replicas.fetcher.parked.count == 0
+        assert world.broker.replicas.fetch_reader.consumer_purgatory.count == 0
 
     def test_a_fetch_takes_what_there_is_when_its_time_is_up(self, world: World) -> None:
         append(world, batch("a"))
@@ -212,7 +212,7 @@ class TestWaiting:
         ctx.connection.closed.complete(None)
         append(world, batch("a"))
         assert not pending.done
-        assert world.broker.replicas.fetcher.parked.count == 0
+        assert world.broker.replicas.fetch_reader.consumer_purgatory.count == 0
 
     def test_all_partitions_of_one_produce_request_are_seen(self, world: World) -> None:
         waiting = self.begin(world)

@@ -13,7 +13,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..world import CLUSTER_ID, TOPIC_ID, World
 
 NOBODY = Uuid(b"n" * 16)
-ASKED, NOT_ASKED = 3576, -(2**31)
+ASKED, OPERATIONS_NOT_REQUESTED = 3576, -(2**31)
 
 
 def by_name(*names: str, **how: bool) -> MetadataRequest:
@@ -126,8 +126,8 @@ def test_a_missing_topic_is_not_created_where_the_broker_forbids_it() -> None:
 
 def test_operations_are_told_to_those_who_ask(world: World) -> None:
     quiet = world.ask(by_name("t"), 8)
-    assert quiet.cluster_authorized_operations == NOT_ASKED
-    assert quiet.topics[0].topic_authorized_operations == NOT_ASKED
+    assert quiet.cluster_authorized_operations == OPERATIONS_NOT_REQUESTED
+    assert quiet.topics[0].topic_authorized_operations == OPERATIONS_NOT_REQUESTED
     loud = world.ask(
         by_name(
             "t",

@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.broker.zk_replica_drops import note_unproven, unproven_at_start
+from ottla.broker.zk_replica_drops import note_unconfirmed, unconfirmed_at_start
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.config import LogConfig
 from ottla.log.log_dir import CHECKPOINTS
@@ -188,17 +188,17 @@ def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
     assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 2
 
 
-@pytest.mark.parametrize("is_told", [True, False], ids=["by UpdateMetadata", "by StopReplica"])
-def test_kafka_9946_nor_is_one_whose_folder_fails_in_that_moment(is_told: bool) -> None:
+@pytest.mark.parametrize("is_public", [True, False], ids=["by UpdateMetadata", "by StopReplica"])
+def test_kafka_9946_nor_is_one_whose_folder_fails_in_that_moment(is_public: bool) -> None:
     """Its name cannot be changed; another folder's replica is deleted beside it, and said to be."""
     made = hosting(properties={"log.dirs": "/logs,/more"})
     log = made.broker.replicas.partition("t", 0).log
     assert log is not None
     made.fail_disk("rename", log.directory)
-    if is_told:
+    if is_public:
         made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
     for _ in range(2):
-        answer = made.stop(0, 1) if is_told else made.stop(0, 1, epoch=4)
+        answer = made.stop(0, 1) if is_public else made.stop(0, 1, epoch=4)
         assert answer == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
 
 
@@ -236,13 +236,13 @@ def test_kafka_9946_nor_one_that_a_start_could_not_look_for() -> None:
     log_dirs = made.broker.log_dirs
     stored = made.image
     going = replace(stored, topics=stored.topics.without(TOPIC_ID))
-    assert list(unproven_at_start(stored, going, 1, log_dirs)) == []
+    assert list(unconfirmed_at_start(stored, going, 1, log_dirs)) == []
     lose_the_folder(made)
-    found = list(unproven_at_start(stored, going, 1, log_dirs))
+    found = list(unconfirmed_at_start(stored, going, 1, log_dirs))
     assert found == [(("t", 0), TOPIC_ID)], "the other one is in the folder that works"
-    assert list(unproven_at_start(stored, stored, 1, log_dirs)) == []
-    assert list(unproven_at_start(stored, going, 7, log_dirs)) == []
-    note_unproven(made.facts, found)
+    assert list(unconfirmed_at_start(stored, stored, 1, log_dirs)) == []
+    assert list(unconfirmed_at_start(stored, going, 7, log_dirs)) == []
+    note_unconfirmed(made.facts, found)
     made.learn_metadata(known(0, leader=DYING), known(1, leader=DYING))
     assert made.stop(0, 1) == {0: Error.KAFKA_STORAGE_ERROR, 1: Error.NONE}
 

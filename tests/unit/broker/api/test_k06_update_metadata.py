@@ -91,7 +91,7 @@ def test_of_all_partitions_one_that_is_not_named_may_have_been_made_since() -> N
     made.learn_metadata(type=FULL)
     assert made.doubts == [{TOPIC_ID}]
     assert made.image.topics.id_of("t") == TOPIC_ID
-    assert made.groups.heard == [("told_all", None)] * 2
+    assert made.groups.heard == [("full_metadata_received", None)] * 2
     drop_topics(made.broker, made, [TOPIC_ID])
     assert "t" not in made.image.topics
     assert made.groups.heard[2:] == [("topics_deleted", {TOPIC_ID: "t"})]
@@ -123,26 +123,26 @@ def test_what_is_refused_is_remembered_until_it_is_taken_or_goes() -> None:
     made.learn_metadata()
     made.lead(told())
     made.learn_metadata(elsewhere(), topic_id=OTHER_ID)
-    assert made.facts.refused == {"t": OTHER_ID}
+    assert made.facts.inconsistent_ids == {"t": OTHER_ID}
     assert made.learned == [["t"]], "its configuration would be the former one's"
     made.learn_metadata(known(leader=DYING), topic_id=OTHER_ID)
-    assert made.facts.refused == {}
+    assert made.facts.inconsistent_ids == {}
     made.learn_metadata(elsewhere(), topic_id=NEXT_ID)
     drop_topics(made.broker, made, [TOPIC_ID])
-    assert made.facts.refused == {"t": NEXT_ID}
+    assert made.facts.inconsistent_ids == {"t": NEXT_ID}
     made.learn_metadata(elsewhere(), topic_id=NEXT_ID)
-    assert (made.facts.refused, made.image.topics.id_of("t")) == ({}, NEXT_ID)
+    assert (made.facts.inconsistent_ids, made.image.topics.id_of("t")) == ({}, NEXT_ID)
 
 
 def test_all_is_known_from_a_registration_s_first_word_of_all_partitions_on() -> None:
     made = ZkMetadataWorld()
     made.learn_metadata()
-    assert not made.facts.is_complete
+    assert not made.facts.has_full_metadata
     made.learn_metadata(type=FULL)
     made.learn_metadata(type=INCREMENTAL)
-    assert made.facts.is_complete
+    assert made.facts.has_full_metadata
     made.learn_metadata(broker_epoch=BROKER_EPOCH + 1)
-    assert not made.facts.is_complete
+    assert not made.facts.has_full_metadata
 
 
 def test_nor_is_all_known_that_a_new_controller_knows_before_it_has_told_of_all() -> None:
@@ -151,12 +151,12 @@ def test_nor_is_all_known_that_a_new_controller_knows_before_it_has_told_of_all(
     made.learn_metadata(type=FULL)
     again = {"controller_epoch": CONTROLLER_EPOCH + 1}
     made.lead(told(), **again)
-    assert not made.facts.is_complete
+    assert not made.facts.has_full_metadata
     made.learn_metadata(type=INCREMENTAL, **again)
-    assert not made.facts.is_complete
+    assert not made.facts.has_full_metadata
     made.learn_metadata(type=FULL, **again)
     made.learn_metadata(type=INCREMENTAL, **again)
-    assert made.facts.is_complete
+    assert made.facts.has_full_metadata
 
 
 def test_what_was_said_to_an_older_registration_is_late_once_a_newer_one_was_spoken_to() -> None:

@@ -154,7 +154,7 @@ def test_an_order_waits_for_the_metadata_that_tells_of_the_deletion() -> None:
     made.commit(*deletion())
     made.clock.advance(1)
     assert codes(answer.value) == {0: Error.NONE, 1: Error.NONE}
-    assert made.broker.vanishing.count == 0
+    assert made.broker.topic_deletion_purgatory.count == 0
 
 
 def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiting() -> None:
@@ -162,7 +162,7 @@ def test_an_order_for_a_topic_that_came_and_went_in_one_change_is_not_kept_waiti
     answer = order(made, 0, topic_id=OTHER_ID)
     made.commit(TopicRecord(name="x", topic_id=OTHER_ID), *deletion(OTHER_ID))
     assert codes(answer.value) == {0: Error.NONE}
-    assert made.broker.vanishing.count == 0
+    assert made.broker.topic_deletion_purgatory.count == 0
 
 
 def test_an_order_is_put_off_where_its_topic_is_not_known_to_be_deleted() -> None:
@@ -186,9 +186,9 @@ def test_a_topic_that_is_there_is_spared_whatever_the_ledger_says() -> None:
 def test_nobody_waits_on_behalf_of_a_controller_that_has_hung_up() -> None:
     made = world()
     answer = order(made, 0)
-    assert made.broker.vanishing.count == 1
+    assert made.broker.topic_deletion_purgatory.count == 1
     made.connection.closed.complete(None)
-    assert made.broker.vanishing.count == 0
+    assert made.broker.topic_deletion_purgatory.count == 0
     made.clock.advance(METADATA_WAIT_MS)
     assert not answer.done
 
@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_moved_is_that_replica_s_affair_alone() -> None:
     """A mount point in the only log folder ended the broker when its topic was deleted."""
     made = world()
     alarms: list[None] = []
-    made.broker.replicas.on_folder_lost = made.broker.replicas.on_no_storage = lambda: (
+    made.broker.replicas.on_log_dir_failed = made.broker.replicas.on_all_log_dirs_failed = lambda: (
         alarms.append(None)
     )
     made.disk.fail("rename", errno.EBUSY, path="/logs/t-0", times=None)

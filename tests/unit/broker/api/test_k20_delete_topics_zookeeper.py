@@ -38,7 +38,7 @@ class Cluster:
         self.controller.write(TopicRecord(name="t", topic_id=ID))
         self.timers = Timers()
         self.broker: Any = SimpleNamespace(
-            image=self.controller.image, vanishing=Purgatory(self.timers)
+            image=self.controller.image, topic_deletion_purgatory=Purgatory(self.timers)
         )
         self.closed: Pending[None] = Pending()
 
@@ -70,7 +70,7 @@ class Cluster:
 
     def forget(self) -> None:
         self.broker.image = EMPTY
-        self.broker.vanishing.wake_each([ID])
+        self.broker.topic_deletion_purgatory.wake_each([ID])
 
     def is_queued(self) -> bool:
         return self.controller.image.is_queued_for_deletion("t")
@@ -127,4 +127,4 @@ def test_nobody_hears_of_it_once_the_connection_is_gone() -> None:
     cluster = Cluster()
     cluster.ask("t")
     cluster.closed.complete(None)
-    assert cluster.broker.vanishing.count == 0
+    assert cluster.broker.topic_deletion_purgatory.count == 0

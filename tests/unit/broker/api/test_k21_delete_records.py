@@ -118,14 +118,14 @@ class TestFollowers:
         world.clock.advance(100)
         assert waiting.value == (Error.REQUEST_TIMED_OUT, 0)
         assert world.broker.replicas.partition("t", 0).leader_log().log_start_offset == 2
-        assert world.broker.replicas.deletes.count == 0
+        assert world.broker.replicas.delete_records_purgatory.count == 0
 
     def test_whoever_is_gone_is_not_waited_with(self, world: World) -> None:
         """How long they would is the peer's word: weeks, for each connection that was opened."""
         waiting = self.begin(world)
-        assert world.broker.replicas.deletes.count == 1
+        assert world.broker.replicas.delete_records_purgatory.count == 1
         world.connection.closed.complete(None)
-        assert world.broker.replicas.deletes.count == 0
+        assert world.broker.replicas.delete_records_purgatory.count == 0
         assert not waiting.done
 
     def test_another_leader_ends_the_wait(self, world: World) -> None:

@@ -47,12 +47,12 @@ class ZkMetadataWorld(World):
                 replay(self.image, listed, offset=self.offset, epoch=self.facts.controller_epoch)
             )
 
-    def learn(self, topics: Iterable[str]) -> Pending[None]:
+    def read_configs(self, topics: Iterable[str]) -> Pending[None]:
         self.learned.append(list(topics))
         return self.learning
 
-    def doubt(self) -> None:
-        self.doubts.append(self.facts.ghosts)
+    def check_missing_topics(self) -> None:
+        self.doubts.append(self.facts.missing_topics)
 
     # -- the three requests --
 

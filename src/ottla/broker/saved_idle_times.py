@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.base.ids import NO_EPOCH, Uuid, parse_uuid, uuid_text
 from ottla.base.pending import Pending
-from ottla.broker.idle import Kept
+from ottla.broker.idle import SavedIdleTime
 from ottla.log.log_dirs import LogDirs
 
 log = logging.getLogger(__name__)
@@ -23,9 +23,9 @@ NAME: Final = ".ottla_idle_topics"
 VERSION: Final = 1
 
 
-def encode_kept(kept: Mapping[Uuid, Kept], broker_epoch: int) -> bytes:
+def encode_idle_times(saved: Mapping[Uuid, SavedIdleTime], broker_epoch: int) -> bytes:
     """Return the file's content."""
-    said = {
+    content = {
         "version": VERSION,
         "broker_epoch": broker_epoch,
         "topics": {
@@ -34,29 +34,31 @@ def encode_kept(kept: Mapping[Uuid, Kept], broker_epoch: int) -> bytes:
                 "coordinators": each.coordinators,
                 "idle_ms": each.idle_ms,
             }
-            for topic_id, each in kept.items()
+            for topic_id, each in saved.items()
         },
     }
-    return json.dumps(said).encode("utf-8")
+    return json.dumps(content).encode("utf-8")
 
 
-def decode_kept(data: bytes, broker_epoch: int) -> dict[Uuid, Kept]:
+def decode_idle_times(data: bytes, broker_epoch: int) -> dict[Uuid, SavedIdleTime]:
     """Return what a file says, nothing where it is of another registration or damaged."""
     try:
-        said = json.loads(data)
-        if (said["version"], said["broker_epoch"]) != (VERSION, broker_epoch):
+        content = json.loads(data)
+        if (content["version"], content["broker_epoch"]) != (VERSION, broker_epoch):
             return {}
-        return {parse_uuid(text): _kept(each) for text, each in said["topics"].items()}
+        return {parse_uuid(text): _saved(each) for text, each in content["topics"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         log.warning("%s cannot be read: all topics are counted anew", NAME)
         return {}
 
 
-def _kept(said: Any) -> Kept:
-    return Kept(tuple(said["replicas"]), tuple(said["coordinators"]), int(said["idle_ms"]))
+def _saved(content: Any) -> SavedIdleTime:
+    return SavedIdleTime(
+        tuple(content["replicas"]), tuple(content["coordinators"]), int(content["idle_ms"])
+    )
 
 
-def read_kept(log_dirs: LogDirs) -> dict[Uuid, Kept]:
+def read_idle_times(log_dirs: LogDirs) -> dict[Uuid, SavedIdleTime]:
     """Return what was counted before this start; the folders are loaded by then. Blocks."""
     epochs = {each.previous_epoch for each in log_dirs.dirs}
     if len(epochs) > 1 or NO_EPOCH in epochs:
@@ -65,13 +67,15 @@ def read_kept(log_dirs: LogDirs) -> dict[Uuid, Kept]:
         data = log_dirs.ports.disk.read_bytes(_path(log_dirs))
     except OSError:
         return {}
-    return decode_kept(data, epochs.pop())
+    return decode_idle_times(data, epochs.pop())
 
 
-def write_kept(log_dirs: LogDirs, kept: Mapping[Uuid, Kept], broker_epoch: int) -> Pending[None]:
+def write_idle_times(
+    log_dirs: LogDirs, saved: Mapping[Uuid, SavedIdleTime], broker_epoch: int
+) -> Pending[None]:
     """Write it, in a worker; a failure costs what was counted."""
     done: Pending[None] = Pending()
-    disk, path, data = log_dirs.ports.disk, _path(log_dirs), encode_kept(kept, broker_epoch)
+    disk, path, data = log_dirs.ports.disk, _path(log_dirs), encode_idle_times(saved, broker_epoch)
 
     def written(result: BaseException | None) -> None:
         if result is not None:

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
-from ottla.broker.following import (
+from ottla.broker.follower_rules import (
+    OffsetReset,
     Reaction,
-    Relocation,
-    common_end,
+    decide_offset_reset,
     position_of,
     prepare,
     reaction_to,
-    relocate,
+    truncation_offset,
 )
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, batch_crc, iter_headers
@@ -75,7 +75,7 @@ def converge(leader: PartitionLog, follower: PartitionLog) -> int:
             assert follower.log_end_offset == leader.log_end_offset
             return cuts
         before = position_of(follower)
-        follower.truncate_to(common_end(follower, *found))
+        follower.truncate_to(truncation_offset(follower, *found))
         assert position_of(follower) != before, "the same question would be asked for ever"
     raise AssertionError("the logs do not converge")
 
@@ -228,7 +228,7 @@ def test_a_cut_into_a_gap_goes_back_to_its_beginning() -> None:
     lead(leader, 2, 1)
     found = divergence(leader, follower)
     assert found == (0, 10)
-    follower.truncate_to(common_end(follower, *found))
+    follower.truncate_to(truncation_offset(follower, *found))
     assert position_of(follower) == (5, 0)
     assert converge(leader, follower) == 0
 
@@ -279,7 +279,7 @@ def test_whatever_the_leaders_were_the_last_one_is_followed(
             if node == leader:
                 continue
             while (found := divergence(logs[leader], logs[node])) is not None:
-                logs[node].truncate_to(common_end(logs[node], *found))
+                logs[node].truncate_to(truncation_offset(logs[node], *found))
             copy(logs[leader], logs[node], upto=upto)
     lead(logs[last], epoch, 1)
     expected = content(logs[last])
@@ -305,7 +305,7 @@ def common_bytes(one: bytes, other: bytes) -> int:
 
 def follow_without_copying(leader: PartitionLog, follower: PartitionLog) -> int:
     while (found := divergence(leader, follower)) is not None:
-        follower.truncate_to(common_end(follower, *found))
+        follower.truncate_to(truncation_offset(follower, *found))
     return follower.size_bytes
 
 
@@ -331,22 +331,22 @@ def test_what_is_done_about_an_error(error: int, reaction: Reaction) -> None:
 @pytest.mark.parametrize(
     ("own", "leaders", "what"),
     [
-        ((0, 10), (0, 4), Relocation.CUT),
-        ((0, 10), (20, 30), Relocation.START_OVER),
-        ((0, 10), (5, 30), Relocation.GO_ON),
-        ((0, 10), (10, 10), Relocation.GO_ON),
-        ((8, 10), (0, 4), Relocation.START_OVER),
+        ((0, 10), (0, 4), OffsetReset.CUT),
+        ((0, 10), (20, 30), OffsetReset.START_OVER),
+        ((0, 10), (5, 30), OffsetReset.GO_ON),
+        ((0, 10), (10, 10), OffsetReset.GO_ON),
+        ((8, 10), (0, 4), OffsetReset.START_OVER),
     ],
 )
-def test_where_to_go_on(own: tuple[int, int], leaders: tuple[int, int], what: Relocation) -> None:
+def test_where_to_go_on(own: tuple[int, int], leaders: tuple[int, int], what: OffsetReset) -> None:
     log = new_log()
     log.truncate_fully_and_start_at(own[0])
     lead(log, 0, own[1] - own[0])
-    assert relocate(log, *leaders) is what
+    assert decide_offset_reset(log, *leaders) is what
 
 
 def test_an_unknown_end_cuts_to_what_is_committed() -> None:
     log = new_log()
     lead(log, 0, 3)
     log.advance_high_watermark(1)
-    assert common_end(log, -1, -1) == 1
+    assert truncation_offset(log, -1, -1) == 1

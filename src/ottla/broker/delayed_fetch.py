@@ -19,7 +19,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps, at_once
 from ottla.broker.fetch_sessions import Fetching, FetchPartition, FetchSession
-from ottla.broker.idle_session_partitions import rouse, watch
+from ottla.broker.idle_session_partitions import activate, watch
 from ottla.broker.partition import Partition
 from ottla.broker.purgatory import DelayedOperation, Purgatory
 from ottla.broker.read_replica import Selector
@@ -28,7 +28,7 @@ from ottla.broker.reading import PartitionRead, divergence
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
 
-NEWS_MS = 10
+WATERMARK_DELAY_MS = 10
 """How long a parked follower waits for records before it is told of a high watermark or log
 start alone: under load it comes with the next records, and costs no request of its own."""
 
@@ -53,10 +53,10 @@ class FetchLimits(NamedTuple):
     listener_name: str = ""
 
 
-class Hosts(Protocol):
+class ReplicaManagerPort(Protocol):
     """Who has the partitions: the replica manager."""
 
-    def asked_for(self, asked: FetchPartition) -> Partition:
+    def partition_for(self, requested: FetchPartition) -> Partition:
         """Return the partition that a fetch names; raise ApiError."""
         ...
 
@@ -73,52 +73,56 @@ class Hosts(Protocol):
         ...
 
 
-class Fetcher:
+class FetchReader:
     """Reads for fetches, and keeps those that wait: consumers in `parked`, replicas in `followers`.
 
     `select` says where a consumer should rather read; None = always here.
     """
 
     def __init__(
-        self, hosts: Hosts, clock: Clock, timers: Timers, select: Selector | None = None
+        self,
+        replica_manager: ReplicaManagerPort,
+        clock: Clock,
+        timers: Timers,
+        select: Selector | None = None,
     ) -> None:
-        self._hosts = hosts
+        self._replica_manager = replica_manager
         self._clock = clock
         self._select = select
-        self.parked = Purgatory(timers)
-        self.followers = Purgatory(timers)
+        self.consumer_purgatory = Purgatory(timers)
+        self.follower_purgatory = Purgatory(timers)
 
     @property
     def count(self) -> int:
         """Return how many fetches wait."""
-        return self.parked.count + self.followers.count
+        return self.consumer_purgatory.count + self.follower_purgatory.count
 
     def fetch(
-        self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
+        self, fetching: Fetching, limits: FetchLimits, closed: Pending[None]
     ) -> Reads | Pending[Reads]:
         """Do all steps of `fetch_in_steps` now."""
-        return at_once(self.fetch_in_steps(fetching, limits, gone))
+        return at_once(self.fetch_in_steps(fetching, limits, closed))
 
     def fetch_in_steps(
-        self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
+        self, fetching: Fetching, limits: FetchLimits, closed: Pending[None]
     ) -> Steps[Reads | Pending[Reads]]:
         """Read what is there, or wait for `min_bytes` of it until `max_wait_ms` have passed.
 
-        An error or a diverging log in any partition is answered at once. `gone` is kept when
+        An error or a diverging log in any partition is answered at once. `closed` is kept when
         nobody waits for the answer any more: then the request is forgotten.
         """
         if limits.replica_id >= 0:
-            return (yield from self._fetch_for_follower(fetching, limits, gone))
+            return (yield from self._fetch_for_follower(fetching, limits, closed))
         reads, size, urgent = yield from self._read_large(fetching, limits, None)
         if size >= limits.min_bytes or urgent or limits.max_wait_ms <= 0 or not fetching.partitions:
             return reads
-        self.take_back(reads)
-        return _WaitingFetch(self, fetching, limits).park(
-            self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size, gone
+        self.discard(reads)
+        return _DelayedFetch(self, fetching, limits).add(
+            self._keys(fetching), self._clock.monotonic_ms(), limits.min_bytes - size, closed
         )
 
     def _fetch_for_follower(
-        self, fetching: Fetching, limits: FetchLimits, gone: Pending[None]
+        self, fetching: Fetching, limits: FetchLimits, closed: Pending[None]
     ) -> Steps[Reads | Pending[Reads]]:
         """Note how far the follower is, then answer it as any other fetch.
 
@@ -134,41 +138,41 @@ class Fetcher:
             wait_ms = limits.max_wait_ms
             if size >= limits.min_bytes or urgent or wait_ms <= 0 or not fetching.partitions:
                 return reads
-            self.take_back(reads, for_follower=True)
-            waiting = _WaitingFetch(self, fetching, limits)
+            self.discard(reads, for_follower=True)
+            waiting = _DelayedFetch(self, fetching, limits)
             keys = self._keys(fetching) if session is None else (session,)
-            pending = waiting.park(keys, now_ms, limits.min_bytes - size, gone)
+            pending = waiting.add(keys, now_ms, limits.min_bytes - size, closed)
             if reads and session is not None:
-                waiting.hasten(now_ms + NEWS_MS)
+                waiting.hasten(now_ms + WATERMARK_DELAY_MS)
             return pending
         finally:
             for partition in moved:
-                self._hosts.follower_moved(partition)
+                self._replica_manager.follower_moved(partition)
 
-    def tell_followers(self, partition: Partition) -> None:
+    def hasten_follower_fetches(self, partition: Partition) -> None:
         """Let followers hear soon that a watermark or the log start has moved."""
-        sessions = rouse(partition)
-        if self.followers.count:
-            deadline_ms = self._clock.monotonic_ms() + NEWS_MS
+        sessions = activate(partition)
+        if self.follower_purgatory.count:
+            deadline_ms = self._clock.monotonic_ms() + WATERMARK_DELAY_MS
             for key in (*sessions, partition):
-                self.followers.hasten(key, deadline_ms)
+                self.follower_purgatory.hasten(key, deadline_ms)
 
     def wake_followers(self, grown: Sequence[tuple[Partition, int]]) -> None:
         """Let followers fetch what was appended: so many bytes to each partition.
 
         All are roused before any fetch is tried again, or it would be answered with some only.
         """
-        woken = [(key, size) for part, size in grown for key in (*rouse(part), part)]
-        if self.followers.count:
+        woken = [(key, size) for part, size in grown for key in (*activate(part), part)]
+        if self.follower_purgatory.count:
             for key, size in woken:
-                self.followers.wake(key, size)
+                self.follower_purgatory.wake(key, size)
 
     def wake_each(self, partitions: Sequence[Partition]) -> None:
         """Let all fetches look at partitions that changed in another way than by growing."""
-        self.parked.wake_each(partitions)
-        roused = [rouse(partition) for partition in partitions]
-        if self.followers.count:
-            self.followers.wake_each((*chain.from_iterable(roused), *partitions))
+        self.consumer_purgatory.wake_each(partitions)
+        roused = [activate(partition) for partition in partitions]
+        if self.follower_purgatory.count:
+            self.follower_purgatory.wake_each((*chain.from_iterable(roused), *partitions))
 
     def read(self, fetching: Fetching, limits: FetchLimits) -> tuple[Reads, int, bool]:
         """Read all partitions in order; return them, their bytes, and whether any is urgent.
@@ -191,7 +195,7 @@ class Fetcher:
             return reads, size, urgent
         if len(fetching.partitions) < PARTITIONS_PER_STEP:
             return reads, size, urgent
-        self.take_back(reads, for_follower=limits.replica_id >= 0)
+        self.discard(reads, for_follower=limits.replica_id >= 0)
         return self.read(fetching, limits)
 
     def _read_all(
@@ -211,33 +215,33 @@ class Fetcher:
     ) -> Steps[tuple[Reads, int, bool]]:
         total, left, urgent = 0, limits.max_bytes, False
         committed_only, anywhere = limits.committed_only, limits.anywhere
-        asked_for, skip_idle = self._hosts.asked_for, fetching.incremental
+        partition_for, skip_idle = self._replica_manager.partition_for, fetching.incremental
         select = self._select if limits.rack and anywhere else None
-        for number, asked in enumerate(tuple(fetching.partitions.values()), 1):
+        for number, requested in enumerate(tuple(fetching.partitions.values()), 1):
             if number % PARTITIONS_PER_STEP == 0:
                 yield
             try:
-                partition = asked_for(asked)
+                partition = partition_for(requested)
                 partition.metrics.is_used = True
                 if select is not None and partition.is_leader:
-                    offset = asked.fetch_offset
+                    offset = requested.fetch_offset
                     node = select(partition, offset, limits.rack, limits.listener_name)
                     if node >= 0:
-                        reads.append((asked, partition.positions(asked, node)))
+                        reads.append((requested, partition.positions(requested, node)))
                         urgent = True
                         continue
-                if skip_idle and _is_idle(partition, asked, committed_only):
+                if skip_idle and _is_idle(partition, requested, committed_only):
                     continue
-                room = asked.max_bytes
+                room = requested.max_bytes
                 found = partition.read(
-                    asked, room if room < left else left, total == 0, committed_only, anywhere
+                    requested, room if room < left else left, total == 0, committed_only, anywhere
                 )
             except ApiError as refusal:
-                found, urgent = self._refused(asked, refusal), True
+                found, urgent = self._refused(requested, refusal), True
             except OSError as error:
-                self._hosts.storage_failed(partition, error)
-                found, urgent = self._failure(asked, Error.KAFKA_STORAGE_ERROR), True
-            reads.append((asked, found))
+                self._replica_manager.storage_failed(partition, error)
+                found, urgent = self._failure(requested, Error.KAFKA_STORAGE_ERROR), True
+            reads.append((requested, found))
             size = found.size
             if size:
                 partition.metrics.bytes_out += size
@@ -257,40 +261,44 @@ class Fetcher:
         """Read up to the log's end. `moved`: where to put the partitions that the fetch moved
         on; None = the fetch has been noted before."""
         total, left, urgent = 0, limits.max_bytes, False
-        asked_for, session = self._hosts.asked_for, _session_of(fetching)
+        partition_for, session = self._replica_manager.partition_for, _session_of(fetching)
         node, node_epoch = limits.replica_id, limits.replica_epoch
         active = None if session is None else session.active
         wanted = tuple((fetching.partitions if active is None else active).values())
-        for number, asked in enumerate(wanted, 1):
+        for number, requested in enumerate(wanted, 1):
             if number % PARTITIONS_PER_STEP == 0:
                 yield
             try:
-                partition = asked_for(asked)
-                if session is not None and asked.watched is not partition:
-                    watch(partition, session, asked)
-                follower = partition.follower(asked, node, node_epoch)
+                partition = partition_for(requested)
+                if session is not None and requested.watched is not partition:
+                    watch(partition, session, requested)
+                follower = partition.follower(requested, node, node_epoch)
                 log = partition.log
                 assert log is not None
-                diverging = divergence(asked, log) if asked.last_fetched_epoch >= 0 else None
+                diverging = (
+                    divergence(requested, log) if requested.last_fetched_epoch >= 0 else None
+                )
                 if diverging is not None:
-                    found = partition.positions(asked)._replace(diverging=diverging)
+                    found = partition.positions(requested)._replace(diverging=diverging)
                     urgent = True
                 else:
-                    _check_offset(asked, log)
-                    if moved is not None and partition.note_fetch(follower, asked, node_epoch):
+                    _check_offset(requested, log)
+                    if moved is not None and partition.note_fetch(follower, requested, node_epoch):
                         moved.append(partition)
-                    if session is not None and _has_all(asked, log):
+                    if session is not None and _has_all(requested, log):
                         if active is not None and node in partition.isr:
-                            active.pop(asked.key, None)
+                            active.pop(requested.key, None)
                         continue
-                    room = asked.max_bytes
-                    found = partition.read_to_end(asked, room if room < left else left, total == 0)
+                    room = requested.max_bytes
+                    found = partition.read_to_end(
+                        requested, room if room < left else left, total == 0
+                    )
             except ApiError as refusal:
-                found, urgent = self._refused(asked, refusal), True
+                found, urgent = self._refused(requested, refusal), True
             except OSError as error:
-                self._hosts.storage_failed(partition, error)
-                found, urgent = self._failure(asked, Error.KAFKA_STORAGE_ERROR), True
-            reads.append((asked, found))
+                self._replica_manager.storage_failed(partition, error)
+                found, urgent = self._failure(requested, Error.KAFKA_STORAGE_ERROR), True
+            reads.append((requested, found))
             size = found.size
             if size:
                 partition.metrics.replication_bytes_out += size
@@ -298,96 +306,103 @@ class Fetcher:
                 left = left - size if left > size else 0
         return reads, total, urgent
 
-    def take_back(self, reads: Reads, *, for_follower: bool = False) -> None:
+    def discard(self, reads: Reads, *, for_follower: bool = False) -> None:
         """Unpin what was read and will not be sent, as if it had not been read."""
-        for asked, found in reads:
+        for requested, found in reads:
             if found.size:
-                metrics = self._hosts.asked_for(asked).metrics
+                metrics = self._replica_manager.partition_for(requested).metrics
                 if for_follower:
                     metrics.replication_bytes_out -= found.size
                 else:
                     metrics.bytes_out -= found.size
         _release(reads)
 
-    def _refused(self, asked: FetchPartition, refusal: ApiError) -> PartitionRead:
+    def _refused(self, requested: FetchPartition, refusal: ApiError) -> PartitionRead:
         if refusal.error is Error.CORRUPT_MESSAGE:
-            partition = self._hosts.asked_for(asked)
-            self._hosts.log_unreadable(partition, asked.fetch_offset, refusal)
-        return self._failure(asked, refusal.error)
+            partition = self._replica_manager.partition_for(requested)
+            self._replica_manager.log_unreadable(partition, requested.fetch_offset, refusal)
+        return self._failure(requested, refusal.error)
 
-    def _failure(self, asked: FetchPartition, error: Error) -> PartitionRead:
+    def _failure(self, requested: FetchPartition, error: Error) -> PartitionRead:
         with suppress(ApiError):  # What is not hosted has no counters.
-            self._hosts.asked_for(asked).metrics.failed_fetches += 1
+            self._replica_manager.partition_for(requested).metrics.failed_fetches += 1
         return PartitionRead(error)
 
     def _keys(self, fetching: Fetching) -> list[Partition]:
-        return [self._hosts.asked_for(asked) for asked in fetching.partitions.values()]
+        return [
+            self._replica_manager.partition_for(requested)
+            for requested in fetching.partitions.values()
+        ]
 
 
-class _WaitingFetch:
+class _DelayedFetch:
     """A parked fetch: reads again when woken, and takes what there is when its time is up."""
 
-    __slots__ = ("_fetcher", "_fetching", "_limits", "_parked", "pending")
+    __slots__ = ("_reader", "_fetching", "_limits", "_operation", "pending")
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetch_reader: FetchReader,
         fetching: Fetching,
         limits: FetchLimits,
     ) -> None:
-        self._fetcher = fetcher
+        self._reader = fetch_reader
         self._fetching = fetching
         self._limits = limits
-        self._parked: DelayedOperation | None = None
+        self._operation: DelayedOperation | None = None
         self.pending: Pending[Reads] = Pending()
 
-    def park(
-        self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int, gone: Pending[None]
+    def add(
+        self, keys: Sequence[Hashable], now_ms: int, wanted_bytes: int, closed: Pending[None]
     ) -> Pending[Reads]:
-        fetcher = self._fetcher
-        purgatory = fetcher.followers if self._limits.replica_id >= 0 else fetcher.parked
-        self._parked = purgatory.park(
+        fetch_reader = self._reader
+        purgatory = (
+            fetch_reader.follower_purgatory
+            if self._limits.replica_id >= 0
+            else fetch_reader.consumer_purgatory
+        )
+        self._operation = purgatory.add(
             keys,
             attempt=self._attempt,
             expire=self._expire,
             deadline_ms=now_ms + self._limits.max_wait_ms,
             wanted_bytes=wanted_bytes,
-            gone=gone,
+            closed=closed,
         )
         return self.pending
 
     def hasten(self, deadline_ms: int) -> None:
         """Answer with what there is by then."""
-        assert self._parked is not None
-        self._parked.hasten(deadline_ms)
+        assert self._operation is not None
+        self._operation.hasten(deadline_ms)
 
     def _attempt(self) -> bool:
-        reads, size, urgent = self._fetcher.read(self._fetching, self._limits)
+        reads, size, urgent = self._reader.read(self._fetching, self._limits)
         if size >= self._limits.min_bytes or urgent:
             self.pending.complete(reads)
             return True
-        self._fetcher.take_back(reads, for_follower=self._limits.replica_id >= 0)
-        assert self._parked is not None
-        self._parked.wanted_bytes = self._limits.min_bytes - size
+        self._reader.discard(reads, for_follower=self._limits.replica_id >= 0)
+        assert self._operation is not None
+        self._operation.wanted_bytes = self._limits.min_bytes - size
         return False
 
     def _expire(self) -> None:
-        self.pending.complete(self._fetcher.read(self._fetching, self._limits)[0])
+        self.pending.complete(self._reader.read(self._fetching, self._limits)[0])
 
 
-def _is_idle(partition: Partition, asked: FetchPartition, committed_only: bool) -> bool:
+def _is_idle(partition: Partition, requested: FetchPartition, committed_only: bool) -> bool:
     """Tell whether a session's fetcher knows already all that a read would say."""
     log = partition.log
-    if log is None or asked.last_fetched_epoch >= 0 or partition.leader != partition.node_id:
+    if log is None or requested.last_fetched_epoch >= 0 or partition.leader != partition.node_id:
         return False
-    if asked.current_leader_epoch not in (-1, partition.leader_epoch):
+    if requested.current_leader_epoch not in (-1, partition.leader_epoch):
         return False
     high_watermark = log.high_watermark
     end = log.last_stable_offset if committed_only else high_watermark
     return (
-        asked.fetch_offset == end
-        and high_watermark == asked.told_high_watermark
-        and log.log_start_offset == asked.told_log_start
+        requested.fetch_offset == end
+        and high_watermark == requested.sent_high_watermark
+        and log.log_start_offset == requested.sent_log_start
     )
 
 
@@ -397,18 +412,18 @@ def _session_of(fetching: Fetching) -> FetchSession | None:
     return None if session is None or session.active is None else session
 
 
-def _has_all(asked: FetchPartition, log: "PartitionLog") -> bool:
+def _has_all(requested: FetchPartition, log: "PartitionLog") -> bool:
     """Tell whether a follower in a session knows already all that a read would say."""
     return (
-        asked.fetch_offset == log.log_end_offset
-        and asked.told_high_watermark == log.high_watermark
-        and asked.told_log_start == log.log_start_offset
+        requested.fetch_offset == log.log_end_offset
+        and requested.sent_high_watermark == log.high_watermark
+        and requested.sent_log_start == log.log_start_offset
     )
 
 
-def _check_offset(asked: FetchPartition, log: "PartitionLog") -> None:
+def _check_offset(requested: FetchPartition, log: "PartitionLog") -> None:
     """Refuse an offset that the log does not have, before it is taken for the follower's end."""
-    if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+    if not log.log_start_offset <= requested.fetch_offset <= log.log_end_offset:
         raise ApiError(Error.OFFSET_OUT_OF_RANGE)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.broker.fetcher import NEWS_MS
+from ottla.broker.delayed_fetch import WATERMARK_DELAY_MS
 from ottla.broker.partition import Partition
 from ottla.metadata.records import (
     PartitionChangeRecord,
@@ -282,7 +282,7 @@ class TestCommitting:
         waiting = follower.begin()
         Follower(world, 3).open(1, 0)
         assert not waiting.done
-        world.clock.advance(NEWS_MS)
+        world.clock.advance(WATERMARK_DELAY_MS)
         (part,) = parts(waiting)
         assert (part.partition_index, part.high_watermark) == (0, 1)
 
@@ -379,8 +379,8 @@ class TestResting:
             other.begin(at(offset=1, epoch=0), wait_ms=0)
         waiting = self.fetch(follower)
         partition(world).leader_log().delete_records(1)
-        world.broker.replicas.fetcher.tell_followers(partition(world))
-        world.clock.advance(NEWS_MS)
+        world.broker.replicas.fetch_reader.hasten_follower_fetches(partition(world))
+        world.clock.advance(WATERMARK_DELAY_MS)
         assert parts(waiting)[0].log_start_offset == 1
 
     def test_a_new_epoch_is_told(self, world: World, follower: Follower) -> None:

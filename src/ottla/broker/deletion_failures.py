@@ -24,35 +24,35 @@ class Failure(NamedTuple):
     error: OSError
 
 
-class _Told(NamedTuple):
+class _Logged(NamedTuple):
     reason: str
     at_ms: int
 
 
-class RemovalFailures:
+class DeletionFailures:
     """See the module. Whatever tells a replica from others will do as its key."""
 
     def __init__(self) -> None:
-        self._told: dict[Hashable, _Told] = {}
+        self._logged: dict[Hashable, _Logged] = {}
         """What the log says of replicas already, the oldest first."""
 
-    def tell(
+    def log_new(
         self, failed: Mapping[Hashable, Failure], *, gone: Iterable[Hashable], now_ms: int
     ) -> None:
         """Log what is new of the replicas that `failed`; one that is `gone` may fail anew."""
         for key in gone:
-            self._told.pop(key, None)
+            self._logged.pop(key, None)
         self._forget_until(now_ms - RETRY_MS_MAX)
-        news: dict[str, list[Failure]] = {}
+        unlogged: dict[str, list[Failure]] = {}
         for key, failure in failed.items():
             reason = failure.error.strerror or str(failure.error)
-            told = self._told.get(key)
-            if told is not None and told.reason == reason:
+            logged = self._logged.get(key)
+            if logged is not None and logged.reason == reason:
                 continue
-            self._told.pop(key, None)  # To be put at the end.
-            self._told[key] = _Told(reason, now_ms)
-            news.setdefault(reason, []).append(failure)
-        for reason, listed in news.items():
+            self._logged.pop(key, None)  # To be put at the end.
+            self._logged[key] = _Logged(reason, now_ms)
+            unlogged.setdefault(reason, []).append(failure)
+        for reason, listed in unlogged.items():
             found = (each.error.filename for each in listed)
             paths = [str(each) for each in dict.fromkeys(found) if each is not None]
             log.error(
@@ -63,11 +63,11 @@ class RemovalFailures:
             )
 
     def _forget_until(self, at_ms: int) -> None:
-        while self._told:
-            key, told = next(iter(self._told.items()))
-            if told.at_ms > at_ms:
+        while self._logged:
+            key, logged = next(iter(self._logged.items()))
+            if logged.at_ms > at_ms:
                 return
-            del self._told[key]
+            del self._logged[key]
 
 
 def _some(words: list[str]) -> str:

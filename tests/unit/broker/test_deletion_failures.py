@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from ottla.broker.removal_failures import NAMED_MAX, Failure, RemovalFailures
+from ottla.broker.deletion_failures import NAMED_MAX, DeletionFailures, Failure
 from ottla.controller.retry_queue import RETRY_MS_MAX
 
 
@@ -15,7 +15,7 @@ class Reporter:
     """Failures of one broker, and what was logged of them since it was last asked."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self.failures = RemovalFailures()
+        self.failures = DeletionFailures()
         self._caplog = caplog
 
     def tell(
@@ -24,7 +24,7 @@ class Reporter:
         """Have replicas fail; return the lines that gave."""
         self._caplog.clear()
         failed = {each: Failure(each, OSError(errno.EIO, why, "/logs")) for each in names}
-        self.failures.tell(dict(failed), gone=gone, now_ms=now_ms)
+        self.failures.log_new(dict(failed), gone=gone, now_ms=now_ms)
         return [each.getMessage() for each in self._caplog.records]
 
 
@@ -41,12 +41,12 @@ def test_a_thousand_replicas_are_one_line_that_names_some(reporter: Reporter) ->
 
 def test_each_reason_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
     """And a reason that is found at many paths is one: all folders of a disk say the same."""
-    failures = RemovalFailures()
+    failures = DeletionFailures()
     failed = {
         f"t-{number}": Failure(f"t-{number}", OSError(errno.EACCES, "refused", f"/logs/t-{number}"))
         for number in range(5)
     }
-    failures.tell({**failed, "u-0": Failure("u-0", OSError("of no kind"))}, gone=(), now_ms=0)
+    failures.log_new({**failed, "u-0": Failure("u-0", OSError("of no kind"))}, gone=(), now_ms=0)
     assert [each.getMessage().partition(": ")[2] for each in caplog.records] == [
         "5 (t-0, t-1, t-2 and 2 more): refused: /logs/t-0, /logs/t-1, /logs/t-2 and 2 more",
         "1 (u-0): of no kind",
@@ -98,4 +98,4 @@ def test_a_replica_that_went_and_fails_anew_is_told_of(reporter: Reporter) -> No
 def test_nothing_is_kept_of_what_nobody_asks_for_any_more(reporter: Reporter) -> None:
     for number in range(100):
         reporter.tell(f"t-{number}", now_ms=number * RETRY_MS_MAX)
-    assert len(reporter.failures.__dict__["_told"]) == 1
+    assert len(reporter.failures.__dict__["_logged"]) == 1

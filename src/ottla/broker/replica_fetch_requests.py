@@ -10,9 +10,9 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending, gather
-from ottla.broker import following
+from ottla.broker import follower_rules
 from ottla.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
-from ottla.broker.following import Position
+from ottla.broker.follower_rules import Position
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Sender
 from ottla.wire.messages import fetch as wire
@@ -23,7 +23,7 @@ LIST_OFFSETS_VERSION = 9
 
 LATEST, EARLIEST = -1, -2
 
-FollowedKey = tuple[Uuid, int]
+TopicIdPartition = tuple[Uuid, int]
 """(topic id, partition number)."""
 
 
@@ -39,49 +39,49 @@ class FetchSettings:
     timeout_ms: int
 
 
-class Followed:
-    """One partition as one leader epoch's follower. `asked`: what the last request said of it."""
+class FollowedPartition:
+    """One partition as one leader epoch's follower. `requested`: what the last request said of it."""
 
     __slots__ = (
-        "asked",
+        "requested",
         "failures",
         "key",
         "lag",
         "leader_epoch",
         "partition",
-        "resting",
-        "served",
+        "paused",
+        "fetched",
     )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.key: FollowedKey = (partition.topic_id, partition.index)
+        self.key: TopicIdPartition = (partition.topic_id, partition.partition_id)
         self.leader_epoch = partition.leader_epoch
-        self.asked: Position | None = None
+        self.requested: Position | None = None
         self.failures = 0
         self.lag = 0
         """Records of which the leader said that they are committed, and which are not here."""
-        self.resting = False
+        self.paused = False
         """Whether it is left out of requests, after a failure or while the leader is asked."""
-        self.served = False
+        self.fetched = False
         """Whether the leader may have accepted a fetch in this epoch, and count on what is here."""
 
     @property
     def name(self) -> str:
         """Return the partition as log lines name it."""
-        return f"{self.partition.topic}-{self.partition.index}"
+        return f"{self.partition.topic}-{self.partition.partition_id}"
 
     @property
-    def can_be_asked(self) -> bool:
+    def is_ready_for_fetch(self) -> bool:
         """Tell whether it does not rest, and its folder has not failed."""
         log = self.partition.log
-        return not self.resting and log is not None and not log.failed
+        return not self.paused and log is not None and not log.failed
 
-    def ask(self, bytes_max: int) -> wire.FetchPartition:
+    def fetch_partition(self, bytes_max: int) -> wire.FetchPartition:
         """Return what to ask for it now, and remember that."""
         log = self.partition.log
         assert log is not None
-        self.asked = position = following.position_of(log)
+        self.requested = position = follower_rules.position_of(log)
         return wire.FetchPartition(
             partition=self.key[1],
             current_leader_epoch=self.leader_epoch,
@@ -100,14 +100,14 @@ class LeaderSession:
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.members: dict[FollowedKey, None] = {}
+        self.members: dict[TopicIdPartition, None] = {}
 
     @property
     def begins(self) -> bool:
         """Tell whether the next request names everything, and opens a session."""
         return self.epoch == INITIAL_EPOCH
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Let the next request open a session; it closes what is left of this one."""
         self.epoch = INITIAL_EPOCH
 
@@ -125,15 +125,15 @@ class LeaderSession:
         self.epoch = INITIAL_EPOCH
 
 
-class Questions(NamedTuple):
+class FetchRequestData(NamedTuple):
     """What a request says of partitions: those asked for, those given up."""
 
-    asked: list[tuple[FollowedKey, wire.FetchPartition]]
-    forgotten: list[FollowedKey]
+    requested: list[tuple[TopicIdPartition, wire.FetchPartition]]
+    forgotten: list[TopicIdPartition]
 
 
 def fetch_request(
-    questions: Questions,
+    data: FetchRequestData,
     settings: FetchSettings,
     *,
     replica: wire.ReplicaState,
@@ -142,7 +142,7 @@ def fetch_request(
 ) -> wire.FetchRequest:
     """Return a fetch, in the session or, None, without one."""
     topics: list[tuple[Uuid, list[wire.FetchPartition]]] = []
-    for (topic_id, _), named in questions.asked:
+    for (topic_id, _), named in data.requested:
         # Neighbours of one topic share an entry; the order of partitions stays.
         if not topics or topics[-1][0] != topic_id:
             topics.append((topic_id, []))
@@ -158,26 +158,26 @@ def fetch_request(
             wire.FetchTopic(topic_id=topic_id, partitions=tuple(partitions))
             for topic_id, partitions in topics
         ),
-        forgotten_topics_data=_forgotten(questions.forgotten),
+        forgotten_topics_data=_forgotten(data.forgotten),
     )
 
 
-def _forgotten(keys: Iterable[FollowedKey]) -> tuple[wire.ForgottenTopic, ...]:
+def _forgotten(keys: Iterable[TopicIdPartition]) -> tuple[wire.ForgottenTopic, ...]:
     by_topic: dict[Uuid, list[int]] = {}
-    for topic_id, index in keys:
-        by_topic.setdefault(topic_id, []).append(index)
+    for topic_id, partition_id in keys:
+        by_topic.setdefault(topic_id, []).append(partition_id)
     return tuple(
-        wire.ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
-        for topic_id, indexes in by_topic.items()
+        wire.ForgottenTopic(topic_id=topic_id, partitions=tuple(partition_ids))
+        for topic_id, partition_ids in by_topic.items()
     )
 
 
-def ask_bounds(
-    sender: Sender, followed: Followed, *, node_id: int, timeout_ms: int
+def request_log_bounds(
+    sender: Sender, followed: FollowedPartition, *, node_id: int, timeout_ms: int
 ) -> Pending[tuple[int, int] | None]:
     """Ask where the leader's log begins and ends; None where it does not say."""
 
-    def ask(which: int) -> Pending[int | None]:
+    def fetch_partition(which: int) -> Pending[int | None]:
         wanted = offsets_wire.ListOffsetsPartition(
             partition_index=followed.key[1],
             current_leader_epoch=followed.leader_epoch,
@@ -191,7 +191,7 @@ def ask_bounds(
         start, end = found
         return None if start is None or end is None else (start, end)
 
-    return gather([ask(EARLIEST), ask(LATEST)]).map(bounds)
+    return gather([fetch_partition(EARLIEST), fetch_partition(LATEST)]).map(bounds)
 
 
 def _listed_offset(response: offsets_wire.ListOffsetsResponse | ApiError) -> int | None:

@@ -43,7 +43,7 @@ def prepare(log: PartitionLog) -> bool:
     return log.truncate_to(log.high_watermark)
 
 
-def common_end(log: PartitionLog, epoch: int, end_offset: int) -> int:
+def truncation_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
     """Return where to cut a log, told that the leader's ends `epoch` at `end_offset`.
 
     `epoch` is the leader's largest that is not above the one asked with. Where this log does not
@@ -61,7 +61,7 @@ def common_end(log: PartitionLog, epoch: int, end_offset: int) -> int:
     return min(own.end_offset, end_offset, log.log_end_offset)
 
 
-def reach_back(log: PartitionLog, records: memoryview) -> bool:
+def start_at_first_batch(log: PartitionLog, records: memoryview) -> bool:
     """Let an empty log begin where the first batch that came does; tell whether it had to.
 
     A leader's log can start in the middle of a batch (DeleteRecords), and the batch comes whole.
@@ -105,7 +105,7 @@ def reaction_to(code: int) -> Reaction:
     return REACTIONS.get(code, Reaction.COMPLAIN)
 
 
-class Relocation(Enum):
+class OffsetReset(Enum):
     """Where a follower goes on whose offset the leader does not have."""
 
     CUT = "cut off what lies beyond the leader's end"
@@ -113,13 +113,13 @@ class Relocation(Enum):
     GO_ON = "the offset is good again: the leader's log has grown meanwhile"
 
 
-def relocate(log: PartitionLog, leader_start: int, leader_end: int) -> Relocation:
+def decide_offset_reset(log: PartitionLog, leader_start: int, leader_end: int) -> OffsetReset:
     """Decide how to go on once the leader has said where its log begins and ends.
 
     An end below this log's means that a replica which lacked records was elected (unclean).
     """
     if leader_end < log.log_end_offset:
-        return Relocation.CUT if leader_end >= log.log_start_offset else Relocation.START_OVER
+        return OffsetReset.CUT if leader_end >= log.log_start_offset else OffsetReset.START_OVER
     if leader_start > log.log_end_offset:
-        return Relocation.START_OVER
-    return Relocation.GO_ON
+        return OffsetReset.START_OVER
+    return OffsetReset.GO_ON

@@ -10,7 +10,7 @@ from ottla.metadata.records import RemoveTopicRecord
 from ottla.wire.messages import fetch as wire
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 
-from .test_following import stamped
+from .test_follower_rules import stamped
 from .test_replica_fetcher import Following, answer, aside, data, open_request
 from .world import TOPIC_ID, batch
 

@@ -1,7 +1,7 @@
 """The broker of a node: what its request handlers work on.
 
-It is told of every metadata change through `apply`, in order, on the loop, and hands it on to
-the parts: logs are made, led, reconfigured and deleted first, then the coordinators hear of it.
+`apply` receives every metadata change, in order, on the loop, and passes it on to the parts: logs
+are created, led, reconfigured and deleted first, then the coordinators are updated.
 It owns no socket, thread or clock; all of those come in.
 """
 
@@ -52,15 +52,15 @@ LOG_PROPERTIES = (
     "transaction.max.timeout.ms",
     "ottla.record.validation",
 )
-"""What a log needs to know of its broker, not of its topic."""
+"""Broker properties, not topic properties, that a log needs."""
 
 
 class ApplyError(Exception):
-    """A metadata change could not be applied as a whole."""
+    """A metadata change could not be applied to some partitions."""
 
 
 class Broker:
-    """One broker. `epoch` is set by whoever registers it; -1 before."""
+    """One broker. `epoch` is set by its registration; -1 before."""
 
     controller_epoch = NO_EPOCH
     """The epoch of the newest controller that has sent this broker a request."""
@@ -178,12 +178,12 @@ class Broker:
         )
 
     def apply(self, delta: ClusterDelta) -> None:
-        """Take over a metadata change: logs first, then those that live in them.
+        """Apply a metadata change: logs first, then the coordinators whose state they hold.
 
-        The first one leads from nothing to the image of the start; the logs on disk are loaded
-        by then. A change may be applied again, as a difference, where it failed before.
+        The first change leads from the empty image to the image of the start; the logs on disk are
+        loaded by then. A change that failed may be applied again, as a difference.
 
-        Raises: ApplyError where some partitions could not follow; all else is applied then.
+        Raises: ApplyError where it failed for some partitions; the rest is applied.
         """
         first = self.image is EMPTY
         self.image = delta.image
@@ -202,7 +202,7 @@ class Broker:
                 self.groups.became_leader(partition.partition_id)
             elif partition.deleted or not partition.is_leader:
                 self.groups.resigned(partition.partition_id)
-        # One that came and went within the change shows in the ledger alone.
+        # A topic created and deleted within the change shows in the deletion ledger alone.
         self.topic_deletion_purgatory.wake_each(
             [*delta.deleted_topics, *sorted(delta.changed_deletions)]
         )
@@ -212,7 +212,7 @@ class Broker:
         failures = self.replicas.applied(partitions)
         if failures:
             name, error = failures[0]
-            text = f"{len(failures)} partitions cannot follow the metadata, {name} first: {error}"
+            text = f"metadata update failed for {len(failures)} partitions, first {name}: {error}"
             raise ApplyError(text) from error
 
     @property
@@ -232,20 +232,20 @@ class Broker:
         self.isr.propose(partition, change)
 
     def _replica_lost(self, partition: Partition) -> None:
-        """Let the controller hear of a replica that is offline, though its log folder is not."""
+        """Report to the controller a replica that is offline while its log directory is online."""
         if self.zk_metadata is None:
             self.directories.update(self.image, (partition,))
         elif self.replicas.on_log_dir_failed is not None:
-            self.replicas.on_log_dir_failed()  # It asks anew, and hears of each replica.
+            self.replicas.on_log_dir_failed()  # The controller queries each replica's state again.
 
     def start_serving(self) -> None:
-        """Begin with what happens by the clock: retention, flushes, checkpoints."""
+        """Start the periodic tasks: retention, flushes, checkpoints."""
         self.maintenance.start()
         self.idle.start()
         self.isr.start(self.replicas.recheck, self.config["replica.lag.time.max.ms"] // 2)
 
     def shutdown(self) -> Pending[None]:
-        """Stop the timers, write all to disk and say on disk that it was done."""
+        """Stop the timers, flush all logs and mark the shutdown as clean on disk."""
         self.maintenance.stop()
         self.idle.stop()
         self.isr.close()
@@ -266,7 +266,7 @@ class Broker:
         return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:
-        """Return the topics whose configuration a change is about; None = all."""
+        """Return the topics whose configuration the change touches; None = all."""
         topics: list[str] = []
         for resource_type, name in sorted(delta.changed_configs):
             if resource_type == ResourceType.TOPIC:

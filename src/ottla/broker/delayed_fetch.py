@@ -1,9 +1,9 @@
-"""Reading for fetch requests: how much of which partition, now or after a wait.
+"""Reads for fetch requests: how much of which partition, now or after a wait.
 
-A fetch that does not find enough is parked under its partitions; what is appended to them is
-counted, and once that is enough the whole fetch is read again. Consumers read up to the high
-watermark, followers up to the log's end: what is appended wakes these first, and when they have
-it, which their next fetch says, it wakes those.
+A fetch that does not find enough waits in a purgatory under its partitions. The bytes appended to
+them are counted, and once they are enough the whole fetch is read again. Consumers read up to the
+high watermark, followers up to the log's end: an append wakes followers' fetches; their next fetch
+moves the high watermark, and that wakes consumers' fetches.
 
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch; KIP-74 (fetch sizes), KIP-392.
 """
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
 
 WATERMARK_DELAY_MS = 10
-"""How long a parked follower waits for records before it is told of a high watermark or log
-start alone: under load it comes with the next records, and costs no request of its own."""
+"""How long a follower's delayed fetch waits for records before it returns with a new high watermark
+or log start alone: under load these come with the next records, at no extra request."""
 
 PARTITIONS_PER_STEP = 64
-"""Partitions that a large fetch reads between two points where it may be interrupted."""
+"""Partitions that a large fetch reads between two points where it may yield."""
 
 Reads = list[tuple[FetchPartition, PartitionRead]]
 
 
 class FetchLimits(NamedTuple):
-    """How much a fetch wants, and how long it waits for it."""
+    """How much a fetch wants, and how long it waits."""
 
     max_wait_ms: int
     min_bytes: int
@@ -54,14 +54,14 @@ class FetchLimits(NamedTuple):
 
 
 class ReplicaManagerPort(Protocol):
-    """Who has the partitions: the replica manager."""
+    """The replica manager, as far as fetches use it."""
 
     def partition_for(self, requested: FetchPartition) -> Partition:
         """Return the partition that a fetch names; raise ApiError."""
         ...
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        """Take the partition's log folder out of service."""
+        """Take the partition's log directory offline."""
         ...
 
     def follower_moved(self, partition: Partition) -> None:
@@ -69,14 +69,14 @@ class ReplicaManagerPort(Protocol):
         ...
 
     def log_unreadable(self, partition: Partition, offset: int, refusal: ApiError) -> None:
-        """Hear that a fetch was refused, perhaps for damage on the disk."""
+        """Note that a fetch failed, perhaps for damage on the disk."""
         ...
 
 
 class FetchReader:
-    """Reads for fetches, and keeps those that wait: consumers in `parked`, replicas in `followers`.
+    """Reads for fetch requests, and keeps those that wait in a purgatory.
 
-    `select` says where a consumer should rather read; None = always here.
+    `select` returns a consumer's preferred read replica; None = always this one.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class FetchReader:
     def fetch_in_steps(
         self, fetching: Fetching, limits: FetchLimits, closed: Pending[None]
     ) -> Steps[Reads | Pending[Reads]]:
-        """Read what is there, or wait for `min_bytes` of it until `max_wait_ms` have passed.
+        """Read what is there, or wait up to `max_wait_ms` for `min_bytes`.
 
-        An error or a diverging log in any partition is answered at once. `closed` is kept when
-        nobody waits for the answer any more: then the request is forgotten.
+        An error or a diverging log in any partition is answered at once. `closed` completes when
+        the connection closes: then the request is dropped.
         """
         if limits.replica_id >= 0:
             return (yield from self._fetch_for_follower(fetching, limits, closed))
@@ -126,7 +126,7 @@ class FetchReader:
     ) -> Steps[Reads | Pending[Reads]]:
         """Note how far the follower is, then answer it as any other fetch.
 
-        Those that waited for it are woken last: what they do next must find this fetch parked.
+        What waited for this follower is woken last: its next append must find this fetch waiting.
         """
         moved: list[Partition] = []
         now_ms = self._clock.monotonic_ms()
@@ -150,7 +150,7 @@ class FetchReader:
                 self._replica_manager.follower_moved(partition)
 
     def hasten_follower_fetches(self, partition: Partition) -> None:
-        """Let followers hear soon that a watermark or the log start has moved."""
+        """Answer followers' delayed fetches soon: a watermark or the log start has moved."""
         sessions = activate(partition)
         if self.follower_purgatory.count:
             deadline_ms = self._clock.monotonic_ms() + WATERMARK_DELAY_MS
@@ -158,9 +158,9 @@ class FetchReader:
                 self.follower_purgatory.hasten(key, deadline_ms)
 
     def wake_followers(self, grown: Sequence[tuple[Partition, int]]) -> None:
-        """Let followers fetch what was appended: so many bytes to each partition.
+        """Wake followers' fetches after appends of so many bytes to each partition.
 
-        All are roused before any fetch is tried again, or it would be answered with some only.
+        All partitions are activated before any fetch is tried again, or it would return only some.
         """
         woken = [(key, size) for part, size in grown for key in (*activate(part), part)]
         if self.follower_purgatory.count:
@@ -168,7 +168,7 @@ class FetchReader:
                 self.follower_purgatory.wake(key, size)
 
     def wake_each(self, partitions: Sequence[Partition]) -> None:
-        """Let all fetches look at partitions that changed in another way than by growing."""
+        """Wake all fetches of partitions that changed in another way than by appends."""
         self.consumer_purgatory.wake_each(partitions)
         roused = [activate(partition) for partition in partitions]
         if self.follower_purgatory.count:
@@ -177,17 +177,17 @@ class FetchReader:
     def read(self, fetching: Fetching, limits: FetchLimits) -> tuple[Reads, int, bool]:
         """Read all partitions in order; return them, their bytes, and whether any is urgent.
 
-        In a session, partitions that have nothing new are left out. The first batch found is
-        returned whatever its size (KIP-74), or a consumer could never get past a large one.
+        In a session, unchanged partitions are left out. The first batch found is returned whatever
+        its size (KIP-74), or a consumer could never get past a large one.
         """
         return at_once(self._read_all(fetching, limits, None))
 
     def _read_large(
         self, fetching: Fetching, limits: FetchLimits, moved: list[Partition] | None
     ) -> Steps[tuple[Reads, int, bool]]:
-        """Read in steps; where that took time and not enough was found, look once more at once.
+        """Read in steps; where that took time and found too little, read once more at once.
 
-        What was appended between two steps has woken nobody, since nothing was parked yet.
+        An append between two steps has woken no fetch, since this one was not waiting yet.
         """
         began_ms = self._clock.monotonic_ms()
         reads, size, urgent = yield from self._read_all(fetching, limits, moved)
@@ -258,8 +258,8 @@ class FetchReader:
         reads: Reads,
         moved: list[Partition] | None,
     ) -> Steps[tuple[Reads, int, bool]]:
-        """Read up to the log's end. `moved`: where to put the partitions that the fetch moved
-        on; None = the fetch has been noted before."""
+        """Read up to the log's end. `moved`: collects the partitions whose watermarks the fetch
+        moved; None = the fetch was noted before."""
         total, left, urgent = 0, limits.max_bytes, False
         partition_for, session = self._replica_manager.partition_for, _session_of(fetching)
         node, node_epoch = limits.replica_id, limits.replica_epoch
@@ -307,7 +307,7 @@ class FetchReader:
         return reads, total, urgent
 
     def discard(self, reads: Reads, *, for_follower: bool = False) -> None:
-        """Unpin what was read and will not be sent, as if it had not been read."""
+        """Release reads that will not be sent, and uncount them."""
         for requested, found in reads:
             if found.size:
                 metrics = self._replica_manager.partition_for(requested).metrics
@@ -324,7 +324,7 @@ class FetchReader:
         return self._failure(requested, refusal.error)
 
     def _failure(self, requested: FetchPartition, error: Error) -> PartitionRead:
-        with suppress(ApiError):  # What is not hosted has no counters.
+        with suppress(ApiError):  # A partition that is not hosted has no counters.
             self._replica_manager.partition_for(requested).metrics.failed_fetches += 1
         return PartitionRead(error)
 
@@ -336,9 +336,9 @@ class FetchReader:
 
 
 class _DelayedFetch:
-    """A parked fetch: reads again when woken, and takes what there is when its time is up."""
+    """A waiting fetch: reads again when woken, and returns what there is at its deadline."""
 
-    __slots__ = ("_reader", "_fetching", "_limits", "_operation", "pending")
+    __slots__ = ("_fetching", "_limits", "_operation", "_reader", "pending")
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ class _DelayedFetch:
         return self.pending
 
     def hasten(self, deadline_ms: int) -> None:
-        """Answer with what there is by then."""
+        """Bring the deadline forward."""
         assert self._operation is not None
         self._operation.hasten(deadline_ms)
 
@@ -391,7 +391,7 @@ class _DelayedFetch:
 
 
 def _is_idle(partition: Partition, requested: FetchPartition, committed_only: bool) -> bool:
-    """Tell whether a session's fetcher knows already all that a read would say."""
+    """Tell whether a read would return nothing new to a session's fetcher."""
     log = partition.log
     if log is None or requested.last_fetched_epoch >= 0 or partition.leader != partition.node_id:
         return False
@@ -407,13 +407,13 @@ def _is_idle(partition: Partition, requested: FetchPartition, committed_only: bo
 
 
 def _session_of(fetching: Fetching) -> FetchSession | None:
-    """Return a fetch's session where it is a follower's."""
+    """Return a follower's session; None for other fetches."""
     session = fetching.session
     return None if session is None or session.active is None else session
 
 
 def _has_all(requested: FetchPartition, log: "PartitionLog") -> bool:
-    """Tell whether a follower in a session knows already all that a read would say."""
+    """Tell whether a read would return nothing new to a follower in a session."""
     return (
         requested.fetch_offset == log.log_end_offset
         and requested.sent_high_watermark == log.high_watermark
@@ -422,7 +422,7 @@ def _has_all(requested: FetchPartition, log: "PartitionLog") -> bool:
 
 
 def _check_offset(requested: FetchPartition, log: "PartitionLog") -> None:
-    """Refuse an offset that the log does not have, before it is taken for the follower's end."""
+    """Raise OFFSET_OUT_OF_RANGE before the offset is taken for the follower's log end."""
     if not log.log_start_offset <= requested.fetch_offset <= log.log_end_offset:
         raise ApiError(Error.OFFSET_OUT_OF_RANGE)
 

@@ -1,4 +1,4 @@
-"""An append from its result to its answer: what it waits for, and why it was refused.
+"""Produce requests that wait: for in-sync replicas and for flushes.
 
 Source: Kafka's DelayedProduce, ReplicaManager.appendRecords.
 """
@@ -29,7 +29,7 @@ class AppendResult(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What an append of a request waits for: its slot in the results, its end, its flush."""
+    """One append that waits: its slot in the results, its end offset, its flush."""
 
     slot: int
     partition: Partition
@@ -37,7 +37,7 @@ class Wait(NamedTuple):
     flushed: Pending[OSError | None] | None
 
     def outcome(self, acks: int) -> Error | None:
-        """Return how the wait ended, or None while it goes on."""
+        """Return the result of the wait, or None while it lasts."""
         if self.flushed is not None:
             if not self.flushed.done:
                 return None
@@ -71,7 +71,7 @@ def delay_produce(
     def expire() -> None:
         for wait in waits:
             results[wait.slot] = AppendResult(
-                Error.REQUEST_TIMED_OUT, "the in-sync replicas did not all store it in time"
+                Error.REQUEST_TIMED_OUT, "not all in-sync replicas stored the batch in time"
             )
         pending.complete(results)
 
@@ -93,7 +93,7 @@ def refused(partition: Partition, refusal: ApiError) -> AppendResult:
     log = partition.log
     if log is None:
         return AppendResult(refusal.error, refusal.message)
-    # Their producer fails only the records that are named.
+    # The producer fails only the records that are named.
     indexes = refusal.indexes if isinstance(refusal, NullKeys) else ()
     return AppendResult(
         refusal.error,

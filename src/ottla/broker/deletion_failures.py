@@ -1,8 +1,8 @@
-"""What a broker's log says of replicas that cannot be deleted: a line a reason, and not each time.
+"""Log lines about replicas that cannot be deleted: one a reason, without repetitions.
 
-The controller orders what failed again and again, for as long as a disk stays broken, and each
-order names up to a thousand replicas. What was said of a replica is not repeated before the
-longest pause between two orders is over, unless the reason is another one by then.
+The controller retries failed deletions for as long as a disk stays broken, and each request names
+up to a thousand replicas. A replica is not logged again before the controller's longest backoff is
+over, unless the reason has changed.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Failure(NamedTuple):
-    """Why a replica cannot be deleted. `name`: what a reader calls the replica."""
+    """Why a replica cannot be deleted. `name`: the replica's name in the log."""
 
     name: str
     error: OSError
@@ -30,16 +30,16 @@ class _Logged(NamedTuple):
 
 
 class DeletionFailures:
-    """See the module. Whatever tells a replica from others will do as its key."""
+    """See the module. Any hashable value that identifies a replica may be its key."""
 
     def __init__(self) -> None:
         self._logged: dict[Hashable, _Logged] = {}
-        """What the log says of replicas already, the oldest first."""
+        """What was logged of each replica, the oldest first."""
 
     def log_new(
         self, failed: Mapping[Hashable, Failure], *, gone: Iterable[Hashable], now_ms: int
     ) -> None:
-        """Log what is new of the replicas that `failed`; one that is `gone` may fail anew."""
+        """Log new failures. A replica that is `gone` was deleted: a later failure is a new one."""
         for key in gone:
             self._logged.pop(key, None)
         self._forget_until(now_ms - RETRY_MS_MAX)
@@ -56,7 +56,7 @@ class DeletionFailures:
             found = (each.error.filename for each in listed)
             paths = [str(each) for each in dict.fromkeys(found) if each is not None]
             log.error(
-                "replicas that cannot be deleted for certain: %d (%s): %s",
+                "cannot delete %d replicas (%s): %s; the controller retries",
                 len(listed),
                 _some([each.name for each in listed]),
                 f"{reason}: {_some(paths)}" if paths else reason,
@@ -71,6 +71,6 @@ class DeletionFailures:
 
 
 def _some(words: list[str]) -> str:
-    """Return the first few words, and how many more there are."""
+    """Return the first few words, and the count of the others."""
     more = len(words) - NAMED_MAX
     return ", ".join(words[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

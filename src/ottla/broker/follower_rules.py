@@ -1,8 +1,9 @@
-"""The rules of following: where to go on, what to cut off, what an error means.
+"""Rules of a follower: from which offset to fetch, what to truncate, what to do after an error.
 
-A follower's log must become the leader's. It says with each fetch in which epoch its last record
-was written; where the leader's log parted from it before, the answer says so, and the follower
-cuts its log back to what both have. That may take several rounds where leaders changed often.
+A follower's log must become equal to the leader's. Each fetch carries the epoch of the follower's
+last record. Where the logs diverge before that, the response says so (diverging epoch), and the
+follower truncates its log to what both have. That may take several rounds where leaders changed
+often.
 
 Source: Kafka's AbstractFetcherThread (getOffsetTruncationState, fetchOffsetAndTruncate,
 processFetchRequest) and ReplicaFetcherThread; KIP-101, KIP-279, KIP-320, KIP-595.
@@ -18,25 +19,25 @@ from ottla.records.batch import parse_header
 
 
 class Position(NamedTuple):
-    """Where a follower's log stands: what it asks for next."""
+    """A follower's next fetch offset, and the epoch of its last record."""
 
     fetch_offset: int
     last_fetched_epoch: int
 
 
 def position_of(log: PartitionLog) -> Position:
-    """Return what to ask the leader for.
+    """Return the position of the next fetch.
 
-    A log that knows no epoch, of which there is nothing to compare, is empty: see `prepare`.
+    A log without epochs, in which there is nothing to compare, is empty: see `prepare`.
     """
     return Position(log.log_end_offset, log.latest_epoch)
 
 
 def prepare(log: PartitionLog) -> bool:
-    """Make a log fit to follow a new leader; tell whether something was cut off.
+    """Prepare a log to follow a new leader; return whether it was truncated.
 
-    Where its records have no epochs only what is known to be committed may stay: nothing could
-    tell whether the leader has the rest. Raises: ApiError, OSError.
+    Where its records have no epochs, the log is truncated to its high watermark: whether the leader
+    has the rest cannot be found out. Raises: ApiError, OSError.
     """
     if log.latest_epoch != NO_EPOCH:
         return False
@@ -44,10 +45,10 @@ def prepare(log: PartitionLog) -> bool:
 
 
 def truncation_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
-    """Return where to cut a log, told that the leader's ends `epoch` at `end_offset`.
+    """Return where to truncate a log, when the leader's `epoch` ends at `end_offset`.
 
-    `epoch` is the leader's largest that is not above the one asked with. Where this log does not
-    know it either, all that it has of later epochs goes, and the next answer says more.
+    `epoch` is the leader's largest that is not above the one in the request. Where this log does
+    not have it either, all later epochs are truncated, and the next response says more.
     """
     if end_offset == NO_OFFSET:
         return log.high_watermark
@@ -62,9 +63,9 @@ def truncation_offset(log: PartitionLog, epoch: int, end_offset: int) -> int:
 
 
 def start_at_first_batch(log: PartitionLog, records: memoryview) -> bool:
-    """Let an empty log begin where the first batch that came does; tell whether it had to.
+    """Move the start of an empty log back to the first batch received; return whether it was moved.
 
-    A leader's log can start in the middle of a batch (DeleteRecords), and the batch comes whole.
+    A leader's log can start in the middle of a batch (DeleteRecords), and is sent the whole batch.
     Raises: RecordsError, ApiError, OSError.
     """
     if log.size_bytes or not records:
@@ -77,49 +78,53 @@ def start_at_first_batch(log: PartitionLog, records: memoryview) -> bool:
 
 
 class Reaction(Enum):
-    """What a follower does about a partition's error code."""
+    """What a follower does after a partition's error code."""
 
-    TAKE = "append what came"
-    LOCATE = "ask the leader where its log begins and ends"
-    WAIT = "try again later: leader and follower do not know the same metadata yet"
-    COMPLAIN = "try again later, and say so: this should not happen"
+    APPEND = "append the records"
+    RESET_OFFSET = "ask the leader for its log start and log end"
+    RETRY = "back off and retry: leader and follower do not have the same metadata yet"
+    RETRY_UNEXPECTED = "back off and retry, and log an error: this should not happen"
 
 
 REACTIONS: dict[int, Reaction] = {
-    Error.NONE: Reaction.TAKE,
-    Error.OFFSET_OUT_OF_RANGE: Reaction.LOCATE,
-    Error.FENCED_LEADER_EPOCH: Reaction.WAIT,
-    Error.UNKNOWN_LEADER_EPOCH: Reaction.WAIT,
-    Error.NOT_LEADER_OR_FOLLOWER: Reaction.WAIT,
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Reaction.WAIT,
-    Error.UNKNOWN_TOPIC_ID: Reaction.WAIT,
-    Error.INCONSISTENT_TOPIC_ID: Reaction.WAIT,
-    Error.KAFKA_STORAGE_ERROR: Reaction.WAIT,
+    Error.NONE: Reaction.APPEND,
+    Error.OFFSET_OUT_OF_RANGE: Reaction.RESET_OFFSET,
+    Error.FENCED_LEADER_EPOCH: Reaction.RETRY,
+    Error.UNKNOWN_LEADER_EPOCH: Reaction.RETRY,
+    Error.NOT_LEADER_OR_FOLLOWER: Reaction.RETRY,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+    Error.UNKNOWN_TOPIC_ID: Reaction.RETRY,
+    Error.INCONSISTENT_TOPIC_ID: Reaction.RETRY,
+    Error.KAFKA_STORAGE_ERROR: Reaction.RETRY,
 }
-"""KAFKA_STORAGE_ERROR is the leader's disk: another leader will be elected."""
+"""KAFKA_STORAGE_ERROR means that the leader's disk failed: another leader will be elected."""
 
 
 def reaction_to(code: int) -> Reaction:
-    """Return what to do about an error code, known or not."""
-    # An Error is its number, so an unknown one is looked up like any other.
-    return REACTIONS.get(code, Reaction.COMPLAIN)
+    """Return what to do after an error code, known or not."""
+    # An Error is an int, so an unknown code is looked up like any other.
+    return REACTIONS.get(code, Reaction.RETRY_UNEXPECTED)
 
 
 class OffsetReset(Enum):
-    """Where a follower goes on whose offset the leader does not have."""
+    """What a follower does whose fetch offset the leader does not have. The values are logged."""
 
-    CUT = "cut off what lies beyond the leader's end"
-    START_OVER = "drop everything and begin at the leader's start"
-    GO_ON = "the offset is good again: the leader's log has grown meanwhile"
+    TRUNCATE = "truncating to the leader's log end"
+    TRUNCATE_FULLY = "deleting all records and starting at the leader's log start"
+    KEEP = "the offset is in range by now; retrying"
 
 
 def decide_offset_reset(log: PartitionLog, leader_start: int, leader_end: int) -> OffsetReset:
-    """Decide how to go on once the leader has said where its log begins and ends.
+    """Decide what to do, given the leader's log start and log end.
 
-    An end below this log's means that a replica which lacked records was elected (unclean).
+    A leader's end below this log's means that a replica which lacked records was elected (unclean).
     """
     if leader_end < log.log_end_offset:
-        return OffsetReset.CUT if leader_end >= log.log_start_offset else OffsetReset.START_OVER
+        return (
+            OffsetReset.TRUNCATE
+            if leader_end >= log.log_start_offset
+            else OffsetReset.TRUNCATE_FULLY
+        )
     if leader_start > log.log_end_offset:
-        return OffsetReset.START_OVER
-    return OffsetReset.GO_ON
+        return OffsetReset.TRUNCATE_FULLY
+    return OffsetReset.KEEP

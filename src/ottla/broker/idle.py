@@ -1,19 +1,17 @@
-"""For how long this broker has seen nobody use the topics that may go for that.
+"""Idle times of topics: for how long no client has used a topic, as observed by this broker.
 
-A use is a produce, a consumer's fetch or a commit of offsets, whatever comes of it; what replicas
-fetch is none. Requests only leave a mark, on the counters of a topic or, for commits, here. A look
-every `ottla.topic.idle.check.interval.ms` takes the marks away, and where there was none adds the
-time since the last look. So it counts only time in which this process ran: at most one interval a
-look, since the time between two looks that lie further apart was spent asleep or stopped, when no
-use could have left its mark. No wall clock has a part in it.
+A use is a produce, a consumer's fetch or an offset commit, successful or not; a follower's fetch is
+none. A request sets a flag, on the counters of its topic or, for commits, here. A check every
+`ottla.topic.idle.check.interval.ms` clears the flags, and adds the time since the last check to the
+topics without one. At most one interval is added in a check: in a longer gap the process was
+suspended, and no use could have set its flag. The wall clock is not used.
 
-Counting begins anew when the topic, or its limit, is new here, and when other brokers become
-replicas of the topic or of the offsets topic, since one that went took along what it saw. What was
-counted is kept over a stop that was a clean one (`saved`), of a time in which the broker
-was down nothing is.
+Counting restarts from zero when the topic, or its limit, is new here, and when the replicas of the
+topic or of the offsets topic change, since a removed replica's observations are lost. Idle times
+are saved over a clean shutdown (`saved`); the time while the broker is down does not count.
 
-After each look the controller is told, if there is anything to tell.
-Source: `ottla.controller.idle`, which says what follows from it.
+After each check the idle times are reported to the controller (ReportIdleTopics).
+Source: `ottla.controller.idle`, which decides on the reports.
 """
 
 import logging
@@ -43,7 +41,7 @@ NOTHING_SEEN = 0
 
 
 class SavedIdleTime(NamedTuple):
-    """What was counted of a topic, and who its witnesses were."""
+    """A topic's idle time, with the brokers that observed the topic."""
 
     replicas: tuple[int, ...]
     coordinators: tuple[int, ...]
@@ -52,7 +50,7 @@ class SavedIdleTime(NamedTuple):
 
 @dataclass(slots=True)
 class _Counted:
-    """A topic that has a limit; counted since `since_ms` (monotonic), or since the last look."""
+    """A topic that has a limit; counted since `since_ms` (monotonic), or since the last check."""
 
     name: str
     replicas: tuple[int, ...]
@@ -60,12 +58,12 @@ class _Counted:
     idle_ms: int = NOTHING_SEEN
 
     def begin(self, now_ms: int) -> None:
-        """Count anew."""
+        """Restart from zero."""
         self.since_ms, self.idle_ms = now_ms, NOTHING_SEEN
 
 
 class IdleTopics:
-    """The topics with a limit, as one broker sees them.
+    """The topics with a limit, as one broker observes them.
 
     `metrics` returns the counters of the topics that it hosts; `forwarder` leads to the controller;
     `saved`: what the process before this one counted, where it ended cleanly.
@@ -105,12 +103,12 @@ class IdleTopics:
     # -- what happens --------------------------------------------------------------------------
 
     def committed(self, topic_id: Uuid) -> None:
-        """Hear that somebody commits, or tries to commit, an offset of a topic."""
+        """Note an attempt to commit an offset of a topic."""
         if topic_id in self._topics or topic_id in self._saved:
             self._committed.add(topic_id)
 
     def apply(self, delta: ClusterDelta) -> None:
-        """Hear of a change of the metadata."""
+        """Apply a metadata change."""
         self._image = delta.image
         now_ms = self._clock.monotonic_ms()
         self._follow_coordinators(delta.image.topics.by_name(OFFSETS_TOPIC), now_ms)
@@ -153,7 +151,7 @@ class IdleTopics:
             counted.idle_ms = saved.idle_ms
 
     def saved(self) -> dict[Uuid, SavedIdleTime]:
-        """Return what was counted, for the process after this one."""
+        """Return the idle times, to be saved for the next process."""
         return {
             topic_id: SavedIdleTime(each.replicas, self._coordinators, each.idle_ms)
             for topic_id, each in self._topics.items()
@@ -162,12 +160,12 @@ class IdleTopics:
     # -- time ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the periodic checks."""
         self._is_started = True
         self._arm()
 
     def stop(self) -> None:
-        """Look for the last time; tell nobody any more."""
+        """Check for the last time, without a report."""
         if self._is_over:
             return
         self._is_over = True
@@ -176,7 +174,7 @@ class IdleTopics:
             self._timer.cancel()
 
     def _arm(self) -> None:
-        """Look again where there is something to look at."""
+        """Schedule the next check where there are topics to check."""
         if self._timer is not None or not self._is_started or self._is_over:
             return
         if self._topics or self._saved:
@@ -190,10 +188,10 @@ class IdleTopics:
         self._arm()
 
     def _look(self) -> None:
-        """Take the marks away, and count the time of those that bear none."""
+        """Clear the flags, and add the elapsed time to the topics without one."""
         now_ms, last_look_ms = self._clock.monotonic_ms(), self._last_look_ms
         self._last_look_ms = now_ms
-        self._saved.clear()  # Whoever is used from now on may leave no mark before it is looked for.
+        self._saved.clear()  # Uses of topics that are not known by now have not been flagged.
         here = self._image.brokers.get(self._node_id)
         limit_ms = self._interval_ms if here is not None and not here.fenced else 0
         marks = {each.topic: each for each in self._metrics()}
@@ -211,7 +209,7 @@ class IdleTopics:
     # -- the controller ------------------------------------------------------------------------
 
     def _report(self) -> None:
-        """Say what was seen of the topics that this broker is a witness of."""
+        """Report the idle times of the topics that this broker observes."""
         rows = tuple(
             wire.IdleTopic(topic_id=topic_id, replicas=each.replicas, idle_ms=each.idle_ms)
             for topic_id, each in self._topics.items()
@@ -239,5 +237,5 @@ class IdleTopics:
             if failure is Error.NONE:
                 self._token = response.token
         if failure is not Error.NONE and failure is not self._failure:
-            log.info("the controller did not take what is idle here: %s", failure.name)
+            log.info("ReportIdleTopics failed: %s; retrying at the next check", failure.name)
         self._failure = failure

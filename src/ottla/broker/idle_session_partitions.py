@@ -1,9 +1,9 @@
-"""Partitions that rest in followers' sessions, and what rouses them.
+"""Idle partitions in followers' fetch sessions, and how they become active again.
 
-A partition rests where a fetch found nothing to tell of it: the follower is in sync, has all
-that there is, and knows the high watermark and the log start. From then on each of its fetches
-would say the same, and is not looked at. Whatever happens to the partition makes it active
-again; what the fetches in between would have said of the follower is made up for then.
+A partition becomes idle when a fetch has nothing to return for it: the follower is in sync, has all
+records, and knows the high watermark and the log start. From then on its fetches would repeat the
+same, so they skip the partition. Any change of the partition makes it active again; the skipped
+fetches are then counted for the follower's caught-up time.
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def watch(partition: Partition, session: "FetchSession", requested: "FetchPartition") -> None:
-    """Let a session hear of what happens to a partition."""
+    """Register a session's partition, to be activated by changes."""
     kept = tuple(each for each in partition.watchers if each[0].holds(each[1]))
     partition.watchers = (*kept, (session, requested))
     requested.watched = partition
 
 
 def activate(partition: Partition) -> "list[FetchSession]":
-    """Make a partition active where it rests; return the sessions that it is in."""
+    """Make a partition active in all sessions where it is idle; return the sessions it is in."""
     sessions: list[FetchSession] = []
     for session, requested in partition.watchers:
         active = session.active
@@ -38,7 +38,7 @@ def activate(partition: Partition) -> "list[FetchSession]":
 def _note_skipped_fetches(
     partition: Partition, session: "FetchSession", requested: "FetchPartition"
 ) -> None:
-    """Note that a follower had all when its session fetched last, unless it counts anew now."""
+    """Note that a follower was caught up at its session's last fetch, unless its state is new."""
     node = session.replica[0]
     follower = partition.followers.get(node)
     if follower is None or node not in partition.isr:

@@ -1,8 +1,8 @@
 """Producer ids, handed out from blocks that the controller allocates.
 
-The next block is asked for when nine tenths of the current one are used, so that producers
-rarely wait; those that come while there is none wait for it, in order. An id is never handed
-out twice: a block is used by one broker, and what is left of it at a restart is lost.
+The next block is requested when nine tenths of the current one are used, so that producers rarely
+wait; without a block they wait in order. An id is never handed out twice: a block is used by one
+broker, and what is left of it at a restart is lost.
 
 Source: KIP-98; KIP-730; Kafka's RPCProducerIdManager.
 """
@@ -30,7 +30,7 @@ Granted = int | Error
 
 
 class ProducerIds:
-    """Hands out ids. `broker_epoch` is asked at each allocation, as it changes at registration."""
+    """Hands out ids. `broker_epoch` is called at each allocation, as it changes at registration."""
 
     def __init__(
         self,
@@ -102,7 +102,10 @@ class ProducerIds:
         else:
             first, size = response.producer_id_start, response.producer_id_len
             if first < self._end or size <= 0:
-                logger.error("producer ids %d + %d do not follow %d", first, size, self._end)
+                logger.error(
+                    "producer id block of %d ids from %d rejected: expected ids from %d on",
+                    *(size, first, self._end),
+                )
                 self._fail(Error.UNKNOWN_SERVER_ERROR)
                 return
             self._in_flight = False
@@ -116,11 +119,11 @@ class ProducerIds:
             self._request_block()
 
     def _fail(self, error: Error) -> None:
-        logger.warning("no producer ids from the controller yet: %s", error.name)
+        logger.warning("AllocateProducerIds failed: %s; retrying while producers wait", error.name)
         self._timers.at(self._monotonic_ms() + RETRY_BACKOFF_MS, self._retry)
 
     def _retry(self) -> None:
-        """Ask again only while somebody waits; else the next producer asks."""
+        """Retry while a producer waits; else the next producer's request retries."""
         self._in_flight = False
         while self._waiting and self._waiting[0].done:
             self._waiting.popleft()

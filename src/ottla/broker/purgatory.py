@@ -1,12 +1,12 @@
-"""Requests that wait: for bytes to fetch, for replicas to catch up, for their deadline.
+"""Delayed operations: requests that wait for bytes to fetch, for replicas, or for their deadline.
 
-A parked request is registered under each key that can wake it (a partition). Waking runs its
-`attempt`, which answers the request and returns True, or returns False to stay parked. Whatever
-comes first, a successful attempt, the deadline or the end of the connection, unregisters it
-everywhere. Requests of one key are woken in the order in which they were parked.
+A delayed operation is registered under each key that can wake it (a partition). Waking runs its
+`attempt`, which answers the request and returns True, or returns False to wait on. Whatever comes
+first, a successful attempt, the deadline or the end of the connection, removes it under all keys.
+Operations of one key are woken in the order in which they were added.
 
 Source: Kafka's DelayedOperationPurgatory; here one loop owns everything, so that there are no
-locks, no re-check after parking and no garbage to sweep.
+locks, no second attempt after adding, and no purge of completed operations.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -16,12 +16,12 @@ from ottla.base.timers import Timer, Timers
 
 
 class DelayedOperation:
-    """A waiting request. `wanted_bytes` are those that must come before an attempt pays off."""
+    """A waiting request. `wanted_bytes`: to be appended before an attempt can succeed."""
 
     __slots__ = (
         "_attempt",
-        "_expire",
         "_closed",
+        "_expire",
         "_is_trying",
         "_keys",
         "_purgatory",
@@ -53,9 +53,9 @@ class DelayedOperation:
     def try_now(self) -> bool:
         """Attempt to answer; return whether the request is answered (now or before).
 
-        The answer may have the connection's next request handled at once, and that may wake
-        this one again: then the attempt goes on, or is repeated if it failed, but none is made
-        within another. A request answered twice would be counted off twice.
+        The response may lead the connection to handle its next request at once, which may wake this
+        operation again: attempts are repeated then, not nested. A request answered twice would be
+        subtracted twice from the purgatory's count.
         """
         if self.done:
             return True
@@ -75,11 +75,11 @@ class DelayedOperation:
             self._is_trying = False
 
     def abandon(self, _none: None = None) -> None:
-        """Forget the request unanswered: nobody is there any more to hear the answer."""
+        """Drop the request unanswered: its connection is closed."""
         self._leave()
 
     def hasten(self, deadline_ms: int) -> None:
-        """Bring the deadline forward; one that is earlier anyway stays."""
+        """Bring the deadline forward; an earlier one stays."""
         timer = self._timer
         if not self.done and timer is not None and timer.at_ms > deadline_ms:
             timer.cancel()
@@ -103,7 +103,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """The parked requests of one kind, by key. `count`: how many there are."""
+    """The delayed operations of one kind, by key. `count`: how many there are."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -120,10 +120,10 @@ class Purgatory:
         wanted_bytes: int = 0,
         closed: "Pending[None] | None" = None,
     ) -> DelayedOperation:
-        """Park a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
+        """Keep a request until an attempt succeeds or `deadline_ms` (monotonic) has come.
 
-        `attempt` is not run now: the caller has just found that it would fail. Once `closed` is
-        kept nobody hears the answer: how long to wait is the peer's word, up to weeks.
+        `attempt` is not run now: the caller has just found that it would fail. When `closed`
+        completes the request is dropped: the peer chooses the deadline, up to weeks.
         """
         operation = DelayedOperation(self, tuple(keys), attempt, expire, wanted_bytes)
         for key in operation._keys:
@@ -138,9 +138,8 @@ class Purgatory:
     def wake(self, key: Hashable, grown_bytes: int | None = None) -> int:
         """Let the requests of `key` try again; return how many were answered.
 
-        `grown_bytes` says how much more there is to read since the last wake: a request that
-        wants more than that waits on. None means that the key changed in another way
-        (leadership, deletion), which every request must look at.
+        `grown_bytes`: what was appended since the last wake; a request that wants more waits on.
+        None means that the key changed in another way (leadership, deletion): all requests try.
         """
         waiting = self._by_key.get(key)
         if waiting is None:
@@ -155,10 +154,10 @@ class Purgatory:
         return answered
 
     def wake_each(self, keys: Iterable[Hashable]) -> None:
-        """Let the requests of several keys that changed try again, each once.
+        """Let the requests of several changed keys try again, each request once.
 
-        A follower's fetch waits on all that it follows: waking it for each of a thousand
-        partitions that one change of the metadata touched would read them a million times.
+        A follower's fetch waits on all its partitions: waking it for each of a thousand partitions
+        that one metadata change touched would read them a million times.
         """
         by_key = self._by_key
         for operation in {each: None for key in keys for each in by_key.get(key, ())}:

@@ -1,4 +1,4 @@
-"""What a follower asks its leader, and the leader's session as the follower knows it.
+"""A follower's requests to its leader, and the leader's fetch session as the follower knows it.
 
 Source: Kafka's FetchSessionHandler and RemoteLeaderEndPoint; KIP-227, KIP-903 (replica epoch).
 """
@@ -24,12 +24,12 @@ LIST_OFFSETS_VERSION = 9
 LATEST, EARLIEST = -1, -2
 
 TopicIdPartition = tuple[Uuid, int]
-"""(topic id, partition number)."""
+"""(topic id, partition)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """What a fetcher asks for; see the properties replica.fetch.* and replica.socket.timeout.ms."""
+    """A fetcher's settings, from the properties replica.fetch.* and replica.socket.timeout.ms."""
 
     max_wait_ms: int
     min_bytes: int
@@ -40,17 +40,17 @@ class FetchSettings:
 
 
 class FollowedPartition:
-    """One partition as one leader epoch's follower. `requested`: what the last request said of it."""
+    """A partition as follower in one leader epoch. `requested`: its position in the last fetch."""
 
     __slots__ = (
-        "requested",
         "failures",
+        "fetched",
         "key",
         "lag",
         "leader_epoch",
         "partition",
         "paused",
-        "fetched",
+        "requested",
     )
 
     def __init__(self, partition: Partition) -> None:
@@ -60,25 +60,25 @@ class FollowedPartition:
         self.requested: Position | None = None
         self.failures = 0
         self.lag = 0
-        """Records of which the leader said that they are committed, and which are not here."""
+        """Records that are committed, by the leader's high watermark, and not fetched yet."""
         self.paused = False
-        """Whether it is left out of requests, after a failure or while the leader is asked."""
+        """Whether it is left out of fetches: it backs off, or waits for the leader's log bounds."""
         self.fetched = False
-        """Whether the leader may have accepted a fetch in this epoch, and count on what is here."""
+        """Whether the leader may have accepted a fetch in this epoch, and count this replica."""
 
     @property
     def name(self) -> str:
-        """Return the partition as log lines name it."""
+        """Return the partition's name for log lines."""
         return f"{self.partition.topic}-{self.partition.partition_id}"
 
     @property
     def is_ready_for_fetch(self) -> bool:
-        """Tell whether it does not rest, and its folder has not failed."""
+        """Tell whether it is not paused, and its log directory has not failed."""
         log = self.partition.log
         return not self.paused and log is not None and not log.failed
 
     def fetch_partition(self, bytes_max: int) -> wire.FetchPartition:
-        """Return what to ask for it now, and remember that."""
+        """Return its entry in the next fetch, and remember the position."""
         log = self.partition.log
         assert log is not None
         self.requested = position = follower_rules.position_of(log)
@@ -93,7 +93,7 @@ class FollowedPartition:
 
 
 class LeaderSession:
-    """The session that a leader keeps for this follower. `members`: what the leader believes."""
+    """The session that a leader keeps for this follower. `members`: its partitions there."""
 
     __slots__ = ("epoch", "id", "members")
 
@@ -104,29 +104,29 @@ class LeaderSession:
 
     @property
     def begins(self) -> bool:
-        """Tell whether the next request names everything, and opens a session."""
+        """Tell whether the next request is a full fetch that opens a session."""
         return self.epoch == INITIAL_EPOCH
 
     def restart(self) -> None:
-        """Let the next request open a session; it closes what is left of this one."""
+        """Let the next request open a new session, which closes this one."""
         self.epoch = INITIAL_EPOCH
 
     def answered(self, session_id: int) -> None:
-        """Take note of an answer without an error; a leader may have no room for a session."""
+        """Note a response without an error; a leader may have no room for a session."""
         if self.epoch == INITIAL_EPOCH:
             self.id = session_id
         if self.id != NO_SESSION:
             self.epoch = next_epoch(self.epoch)
 
     def failed(self, error: Error) -> None:
-        """Take note of a request that failed as a whole."""
+        """Note a request that failed as a whole."""
         if error is Error.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
 
 
 class FetchRequestData(NamedTuple):
-    """What a request says of partitions: those asked for, those given up."""
+    """The partitions of a fetch request: those to fetch, and those to forget."""
 
     requested: list[tuple[TopicIdPartition, wire.FetchPartition]]
     forgotten: list[TopicIdPartition]
@@ -140,7 +140,7 @@ def fetch_request(
     max_wait_ms: int,
     session: LeaderSession | None,
 ) -> wire.FetchRequest:
-    """Return a fetch, in the session or, None, without one."""
+    """Return a fetch request. `session`: None = without one."""
     topics: list[tuple[Uuid, list[wire.FetchPartition]]] = []
     for (topic_id, _), named in data.requested:
         # Neighbours of one topic share an entry; the order of partitions stays.
@@ -175,7 +175,7 @@ def _forgotten(keys: Iterable[TopicIdPartition]) -> tuple[wire.ForgottenTopic, .
 def request_log_bounds(
     sender: Sender, followed: FollowedPartition, *, node_id: int, timeout_ms: int
 ) -> Pending[tuple[int, int] | None]:
-    """Ask where the leader's log begins and ends; None where it does not say."""
+    """Request the leader's log start and log end (ListOffsets); None where that fails."""
 
     def fetch_partition(which: int) -> Pending[int | None]:
         wanted = offsets_wire.ListOffsetsPartition(
@@ -195,7 +195,7 @@ def request_log_bounds(
 
 
 def _listed_offset(response: offsets_wire.ListOffsetsResponse | ApiError) -> int | None:
-    """Return the one offset of an answer, or None where it tells none."""
+    """Return the single offset of a response, or None where it has none."""
     if isinstance(response, ApiError) or len(response.topics) != 1:
         return None
     partitions = response.topics[0].partitions

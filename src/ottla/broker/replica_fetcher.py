@@ -1,17 +1,16 @@
-"""One fetcher: copies the partitions that one leader leads, one request in flight.
+"""A replica fetcher: replicates partitions from one leader, with one fetch in flight.
 
-The leader keeps a session of them (KIP-227), so a request names only what is new: partitions that
-were appended to, cut, added or given up since the last one. What goes wrong with one partition
-takes only that one out of the session, until its pause is over; what goes wrong with a request
-ends the session.
+The leader keeps a fetch session (KIP-227), so a request names only what changed: partitions that
+were appended to, truncated, added or removed since the last one. An error of one partition takes
+only that one out of the session, until its backoff is over; an error of a request ends the session.
 
-A leader parks a request that finds nothing. Partitions that turn up meanwhile (a topic that was
-created, a leader that was elected) would wait for its end, and so would whoever writes to them
-with acks=all: they are asked for aside, over a connection of their own and without a session,
-until the session's request is back and takes them in.
+The leader delays a fetch that finds nothing. Partitions that are added meanwhile (a topic was
+created, a leader was elected) would wait for its end, and so would produce requests to them with
+acks=all. They are fetched without a session over a second connection (a sessionless fetch), until
+the session's fetch has returned and can include them.
 
-An answer is taken only where nothing changed since the question: a partition that got another
-leader epoch meanwhile is another `FollowedPartition`, and one whose log moved asked for another offset.
+A response is used only where nothing changed since the request: a partition with a new leader epoch
+is another `FollowedPartition`, and one whose log end moved has another position.
 
 Not done: throttling of replication (leader.replication.throttled.replicas).
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread; KIP-595 (truncation on fetch).
@@ -50,19 +49,19 @@ from ottla.wire.messages import fetch as wire
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_MS = 50
-"""The first pause after a failure; each further one in a row is twice as long, up to
-replica.fetch.backoff.ms. A leader that is just being elected is ready much sooner than that."""
+"""The first backoff after a failure; it doubles with each further failure, up to
+replica.fetch.backoff.ms. A leader that is being elected is ready much sooner than that."""
 
 SESSIONLESS_AFTER_MS = 10
-"""How long the session's request must have been under way before others are asked for aside: of
-a busy leader it is back sooner, and takes them in."""
+"""How long the session's fetch must have been in flight before a sessionless one is sent: a busy
+leader returns sooner, and the next fetch includes the new partitions."""
 SESSIONLESS_MARGIN_MS = 20
-"""How much sooner than it a request aside ends, for the same reason."""
+"""How much sooner than the session's fetch a sessionless one ends, for the same reason."""
 SESSIONLESS_WAIT_MS = 50
-"""How long one waits at most: whoever turns up after it was sent must wait for its end."""
+"""The maximum wait of a sessionless fetch: partitions that are added later wait for its end."""
 SESSIONLESS_PARTITIONS_FEW = 100
-"""With more partitions it waits as long as it can: naming all of them often costs more than a
-latecomer's wait."""
+"""With more partitions it waits as long as it can: naming all of them repeatedly costs more than a
+later partition's wait."""
 
 SESSION_ERRORS = frozenset(
     {
@@ -74,18 +73,18 @@ SESSION_ERRORS = frozenset(
 
 
 class ReplicaManagerPort(Protocol):
-    """Who has the partitions: the replica manager."""
+    """The replica manager, as far as fetchers use it."""
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        """Take the partition's log folder out of service."""
+        """Take the partition's log directory offline."""
         ...
 
     def follower_advanced(self, partition: Partition) -> None:
-        """Hear that a followed partition's high watermark has moved."""
+        """Handle an advance of a followed partition's high watermark."""
         ...
 
     def log_damaged(self, partition: Partition, damage: DamagedLog, *, fetched: bool) -> bool:
-        """Take the replica offline, or tell that its log may be cut before the damage."""
+        """Take the replica offline, or return True: its log may be truncated before the damage."""
         ...
 
 
@@ -119,14 +118,14 @@ class ReplicaFetcher:
         self._settings = settings
         self._followed: dict[TopicIdPartition, FollowedPartition] = {}
         self._changed: dict[TopicIdPartition, None] = {}
-        """What the leader must hear of; of these some may rest, or be gone, by then."""
+        """Partitions for the next request; some may be paused or removed by then."""
         self._summary = Summary(logger)
         self._session = LeaderSession()
         self._busy = False
         self._sent_ms: int | None = None
-        """When the session's request was sent, while it is under way."""
+        """When the session's fetch was sent, while it is in flight."""
         self._sessionless: dict[TopicIdPartition, None] = {}
-        """What is asked for aside."""
+        """The partitions of the sessionless fetch in flight."""
         self._sessionless_failed = False
         self._sessionless_timer: Timer | None = None
         self._backoff: Timer | None = None
@@ -136,20 +135,20 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
-    # -- what is followed ----------------------------------------------------------------------
+    # -- partitions ----------------------------------------------------------------------------
 
     def add(self, followed: FollowedPartition) -> None:
-        """Follow a partition, instead of its earlier epoch where that was here."""
+        """Fetch a partition, replacing its earlier epoch if there was one."""
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
 
     def remove(self, key: TopicIdPartition) -> None:
-        """Follow it no more; an answer about it that is under way is dropped."""
+        """Stop fetching it; a response in flight is dropped."""
         if self._followed.pop(key, None) is not None:
             self._changed[key] = None
 
     def close(self) -> None:
-        """Follow nothing more."""
+        """Stop fetching."""
         self._closed = True
         self._followed.clear()
         for timer in (self._backoff, self._sessionless_timer):
@@ -168,7 +167,7 @@ class ReplicaFetcher:
             self.send_next()
 
     def _back_off(self, followed: FollowedPartition) -> None:
-        """Leave a partition out for a while."""
+        """Leave a partition out until its backoff is over."""
         followed.failures += 1
         self._pause(followed)
         due_ms = self._clock.monotonic_ms() + self._backoff_ms(followed.failures)
@@ -177,10 +176,10 @@ class ReplicaFetcher:
     def _backoff_ms(self, failures: int) -> int:
         return min(FIRST_BACKOFF_MS << min(failures - 1, 16), self._settings.backoff_ms)
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def send_next(self) -> None:
-        """Send what there is to ask, as far as it need not wait for an answer."""
+        """Send the next fetch, unless one is in flight."""
         if self._closed or self._backoff is not None:
             return
         if not self._busy:
@@ -189,8 +188,8 @@ class ReplicaFetcher:
             self._fetch_without_session(self._sent_ms)
 
     def send_now(self) -> None:
-        """Ask at once for what was added: a leader that was just elected lives, so that the pause
-        after an earlier failure need not be waited for.
+        """Fetch added partitions at once: a leader that was just elected is alive, so the backoff
+        after an earlier failure ends.
         """
         if self._backoff is not None:
             self._backoff.cancel()
@@ -217,7 +216,7 @@ class ReplicaFetcher:
         for key in tuple(self._followed if session.begins else self._changed):
             followed = self._followed.get(key)
             if key in self._sessionless:
-                continue  # It is in the news again when its own answer is there.
+                continue  # It is added again when the sessionless fetch returns.
             if followed is not None and followed.is_ready_for_fetch:
                 data.requested.append(
                     (key, followed.fetch_partition(self._settings.partition_bytes_max))
@@ -244,9 +243,9 @@ class ReplicaFetcher:
         return sender.send(request, FETCH_VERSION, timeout_ms=timeout_ms)
 
     def _fetch_without_session(self, sent_ms: int) -> None:
-        """Ask for those that the session's request, which is parked, knows nothing of."""
+        """Send a sessionless fetch of the partitions that the delayed session fetch lacks."""
         if self._sessionless or self._sessionless_failed or self._sessionless_timer is not None:
-            return  # Not even a look: thousands may end their pauses in one moment.
+            return  # Before the loop below: thousands may end their backoff at the same time.
         waiting = [key for key in self._changed if key not in self._session.members]
         new = [self._followed[key] for key in waiting if key in self._followed]
         new = [followed for followed in new if followed.is_ready_for_fetch]
@@ -278,7 +277,7 @@ class ReplicaFetcher:
         self._sessionless_timer = None
         self.send_next()
 
-    # -- what comes back -----------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
     def _answered(self, response: wire.FetchResponse | ApiError) -> None:
         self._busy = False
@@ -297,7 +296,7 @@ class ReplicaFetcher:
         self._session.answered(response.session_id)
         flushes = self._handle_partitions(response)
         if flushes:
-            # The next request tells the leader how far these logs have come: it must be durable.
+            # The next request carries these logs' ends: they must be durable by then.
             self._busy = True
             gather(flushes).then(self._flushed)
         else:
@@ -305,34 +304,34 @@ class ReplicaFetcher:
 
     def _flushed(self, _results: object) -> None:
         self._busy = False
-        self._summary.log()  # Truncations end after the answer that asked for them.
+        self._summary.log()  # Truncations complete after the response that caused them.
         self.send_next()
 
     def _sessionless_answered(self, response: wire.FetchResponse | ApiError) -> None:
         if self._closed:
             return
         if isinstance(response, ApiError) or response.error_code:
-            self._sessionless_failed = True  # The session's request will say what is wrong.
+            self._sessionless_failed = True  # The session's fetch will log the error.
             self._end_sessionless(None)
         else:
             gather(self._handle_partitions(response)).then(self._end_sessionless)
 
     def _end_sessionless(self, _flushed: object) -> None:
-        """Let those that were asked for aside be asked for again, in the session if it can be."""
+        """Add the partitions of the sessionless fetch to the next fetch, in the session if idle."""
         self._summary.log()
         self._changed |= self._sessionless
         self._sessionless.clear()
         self.send_next()
 
     def _request_failed(self, error: Error, reason: str) -> None:
-        """Pause, then begin a session anew; one that the leader has lost is begun at once."""
+        """Back off, then open a new session; at once where the leader has lost the session."""
         self._failures += 1
         self._session.failed(error)
         if self._failures == 1:
             is_lost = error in SESSION_ERRORS
             level = logging.INFO if is_lost else logging.WARNING
             shown = error.name if is_lost else reason
-            logger.log(level, "cannot fetch from broker %d: %s", self.leader_id, shown)
+            logger.log(level, "fetch from broker %d failed: %s; retrying", self.leader_id, shown)
             if is_lost:
                 self.send_next()
                 return
@@ -344,7 +343,7 @@ class ReplicaFetcher:
         self.send_next()
 
     def _handle_partitions(self, response: wire.FetchResponse) -> Flushes:
-        """Act on all that was answered; return what must be durable before the next question."""
+        """Handle a response; return what must be durable before the next request."""
         flushes: Flushes = []
         for topic in response.responses:
             for found in topic.partitions:
@@ -354,8 +353,10 @@ class ReplicaFetcher:
                 try:
                     self._handle_partition(followed, found, flushes)
                 except Exception:
-                    # A mistake of ours: it must not end the copying of all other partitions.
-                    logger.exception("%s cannot be followed", followed.name)
+                    # A bug: it must not end the replication of all other partitions.
+                    logger.exception(
+                        "%s: handling of the fetch response failed; retrying", followed.name
+                    )
                     self._back_off(followed)
         self._summary.log()
         return flushes
@@ -366,7 +367,7 @@ class ReplicaFetcher:
         found: wire.PartitionData,
         flushes: Flushes,
     ) -> None:
-        """Act on the answer for one partition."""
+        """Handle the response for one partition."""
         log, requested = followed.partition.log, followed.requested
         if log is None or log.failed:
             self.remove(followed.key)
@@ -375,7 +376,7 @@ class ReplicaFetcher:
             self._changed[followed.key] = None
             return
         reaction = follower_rules.reaction_to(found.error_code)
-        if reaction is not Reaction.TAKE:
+        if reaction is not Reaction.APPEND:
             self._refused(followed, reaction, found.error_code)
             return
         try:
@@ -390,7 +391,7 @@ class ReplicaFetcher:
         except (ApiError, RecordsError, UnexpectedOffset) as error:
             if followed.failures == 0:
                 logger.error(
-                    "%s: what broker %d sent for offset %d is not taken: %s",
+                    "%s: rejected fetch response from broker %d at offset %d: %s; retrying",
                     *(followed.name, self.leader_id, requested.fetch_offset, error),
                 )
             self._back_off(followed)
@@ -410,7 +411,7 @@ class ReplicaFetcher:
             )
             followed.partition.metrics.replication_bytes_in += info.size
             self._changed[followed.key] = None
-            # Whoever gave records goes last: the next full request serves the others first.
+            # A partition with records goes last: the next full fetch serves the others first.
             self._followed[followed.key] = self._followed.pop(followed.key)
             if info.flush_due:
                 flushes.append(log.flush())
@@ -431,16 +432,16 @@ class ReplicaFetcher:
         diverging: wire.EpochEndOffset,
         flushes: Flushes,
     ) -> None:
-        """Cut the log back to what it may have in common with the leader's."""
+        """Truncate the log to what it may have in common with the leader's."""
         end = follower_rules.truncation_offset(log, diverging.epoch, diverging.end_offset)
         before = follower_rules.position_of(log)
         truncated = log.truncate_in_background(end, self._still_follows(followed, log))
         truncated.then(partial(self._truncated, followed, log, diverging, before))
-        # What comes next is appended behind the cut, which must be durable by then.
+        # Later appends follow the truncation, which must be durable by then.
         flushes.append(truncated)
 
     def _still_follows(self, followed: FollowedPartition, log: PartitionLog) -> Callable[[], bool]:
-        """Return what tells whether a log may be shortened still as this leader's answer says."""
+        """Return a check that a log may still be truncated as this leader's response says."""
         before = follower_rules.position_of(log)
 
         def still() -> bool:
@@ -453,13 +454,13 @@ class ReplicaFetcher:
     def _truncation_failed(
         self, followed: FollowedPartition, log: PartitionLog, error: OSError | ApiError
     ) -> None:
-        """Follow that a log could not be shortened."""
+        """Handle a failed truncation."""
         if isinstance(error, DamagedLog):
             self._truncate_before_damage(followed, log, error)
             return
         if isinstance(error, ApiError):
             if followed.failures == 0:
-                logger.error("%s: the log cannot be truncated: %s", followed.name, error)
+                logger.error("%s: truncation failed: %s; retrying", followed.name, error)
             self._back_off(followed)
             return
         if not log.failed:  # Else its directory is offline already.
@@ -469,7 +470,7 @@ class ReplicaFetcher:
     def _truncate_before_damage(
         self, followed: FollowedPartition, log: PartitionLog, damage: DamagedLog
     ) -> None:
-        """Cut a damaged log to its last sound batch, where that takes nothing from anybody."""
+        """Truncate a damaged log to its last sound batch, where the rest is not needed from it."""
         partition = followed.partition
         if not self._replica_manager.log_damaged(partition, damage, fetched=followed.fetched):
             followed.failures += 1
@@ -496,32 +497,34 @@ class ReplicaFetcher:
         after = follower_rules.position_of(log)
         self._summary.add(
             logging.INFO,
-            f"cut back to what broker {self.leader_id} has, too",
-            "{} from {} (epoch {}) to {} (epoch {}), its epoch {} ends at {}".format(
+            f"truncated to agree with the log of broker {self.leader_id}",
+            "{} from {} (epoch {}) to {} (epoch {}), the leader's epoch {} ends at {}".format(
                 followed.name, *before, *after, diverging.epoch, diverging.end_offset
             ),
         )
         if after == before:
-            self._back_off(followed)  # Asking the same again would be told the same.
+            self._back_off(followed)  # The same request would have the same response.
         else:
             self._changed[followed.key] = None
 
     def _refused(self, followed: FollowedPartition, reaction: Reaction, code: int) -> None:
-        if reaction is Reaction.LOCATE:
+        if reaction is Reaction.RESET_OFFSET:
             self._find_log_bounds(followed)
             return
         if followed.failures == 0:
-            level = logging.INFO if reaction is Reaction.WAIT else logging.ERROR
-            headline = f"broker {self.leader_id} answers {error_name(code)}"
+            level = logging.INFO if reaction is Reaction.RETRY else logging.ERROR
+            headline = (
+                f"fetch from broker {self.leader_id} failed with {error_name(code)}, retrying"
+            )
             self._summary.add(level, headline, f"{followed.name} in epoch {followed.leader_epoch}")
         self._back_off(followed)
 
-    # -- an offset that the leader does not have -----------------------------------------------
+    # -- OFFSET_OUT_OF_RANGE -------------------------------------------------------------------
 
     def _find_log_bounds(self, followed: FollowedPartition) -> None:
-        """Ask where the leader's log begins and ends; the partition rests meanwhile."""
+        """Request the leader's log start and log end; the partition is paused meanwhile."""
         self._pause(followed)
-        # Behind a request that is parked it would wait for that one's end.
+        # On the connection of a delayed fetch it would wait for that fetch's end.
         sender = self._sessionless_sender if self._busy else self._sender
         bounds = request_log_bounds(
             sender, followed, node_id=self._node_id, timeout_ms=self._settings.timeout_ms
@@ -539,15 +542,15 @@ class ReplicaFetcher:
             return
         reset = follower_rules.decide_offset_reset(log, *bounds)
         logger.warning(
-            "%s: offset %d is not in the log of broker %d, which is [%d, %d): %s",
+            "%s: fetch offset %d is out of range, log of leader %d is [%d, %d); %s",
             *(followed.name, log.log_end_offset, self.leader_id, *bounds, reset.value),
         )
         start, end = bounds
-        if reset is OffsetReset.GO_ON or log.failed:
+        if reset is OffsetReset.KEEP or log.failed:
             self._back_off(followed)
             return
         still = self._still_follows(followed, log)
-        if reset is OffsetReset.CUT:
+        if reset is OffsetReset.TRUNCATE:
             truncated = log.truncate_in_background(end, still)
         else:
             truncated = log.start_in_background(start, still)

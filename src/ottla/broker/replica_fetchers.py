@@ -1,8 +1,8 @@
-"""All that a broker follows: which fetcher copies which partition from which leader.
+"""A broker's replica fetchers: which one replicates which partition from which leader.
 
 Each leader has up to `num.replica.fetchers` fetchers, and a partition always has the same one of
-them. Whatever the metadata changes about a partition comes in through `update`, in the same turn
-of the loop in which its log was made, led or deleted, so that no answer can meet it half changed.
+them. Metadata changes come in through `update`, in the same turn of the loop in which the
+partition's log was created, led or deleted, so that no response meets a half-applied change.
 
 Source: Kafka's ReplicaManager.makeFollowers, AbstractFetcherManager, ReplicaFetcherManager.
 """
@@ -54,21 +54,21 @@ class ReplicaFetchers:
         return len(self._followed)
 
     def leader_count(self) -> int:
-        """Return how many fetchers have something to copy."""
+        """Return how many fetchers have partitions."""
         return sum(1 for fetcher in self._fetchers.values() if len(fetcher))
 
     @property
     def max_lag(self) -> int:
-        """Return how many committed records the furthest behind of the partitions lacks."""
+        """Return the largest lag of a followed partition, in committed records."""
         return max((followed.lag for followed, _ in self._followed.values()), default=0)
 
     @property
     def failed_count(self) -> int:
-        """Return of how many partitions the last answer was no use."""
+        """Return the number of partitions whose last fetch failed."""
         return sum(1 for followed, _ in self._followed.values() if followed.failures)
 
     def update(self, partitions: Iterable[Partition]) -> None:
-        """Start, move and stop following, as these partitions say now."""
+        """Start, move and stop fetching, by these partitions' present state."""
         begun: dict[ReplicaFetcher, int] = {}
         for partition in partitions:
             key = (partition.topic_id, partition.partition_id)
@@ -85,18 +85,20 @@ class ReplicaFetchers:
             if fetcher is not None:
                 begun[fetcher] = begun.get(fetcher, 0) + 1
         for fetcher, count in begun.items():
-            logger.info("following %d more partitions of broker %d", count, fetcher.leader_id)
+            logger.info(
+                "added %d partitions to the fetcher for broker %d", count, fetcher.leader_id
+            )
             fetcher.send_now()
 
     def suspend(self, partitions: Iterable[Partition]) -> None:
-        """Follow these no more, whatever is said of them, until `resume`."""
+        """Stop fetching these, whatever `update` says, until `resume` (StopReplica)."""
         for partition in partitions:
             key = (partition.topic_id, partition.partition_id)
             self._suspended.add(key)
             self._stop(key)
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Follow these again where they were halted, as they say now."""
+        """Fetch those of these that were suspended again, by their present state."""
         suspended = [
             each for each in partitions if (each.topic_id, each.partition_id) in self._suspended
         ]
@@ -105,10 +107,10 @@ class ReplicaFetchers:
         for each in suspended:
             present = self._followed.get((each.topic_id, each.partition_id))
             if present is not None:
-                present[0].fetched = True  # Before it was halted, for all one knows.
+                present[0].fetched = True  # Possibly, before it was suspended.
 
     def close(self) -> None:
-        """Stop following anything, for good."""
+        """Stop all fetchers for good."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._followed.clear()
@@ -130,7 +132,10 @@ class ReplicaFetchers:
         assert log is not None
         try:
             if follower_rules.prepare(log):
-                logger.info("%s has no epochs: cut to %d", log.name, log.log_end_offset)
+                logger.info(
+                    "%s: log has no leader epochs; truncated to the high watermark %d",
+                    *(log.name, log.log_end_offset),
+                )
         except OSError as error:
             self._replica_manager.storage_failed(partition, error)
             return None
@@ -138,7 +143,7 @@ class ReplicaFetchers:
             self._replica_manager.log_damaged(partition, damage, fetched=True)
             return None
         except ApiError as refusal:
-            logger.error("%s cannot be followed: %s", log.name, refusal)
+            logger.error("%s: truncation before following failed: %s", log.name, refusal)
             return None
         followed = FollowedPartition(partition)
         fetcher = self._fetcher_of(partition)
@@ -174,7 +179,7 @@ def _is_same(present: tuple[FollowedPartition, ReplicaFetcher], partition: Parti
 
 
 def fetch_settings(config: NodeConfig) -> FetchSettings:
-    """Return what a node's properties say of fetching."""
+    """Return a node's fetch settings."""
     return FetchSettings(
         max_wait_ms=config["replica.fetch.wait.max.ms"],
         min_bytes=config["replica.fetch.min.bytes"],

@@ -1,9 +1,9 @@
-"""All partitions that this broker hosts: finding, appending, leading, deleting.
+"""All partitions that this broker hosts: lookup, appends, leadership changes, deletion.
 
-Everything runs on the loop. An append that must wait for replicas is parked under its
-partitions; appends, changes of leadership and deletions wake what is parked. All partitions of
-one request are appended before anyone is woken, so that a fetch of the same partitions sees the
-whole request.
+Everything runs on the loop. An append that must wait for replicas waits in a purgatory under its
+partitions; appends, leadership changes and deletions wake what waits. All partitions of one request
+are appended before any fetch is woken, so that a fetch of the same partitions sees the whole
+request.
 
 Source: Kafka's ReplicaManager.scala and DelayedProduce.
 """
@@ -62,7 +62,7 @@ COORDINATOR_TIMEOUT_MS = 5_000
 
 
 class TopicSettings(NamedTuple):
-    """What a topic's configuration means to its partitions."""
+    """The settings of a topic's partitions."""
 
     log: "LogConfig"
     min_insync_replicas: int = 1
@@ -89,7 +89,7 @@ class ReplicaManager:
         self.environment = PartitionEnvironment(brokers={}) if environment is None else environment
         self.produce_purgatory = Purgatory(timers)
         self.delete_records_purgatory = Purgatory(timers)
-        """Deletions of records that wait until every live replica has done them."""
+        """DeleteRecords requests that wait until every live replica has deleted the records."""
         self.fetch_reader = FetchReader(self, clock, timers, select)
         self.batch_work = BatchWork(workers)
         self._heavy = HeavyBatches(self.batch_work)
@@ -97,24 +97,24 @@ class ReplicaManager:
         self._settings = settings
         self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
         self.on_all_log_dirs_failed: Callable[[], None] | None = None
-        """Called when the last log folder has failed: such a broker must end."""
+        """Called when the last log directory has failed: the broker must end."""
         self.on_log_dir_failed: Callable[[], None] | None = None
-        """Called when one has failed and others are left: the controller must hear of it."""
+        """Called when a log directory has failed and others are left: to inform the controller."""
         self.on_replica_offline: Callable[[Partition], None] | None = None
-        """Called when one replica has gone offline, and its log folder has not."""
+        """Called when a replica is offline while its log directory is online."""
         self.damaged = DamagedLogs(log_dirs)
         log_dirs.on_offline = self._dir_failed
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._by_key: dict[Key, Partition] = {}
-        """Each partition twice, by id and by name: what requests look up."""
+        """Each partition twice, by topic id and by topic name, for lookups by requests."""
         self._hosted: tuple[Partition, ...] | None = None
-        """All in order; None = not listed since the last change."""
+        """All in order; None = not computed since the last change."""
         self._begun: set[Partition] = set()
         self._failures: list[tuple[str, Exception]] = []
         self._metrics: dict[str, TopicMetrics] = {}
         self._answered: list[Partition] = []
-        """Whose proposals a change of the metadata has settled while it is followed."""
+        """Partitions whose ISR proposals the metadata change in progress has settled."""
         self._summary = Summary(logger)
 
     # -- Finding --
@@ -144,12 +144,12 @@ class ReplicaManager:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
 
     def is_offline(self, topic: str, partition_id: int) -> bool:
-        """Tell whether a partition is hosted, in a log folder that is offline."""
+        """Tell whether a partition is hosted in a log directory that is offline."""
         found = self._by_key.get((topic, partition_id))
         return found is not None and found.log is None
 
     def partition_for(self, requested: FetchPartition) -> Partition:
-        """Return the partition that a fetch names; raise ApiError as the other two do."""
+        """Return the partition that a fetch names; raise ApiError as the two lookups above."""
         found = self._by_key.get(requested.key)
         if found is not None:
             return found
@@ -158,7 +158,7 @@ class ReplicaManager:
         return self.partition_by_id(requested.topic_id, requested.partition_id)
 
     def hosted(self) -> tuple[Partition, ...]:
-        """Return all hosted partitions, in order of topic and index."""
+        """Return all hosted partitions, in order of topic and partition."""
         if self._hosted is None:
             self._hosted = tuple(
                 partition
@@ -169,7 +169,7 @@ class ReplicaManager:
 
     @property
     def topic_metrics(self) -> Collection[TopicMetrics]:
-        """Return the counters of the hosted topics; those of a deleted one go with it."""
+        """Return the counters of the hosted topics."""
         return self._metrics.values()
 
     # -- Appending --
@@ -184,7 +184,7 @@ class ReplicaManager:
         timeout_ms: int = COORDINATOR_TIMEOUT_MS,
         origin: Origin = "client",
     ) -> AppendResult | Pending[AppendResult]:
-        """Append to one partition: what coordinators do to their own logs."""
+        """Append to one partition: used by coordinators for their own logs."""
         try:
             partition = self.partition(topic, partition_id)
         except ApiError as refusal:
@@ -196,7 +196,7 @@ class ReplicaManager:
         return results[0]
 
     def replicated(self, topic: str, partition_id: int, *, timeout_ms: int) -> Pending[Error]:
-        """Return the promise that all that a led partition has now is committed, or why not.
+        """Return the promise that all records that a partition has now are committed, or the error.
 
         Raises ApiError where this broker does not lead it.
         """
@@ -222,10 +222,10 @@ class ReplicaManager:
     ) -> list[AppendResult] | Pending[list[AppendResult]]:
         """Append to several partitions, each by itself; a result for each, in order.
 
-        With acks=all the results wait until every in-sync replica has what was appended, at
-        most `timeout_ms`; once `closed` is done nobody waits. A partition that fails does not hold
-        up or undo the others. A client's batch that takes long to examine is appended later
-        (`heavy_batches`), and the results wait for it.
+        With acks=all the results wait until every in-sync replica has the records, at most
+        `timeout_ms`, or until `closed` completes. A partition that fails does not delay or undo the
+        others. A client's batch that takes long to validate is appended later (`heavy_batches`),
+        and the results wait for it.
 
         Raises: CloseConnection where too many of these wait.
         """
@@ -287,7 +287,7 @@ class ReplicaManager:
         results: list[AppendResult],
         replicated: list[tuple[Partition, int, int]],
     ) -> None:
-        """Wake the fetches that wait for what was appended."""
+        """Wake the delayed fetches of what was appended."""
         purgatory = self.fetch_reader.consumer_purgatory
         if purgatory.count:
             for (partition, data), result in zip(batches, results, strict=True):
@@ -310,7 +310,7 @@ class ReplicaManager:
         timeout_ms: int,
         closed: Pending[None] | None,
     ) -> Pending[list[AppendResult]]:
-        """Append the batches of `heavy`, each with its slot, once they are examined."""
+        """Append the batches of `heavy`, each with its slot, once they are validated."""
         promises = [light if isinstance(light, Pending) else completed(light)]
         for _, partition, data in heavy:
             if self._heavy.is_full:
@@ -321,7 +321,7 @@ class ReplicaManager:
             if log is None:
                 late.complete([AppendResult(Error.KAFKA_STORAGE_ERROR)])
                 continue
-            # Before whatever else hears of it: what waits behind it must find it appended.
+            # As the first listener: batches that wait behind this one must find it appended.
             self._heavy.examine(partition, data, log.config, closed).then(
                 partial(self._append_examined, partition, late, acks, timeout_ms, closed)
             )
@@ -343,7 +343,7 @@ class ReplicaManager:
         closed: Pending[None] | None,
         outcome: Outcome,
     ) -> None:
-        """Append what a worker has examined, if this broker still leads; complete `late`."""
+        """Append a validated batch, if this broker still leads; complete `late`."""
         if partition.gone:
             late.complete([AppendResult(partition.gone, partition.gone.message)])
             return
@@ -362,15 +362,15 @@ class ReplicaManager:
         promise = appended if isinstance(appended, Pending) else completed(appended)
         promise.map(late.complete)
 
-    # -- What replicas do --
+    # -- Watermarks and ISR --
 
     def follower_advanced(self, partition: Partition) -> None:
-        """Wake the fetches parked here on a followed partition whose high watermark moved."""
+        """Wake consumers' fetches of a followed partition whose high watermark moved."""
         if self.fetch_reader.consumer_purgatory.count:
             self.fetch_reader.consumer_purgatory.wake(partition)
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Wake what waits for more to be committed."""
+        """Wake the requests that wait for the high watermark."""
         if self.produce_purgatory.count:
             self.produce_purgatory.wake(partition)
         if self.fetch_reader.consumer_purgatory.count:
@@ -378,20 +378,20 @@ class ReplicaManager:
         self.fetch_reader.hasten_follower_fetches(partition)
 
     def follower_moved(self, partition: Partition) -> None:
-        """Wake what waits for a follower: the high or low watermark may have moved."""
+        """Wake the requests that wait for followers: the high or low watermark may have moved."""
         self.high_watermark_moved(partition)
         if self.delete_records_purgatory.count:
             self.delete_records_purgatory.wake(partition)
 
     def isr_changed(self, partition: Partition) -> None:
-        """Follow the answer to a proposal: fewer or more replicas count now."""
+        """Handle a changed ISR: fewer or more replicas may hold the high watermark back."""
         self._commit(partition)
         propose_expansion(partition)
 
     def recheck(self, *, shrink: bool = False) -> None:
-        """Look at all led partitions: time or a broker's state may have moved what is committed.
+        """Check all led partitions: time or a broker's state may have moved the high watermark.
 
-        `shrink`: look for followers that lag for too long, too.
+        `shrink`: propose to remove lagging followers from the ISR, too.
         """
         for partition in tuple(self.hosted()):
             if partition.alone or not partition.is_leader or partition.log is None:
@@ -400,12 +400,11 @@ class ReplicaManager:
                 propose_reduction(partition)
             self._commit(partition)
             if self.delete_records_purgatory.count:
-                self.delete_records_purgatory.wake(
-                    partition
-                )  # Brokers that are fenced now are not waited for.
+                # Fenced brokers are not waited for.
+                self.delete_records_purgatory.wake(partition)
 
     def _commit(self, partition: Partition) -> None:
-        """Commit what can be committed, where something besides the replicas' ends changed."""
+        """Advance the high watermark after a change of something besides the replicas' log ends."""
         log = partition.log
         if log is None or not partition.is_leader or log.high_watermark == log.log_end_offset:
             return
@@ -415,7 +414,7 @@ class ReplicaManager:
             self.high_watermark_moved(partition)
 
     def _flush(self, partition: Partition, log: "PartitionLog") -> "Flushed":
-        """Flush a led partition's log, which has to come before more of it is committed."""
+        """Flush a led partition's log, and advance the high watermark after that."""
         flushed = log.flush()
 
         def commit(_: OSError | None) -> None:
@@ -425,10 +424,10 @@ class ReplicaManager:
         flushed.then(commit)
         return flushed
 
-    # -- What the metadata says --
+    # -- Metadata changes --
 
     def prepare(self, delta: "ClusterDelta") -> Steps[None] | None:
-        """Return what makes the logs that a change needs, if they are many; `apply` is to follow.
+        """Return the steps that create the logs a change needs, if they are many; `apply` follows.
 
         Only for changes after the first one, and before another one is applied.
         """
@@ -445,16 +444,16 @@ class ReplicaManager:
         first: bool = False,
         reconfigured: Sequence[str] | None = (),
     ) -> list[tuple[Partition, bool]]:
-        """Host, lead, stop and delete as the metadata says; deletions come first.
+        """Host, lead, stop and delete partitions by the metadata; deletions come first.
 
-        `first` = this is all that the metadata says at a start: what is missing here may lie on
-        a folder that is offline, and does not begin anew. `reconfigured`: the topics whose
-        settings changed, None = all. They have them before any partition follows: nothing may be
-        committed by a smaller in-sync set and the minimum that went before it.
+        `first` = the whole metadata at a start: a missing log may be in a log directory that is
+        offline, and is not created again. `reconfigured`: the topics whose settings changed, None =
+        all. They are applied before any partition: nothing may be committed by a new, smaller ISR
+        and the old min.insync.replicas.
 
-        Returns the partitions whose leadership was looked at, with whether this broker begins
-        to lead them now; those no longer hosted are in the list, too, and never led. One that
-        fails does not hold up the others: `applied` tells of it.
+        Returns the partitions whose leadership was checked, with whether this broker begins to
+        lead them now; those no longer hosted are in the list, too, as not led. A partition that
+        fails does not delay the others: `applied` returns it.
         """
         self.image = delta.image
         self.environment.brokers = delta.image.brokers
@@ -486,9 +485,10 @@ class ReplicaManager:
         return touched
 
     def applied(self, partitions: Collection[Partition]) -> list[tuple[str, Exception]]:
-        """Know that what `apply` said of these is done; return which partitions failed, and why.
+        """Confirm that the result of `apply` was handled; return the partitions that failed.
 
-        Until then each further `apply` that looks at a partition says again that it begins.
+        Until then each further `apply` of a partition returns again that this broker begins to
+        lead it.
         """
         self._begun.difference_update(partitions)
         failures, self._failures = self._failures, []
@@ -504,7 +504,7 @@ class ReplicaManager:
             return []
 
     def _configure(self, topics: Iterable[str]) -> list[Partition]:
-        """Give the partitions of these topics their settings anew; return them."""
+        """Apply the settings of these topics to their partitions; return these."""
         found: list[Partition] = []
         for topic in sorted(topics):
             hosted = self._by_name.get(topic)
@@ -525,7 +525,7 @@ class ReplicaManager:
         if self.node_id not in state.replicas:
             if partition is None:
                 return []
-            # Its records live on elsewhere: a producer must go there, not give its topic up.
+            # Other brokers host it: a producer must go there, not fail.
             return [(self._drop(topic.id, partition_id, Error.NOT_LEADER_OR_FOLLOWER), False)]
         if partition is None:
             partition = self._host(topic, partition_id, is_new=is_new)
@@ -535,7 +535,7 @@ class ReplicaManager:
             if partition.apply(state):
                 self._begun.add(partition)
         except Exception:
-            # It must not lead an epoch that it has not begun, and is to begin it when tried again.
+            # It must not lead in an epoch that it has not begun; the retry begins it.
             partition.leader = NO_LEADER
             partition.leader_epoch, partition.partition_epoch = before
             raise
@@ -555,12 +555,11 @@ class ReplicaManager:
                 node_id=self.node_id,
                 is_new=is_new,
             )
-            # It may have been loaded before the broker knew its own settings.
+            # It may have been loaded before the broker had its dynamic settings.
             log.reconfigure(settings.log)
         except OSError as error:
-            self._summary.add(
-                logging.ERROR, "there is no log", f"{topic.name}-{partition_id} ({error})"
-            )
+            name = f"{topic.name}-{partition_id}"
+            self._summary.add(logging.ERROR, "log creation failed", f"{name} ({error})")
         partition = Partition(
             topic.name,
             topic.id,
@@ -580,7 +579,7 @@ class ReplicaManager:
     def _drop(
         self, topic_id: Uuid, partition_id: int, gone: Error = Error.UNKNOWN_TOPIC_OR_PARTITION
     ) -> Partition:
-        """Stop hosting and delete the log; the caller wakes those who wait on it."""
+        """Stop hosting a partition and delete its log; the caller wakes what waits for it."""
         hosted = self._by_id[topic_id]
         partition = hosted.pop(partition_id)
         self._hosted = None
@@ -597,14 +596,14 @@ class ReplicaManager:
         try:
             self.log_dirs.delete(partition.topic, partition_id)
         except UndeletableDir:
-            pass  # Its folder is well, and who orders its removal hears why it is there still.
+            pass  # Its log directory is fine, and the deletion request gets the reason.
         except OSError as error:
             self.storage_failed(partition, error)
         partition.log = None
         return partition
 
     def _wake_each(self, partitions: Sequence[Partition]) -> None:
-        """Answer whoever can be answered, now that all of these have changed."""
+        """Wake all delayed requests of these partitions, after all of them have changed."""
         self.produce_purgatory.wake_each(partitions)
         self.fetch_reader.wake_each(partitions)
         self.delete_records_purgatory.wake_each(partitions)
@@ -612,7 +611,7 @@ class ReplicaManager:
     # -- Disk failure --
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        """Take the log folder of a partition out of service, with all that it holds."""
+        """Take the log directory of a partition offline, with all its logs."""
         log = partition.log
         if log is not None:
             directory = self.log_dirs.directory_of(log)
@@ -620,7 +619,7 @@ class ReplicaManager:
             self._take_offline(log.directory if directory is None else directory.path, logs, error)
 
     def log_damaged(self, partition: Partition, damage: "DamagedLog", *, fetched: bool) -> bool:
-        """Follow that a followed log cannot be cut; tell whether it may be cut before the damage.
+        """Handle damage that a truncation found; return whether to truncate before the damage.
 
         Else the replica is offline now. `fetched`: its leader has accepted a fetch of it in this
         epoch. See `damaged_logs`.
@@ -634,15 +633,15 @@ class ReplicaManager:
         return goes_on
 
     def log_unreadable(self, partition: Partition, offset: int, refusal: ApiError) -> None:
-        """Follow that a fetch was refused; see `damaged_logs`."""
+        """Note a failed read; see `damaged_logs`."""
         self.damaged.found_by_read(partition, offset, refusal)
 
     def _dir_failed(self, directory: "LogDir", logs: "list[PartitionLog]") -> None:
-        """Follow a log folder that failed while nobody here was at it."""
+        """Handle a log directory that failed in a background task."""
         self._take_offline(directory.path, logs, directory.error)
 
     def _take_offline(self, path: str, logs: "list[PartitionLog]", error: OSError | None) -> None:
-        logger.error("log folder %s is offline with %d logs: %s", path, len(logs), error)
+        logger.error("log directory %s failed: %s; its %d logs are offline", path, error, len(logs))
         hit: list[Partition] = []
         for log in logs:
             partition = self._by_id.get(log.topic_id, {}).get(log.partition)

@@ -1,9 +1,9 @@
-"""What a broker has counted of idle topics, kept over a stop that was clean.
+"""The file in which a broker saves its idle times over a clean shutdown.
 
-The file names the registration in which it was written, as the marks of a clean shutdown do, and
-counts only where every log folder bears such a mark of that registration: then nobody has used
-this broker since. After a crash there is no mark, and one folder's may be old where that folder
-was away for a while. So no file needs to be removed, and none can speak of another life.
+The file holds the broker epoch in which it was written, as the clean shutdown files do. It is used
+only where every log directory has a clean shutdown file of that epoch: then this broker has served
+no client since. After a crash there is no such file, and a directory that was away has an old one.
+So a stale file is never used, and need not be removed.
 """
 
 import json
@@ -19,7 +19,7 @@ from ottla.log.log_dirs import LogDirs
 log = logging.getLogger(__name__)
 
 NAME: Final = ".ottla_idle_topics"
-"""In the first of the log folders; Kafka ignores it."""
+"""In the first log directory; Kafka ignores it."""
 VERSION: Final = 1
 
 
@@ -41,14 +41,14 @@ def encode_idle_times(saved: Mapping[Uuid, SavedIdleTime], broker_epoch: int) ->
 
 
 def decode_idle_times(data: bytes, broker_epoch: int) -> dict[Uuid, SavedIdleTime]:
-    """Return what a file says, nothing where it is of another registration or damaged."""
+    """Return a file's idle times; none where it is of another broker epoch, or damaged."""
     try:
         content = json.loads(data)
         if (content["version"], content["broker_epoch"]) != (VERSION, broker_epoch):
             return {}
         return {parse_uuid(text): _saved(each) for text, each in content["topics"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        log.warning("%s cannot be read: all topics are counted anew", NAME)
+        log.warning("%s is malformed; idle times of all topics restart from zero", NAME)
         return {}
 
 
@@ -59,7 +59,7 @@ def _saved(content: Any) -> SavedIdleTime:
 
 
 def read_idle_times(log_dirs: LogDirs) -> dict[Uuid, SavedIdleTime]:
-    """Return what was counted before this start; the folders are loaded by then. Blocks."""
+    """Return the saved idle times; the log directories must have been loaded. Blocks."""
     epochs = {each.previous_epoch for each in log_dirs.dirs}
     if len(epochs) > 1 or NO_EPOCH in epochs:
         return {}
@@ -73,13 +73,15 @@ def read_idle_times(log_dirs: LogDirs) -> dict[Uuid, SavedIdleTime]:
 def write_idle_times(
     log_dirs: LogDirs, saved: Mapping[Uuid, SavedIdleTime], broker_epoch: int
 ) -> Pending[None]:
-    """Write it, in a worker; a failure costs what was counted."""
+    """Write the file in a worker. A failure is logged; the idle times are lost then."""
     done: Pending[None] = Pending()
     disk, path, data = log_dirs.ports.disk, _path(log_dirs), encode_idle_times(saved, broker_epoch)
 
     def written(result: BaseException | None) -> None:
         if result is not None:
-            log.warning("%s is not written, all topics will be counted anew: %s", path, result)
+            log.warning(
+                "writing %s failed: %s; idle times of all topics restart from zero", path, result
+            )
         done.complete(None)
 
     log_dirs.ports.workers.submit(lambda: disk.write_atomic(path, data), written)

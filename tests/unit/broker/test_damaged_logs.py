@@ -68,7 +68,7 @@ def assert_offline(world: Following, caplog: pytest.LogCaptureFixture) -> None:
     assert world.broker.log_dirs.online_dirs
     assert corruptions(world) == 1
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
-    assert line.startswith("t-0: the log is damaged behind offset 4 (position ")
+    assert line.startswith("t-0: log is damaged after offset 4 (position ")
     assert f"of {LOG_DIR}/t-0/{0:020d}.log" in line
     assert "this replica is offline until the broker's next start" in line
 
@@ -141,8 +141,8 @@ def test_a_replica_that_nobody_counts_on_is_cut_and_copied_again(
     log = world.log()
     assert log.log_end_offset == 4
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
-    assert line.startswith("t-0: the log is damaged behind offset 4 (position ")
-    assert line.endswith("it is cut there, and copied from the leader again")
+    assert line.startswith("t-0: log is damaged after offset 4 (position ")
+    assert line.endswith("truncating to that offset and fetching the rest from the leader again")
     assert corruptions(world) == 1
     (request, _, _), *_ = leader.sent
     while asked(request) == {}:
@@ -176,7 +176,7 @@ def test_a_cut_to_the_end_of_a_leader_elected_uncleanly_meets_damage(
     world.clock.advance(0)
     assert world.log().log_end_offset == 4
     assert corruptions(world) == 1
-    assert any("copied from the leader again" in each.message for each in caplog.records)
+    assert any("fetching the rest from the leader again" in each.message for each in caplog.records)
 
 
 def test_the_next_start_finds_the_replica_and_what_the_checkpoints_said_of_it(
@@ -221,7 +221,7 @@ def test_a_leader_says_once_that_its_log_cannot_be_read(
         assert read.error is Error.CORRUPT_MESSAGE
     [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith(
-        f"t-0: the log is damaged at or behind offset 5 ({LOG_DIR}/t-0/{0:020d}.log: "
+        f"t-0: log is damaged at or after offset 5 ({LOG_DIR}/t-0/{0:020d}.log: "
     )
     assert corruptions(world) == 1
     assert partition.log is not None

@@ -36,7 +36,7 @@ def reporter(caplog: pytest.LogCaptureFixture) -> Reporter:
 def test_a_thousand_replicas_are_one_line_that_names_some(reporter: Reporter) -> None:
     names = [f"t-{number}" for number in range(1_000)]
     [line] = reporter.tell(*names)
-    assert line.endswith(f": 1000 (t-0, t-1, t-2 and {1_000 - NAMED_MAX} more): broken: /logs")
+    assert f" 1000 replicas (t-0, t-1, t-2 and {1_000 - NAMED_MAX} more): broken: /logs;" in line
 
 
 def test_each_reason_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -47,9 +47,10 @@ def test_each_reason_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
         for number in range(5)
     }
     failures.log_new({**failed, "u-0": Failure("u-0", OSError("of no kind"))}, gone=(), now_ms=0)
-    assert [each.getMessage().partition(": ")[2] for each in caplog.records] == [
-        "5 (t-0, t-1, t-2 and 2 more): refused: /logs/t-0, /logs/t-1, /logs/t-2 and 2 more",
-        "1 (u-0): of no kind",
+    assert [each.getMessage().partition(";")[0] for each in caplog.records] == [
+        "cannot delete 5 replicas (t-0, t-1, t-2 and 2 more): "
+        "refused: /logs/t-0, /logs/t-1, /logs/t-2 and 2 more",
+        "cannot delete 1 replicas (u-0): of no kind",
     ]
 
 
@@ -65,9 +66,9 @@ def test_what_was_said_is_not_said_again_before_the_longest_pause_is_over(
 def test_only_what_is_new_is_said_of_an_order_that_names_more(reporter: Reporter) -> None:
     reporter.tell("t-0", "t-1")
     [line] = reporter.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX - 1)
-    assert "1 (t-2)" in line
+    assert "1 replicas (t-2)" in line
     [line] = reporter.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX)
-    assert "2 (t-0, t-1)" in line
+    assert "2 replicas (t-0, t-1)" in line
 
 
 def test_another_reason_is_said_at_once_and_lasts_from_then(reporter: Reporter) -> None:
@@ -85,7 +86,7 @@ def test_another_reason_of_one_replica_puts_off_nothing_that_is_to_be_said_of_ot
     reporter.tell("t-0", "t-1")
     reporter.tell("t-0", why="refused", now_ms=10)
     [line] = reporter.tell("t-1", now_ms=RETRY_MS_MAX)
-    assert "1 (t-1)" in line
+    assert "1 replicas (t-1)" in line
 
 
 def test_a_replica_that_went_and_fails_anew_is_told_of(reporter: Reporter) -> None:

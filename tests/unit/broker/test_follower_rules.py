@@ -315,13 +315,13 @@ def follow_without_copying(leader: PartitionLog, follower: PartitionLog) -> int:
 @pytest.mark.parametrize(
     ("error", "reaction"),
     [
-        (Error.NONE, Reaction.TAKE),
-        (Error.OFFSET_OUT_OF_RANGE, Reaction.LOCATE),
-        (Error.FENCED_LEADER_EPOCH, Reaction.WAIT),
-        (Error.UNKNOWN_LEADER_EPOCH, Reaction.WAIT),
-        (Error.UNKNOWN_TOPIC_ID, Reaction.WAIT),
-        (Error.CORRUPT_MESSAGE, Reaction.COMPLAIN),
-        (12_345, Reaction.COMPLAIN),
+        (Error.NONE, Reaction.APPEND),
+        (Error.OFFSET_OUT_OF_RANGE, Reaction.RESET_OFFSET),
+        (Error.FENCED_LEADER_EPOCH, Reaction.RETRY),
+        (Error.UNKNOWN_LEADER_EPOCH, Reaction.RETRY),
+        (Error.UNKNOWN_TOPIC_ID, Reaction.RETRY),
+        (Error.CORRUPT_MESSAGE, Reaction.RETRY_UNEXPECTED),
+        (12_345, Reaction.RETRY_UNEXPECTED),
     ],
 )
 def test_what_is_done_about_an_error(error: int, reaction: Reaction) -> None:
@@ -331,11 +331,11 @@ def test_what_is_done_about_an_error(error: int, reaction: Reaction) -> None:
 @pytest.mark.parametrize(
     ("own", "leaders", "what"),
     [
-        ((0, 10), (0, 4), OffsetReset.CUT),
-        ((0, 10), (20, 30), OffsetReset.START_OVER),
-        ((0, 10), (5, 30), OffsetReset.GO_ON),
-        ((0, 10), (10, 10), OffsetReset.GO_ON),
-        ((8, 10), (0, 4), OffsetReset.START_OVER),
+        ((0, 10), (0, 4), OffsetReset.TRUNCATE),
+        ((0, 10), (20, 30), OffsetReset.TRUNCATE_FULLY),
+        ((0, 10), (5, 30), OffsetReset.KEEP),
+        ((0, 10), (10, 10), OffsetReset.KEEP),
+        ((8, 10), (0, 4), OffsetReset.TRUNCATE_FULLY),
     ],
 )
 def test_where_to_go_on(own: tuple[int, int], leaders: tuple[int, int], what: OffsetReset) -> None:

@@ -153,7 +153,9 @@ class TestAsking:
         world.broker.replicas.recheck(shrink=True)
         world.clock.advance(0)
         (line,) = caplog.messages
-        assert line.startswith("out of sync: 9 partitions, such as u-0 [2, 3] at 0 of 0, u-1")
+        assert line.startswith(
+            "shrinking ISR by: 9 partitions, such as u-0 [2, 3] (high watermark 0, "
+        )
 
     def test_nothing_is_sent_after_the_end(self, world: World) -> None:
         world.broker.isr.close()

@@ -122,7 +122,7 @@ def test_a_disk_that_fails_is_told_of_when_the_change_is_followed(
     at_once(steps)
     assert caplog.text == ""
     world.broker.apply(delta)
-    assert f"there is no log: {MANY} partitions, such as t-0 (" in caplog.text
+    assert f"log creation failed: {MANY} partitions, such as t-0 (" in caplog.text
     assert all(each.log is None for each in world.broker.replicas.hosted())
 
 

@@ -458,6 +458,6 @@ def test_an_error_of_many_partitions_is_one_line_in_the_log(
     world.leader.answer(answer(*refusals))
     (line,) = caplog.messages
     assert line == (
-        "broker 2 answers FENCED_LEADER_EPOCH: 5 partitions, such as "
+        "fetch from broker 2 failed with FENCED_LEADER_EPOCH, retrying: 5 partitions, such as "
         "t-0 in epoch 0, t-1 in epoch 0, t-2 in epoch 0"
     )

@@ -262,7 +262,7 @@ class TestDiskFailure:
         caplog.set_level("INFO", logger="ottla.broker.replica_manager")
         two.add_topic("c", Uuid(b"c" * 16), partitions=9)
         (line,) = caplog.messages
-        assert line.startswith("there is no log: 9 partitions, such as c-0 (")
+        assert line.startswith("log creation failed: 9 partitions, such as c-0 (")
 
     def test_a_failure_in_a_worker_is_heard_of(self, two: World) -> None:
         append(two, "x", topic="a")

@@ -1,10 +1,10 @@
 """Fetch (key 1): read record batches; on a controller's listener, the metadata log.
 
 Behaviour: partitions in the order of the request, or of the session (KIP-227), where those that
-           gave records go last; waits for min_bytes until max_wait_ms; the first batch is sent
-           whatever its size (KIP-74). Records travel as slices of the log's files. Followers
-           read to the log's end, and say with it how far they are. Consumers read anywhere,
-           and with replica.selector.class are sent to a replica of their rack (KIP-392).
+           returned records go last; waits for min_bytes until max_wait_ms; the first batch is sent
+           whatever its size (KIP-74). Records are sent as slices of the log's files. Followers
+           read to the log's end, and their fetch offset is their log end. Consumers may read from
+           any replica; replica.selector.class directs them to one of their rack (KIP-392).
 Versions:  v4 isolation level; v5 log start; v7 sessions; v9 leader epochs (KIP-320);
            v10 zstd (KIP-110); v11 rack; v12 flexible, diverging epoch (KIP-595); v13 topics by
            id (KIP-516); v15 replica state (KIP-903); v16 the new leader and its address
@@ -36,7 +36,7 @@ PARTITIONS_PER_STEP = 64
 
 @InSteps
 def handle(ctx: Context, request: wire.FetchRequest) -> Steps[Answer]:
-    """Answer with what is there, or later with what came."""
+    """Respond with the records that are there, or wait for more."""
     connection = ctx.connection
     if connection.listener is Listener.CONTROLLER:
         return ctx.quorum.fetch(ctx, request)
@@ -172,7 +172,7 @@ def _topic(
 
 
 PLAIN = wire.PartitionData(partition_index=0, error_code=0, high_watermark=0, records=None)
-"""Gives the defaults of the tagged fields: the encoder knows these very objects at once."""
+"""Holds the default objects of the tagged fields, which the encoder recognizes by identity."""
 
 
 def _special(
@@ -181,10 +181,10 @@ def _special(
     found: PartitionRead,
     endpoints: dict[int, wire.NodeEndpoint],
 ) -> wire.PartitionData:
-    """Tell of an error, a diverging log or aborted transactions."""
+    """Return the response of a partition with an error, a diverging log or aborted transactions."""
     diverging, error, leader = PLAIN.diverging_epoch, found.error, PLAIN.current_leader
     if error is Error.KAFKA_STORAGE_ERROR and ctx.version <= 5:
-        # Clients of that time do not know the code, and retry this one.
+        # Clients of these versions do not know the code, and retry this one.
         error = Error.NOT_LEADER_OR_FOLLOWER
     if ctx.version >= 16 and error in LEADER_ERRORS:
         leader = _leader(ctx, requested, endpoints)
@@ -236,8 +236,8 @@ def _leader(
 def _without_zstd(ctx: Context, reads: Reads) -> Reads:
     """Refuse partitions whose topic compresses with zstd, which such an old client cannot read.
 
-    A batch that a producer compressed so in a topic of another setting does get through, as in
-    Kafka: looking into every batch would cost more than such a client is worth.
+    A batch that a producer compressed with zstd in a topic of another setting gets through, as in
+    Kafka: checking every batch would cost too much for such clients.
     """
     checked: Reads = []
     for requested, found in reads:
@@ -251,7 +251,7 @@ def _without_zstd(ctx: Context, reads: Reads) -> Reads:
 
 
 def _release_unsent(reads: Reads, sent: Reads) -> None:
-    """Unpin what was read for partitions that the response leaves out."""
+    """Unpin the reads of partitions that the response leaves out."""
     kept = {id(found) for _, found in sent}
     for _, found in reads:
         if found.slices and id(found) not in kept:

@@ -1,17 +1,17 @@
 """Metadata (key 3): the live brokers, and topics with their partitions' leaders and replicas.
 
-Behaviour: addresses are those of the listener that the client came by; a leader without it is
-           told as LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing
-           topics are created where both sides allow it, and told UNKNOWN_TOPIC_OR_PARTITION
-           until they are there. Where no broker lives this one is told: see `live_nodes_or_self`. The
-           controller's id is that of any live broker, since each forwards what the controller
-           must decide (KIP-590). A request of v10 or v11 that has a topic without a name is
-           refused as a whole, topic by topic (INVALID_REQUEST).
+Behaviour: addresses are those of the listener that the client is connected to; a leader without it
+           is LISTENER_NOT_FOUND. No topics = all (v0) or none (v1+); null = all. Missing topics are
+           created where both sides allow it, and are UNKNOWN_TOPIC_OR_PARTITION until they exist.
+           Where no broker is live this one is listed: see `live_nodes_or_self`. The controller's id
+           is that of any live broker, since each forwards the controller's requests (KIP-590).
+           A request of v10 or v11 that has a topic without a name is refused as a whole, topic by
+           topic (INVALID_REQUEST).
 Versions:  v0 only names live replicas; v4 may forbid auto creation (KIP-487); v5 offline
            replicas; v6 LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE; v7 leader epochs;
            v8 authorized operations (KIP-430), of the cluster until v10; v9 flexible; v10 topic
            ids in responses; v12 topics by id (KIP-516); v13 top-level error (KIP-1102).
-Not done:  authorization: everybody may do all, and is told so.
+Not done:  authorization: all operations are reported as allowed.
 """
 
 from ottla.base.errors import Error
@@ -38,7 +38,7 @@ API = Api(key=3, versions=range(14), large_answers=True, acl="topic:describe")
 
 @InSteps
 def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
-    """Answer from the broker's image; start the creation of missing topics."""
+    """Respond from the broker's image; start the creation of missing topics."""
     broker, version = ctx.broker, ctx.version
     if version < 12 and _has_nameless(request):
         return _refusal(request)
@@ -64,14 +64,14 @@ def handle(ctx: Context, request: wire.MetadataRequest) -> Steps[Answer]:
 
 
 def _has_nameless(request: wire.MetadataRequest) -> bool:
-    """Say whether a topic lacks a name or has an id: v10 and v11 have ids, for answers only."""
+    """Tell whether a topic lacks a name or has an id: ids in v10 and v11 are for responses only."""
     return request.topics is not None and any(
         each.name is None or each.topic_id != NO_UUID for each in request.topics
     )
 
 
 def _refusal(request: wire.MetadataRequest) -> wire.MetadataResponse:
-    """Refuse each topic, in a response that tells of nothing else, as Kafka does."""
+    """Refuse each topic, in a response without brokers, as Kafka does."""
     return wire.MetadataResponse(
         brokers=(),
         topics=tuple(
@@ -106,7 +106,7 @@ def _topics(
         return tuple(described_topics)
     ids = list(dict.fromkeys(each.topic_id for each in request.topics if each.topic_id != NO_UUID))
     if ids:
-        # A request speaks of topics by id or by name; with any id, the names do not count.
+        # A request names topics by id or by name; with any id, the names are ignored.
         for topic_id in ids:
             topic = image.topics.by_id(topic_id)
             if topic is None:
@@ -142,7 +142,7 @@ def _why_missing(name: str) -> Error:
 
 
 class _TopicDescriber:
-    """Puts topics into the words of one response."""
+    """Builds the topics of one response."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int, allowed: int) -> None:
         self._image = image

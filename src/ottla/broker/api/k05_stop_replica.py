@@ -1,20 +1,21 @@
-"""StopReplica (key 5): the controller has this broker stop following replicas, or delete them.
+"""StopReplica (key 5): the controller has this broker stop fetching replicas, or delete them.
 
-Behaviour: stopped replicas are followed again with the next LeaderAndIsr that names them. A
-           deletion is answered once the replica's name is gone durably and the checkpoints are
-           written anew; where these cannot be, a name that is gone is (see
-           `ottla.log.replica_deletion`). The bytes follow after file.delete.delay.ms. What is not
-           here counts as deleted, and what the metadata does not know of but the disk has is
-           deleted, too (KAFKA-1397).
-           KAFKA_STORAGE_ERROR where a log folder is offline that may hold the replica (KAFKA-9946).
-Epochs:    of broker and controller as LeaderAndIsr. A leader epoch that is older than the
-           replica's is FENCED_LEADER_EPOCH; the same one counts, and so does -1, unknown (KIP-570,
-           KAFKA-9539). -2, which a deletion of the whole topic carries, counts once the topic was
-           told to go: a late copy of it must not hit a new topic of that name. Ottla's controllers
-           say which topic they mean (a tagged field): of that one everything goes, what a start
-           has set aside, too, and one that has the name since is left alone.
-Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which there are none of
-           here. Older ones are not served.
+Behaviour: stopped replicas are fetched again after the next LeaderAndIsr that names them. A
+           deletion is answered once the replica's directory is durably renamed and the checkpoints
+           are rewritten; where the latter fails, the rename is enough (see
+           `ottla.log.replica_deletion`). The files are removed after file.delete.delay.ms. A
+           replica that is not here counts as deleted; one on the disk that the metadata does not
+           have is deleted, too (KAFKA-1397).
+           KAFKA_STORAGE_ERROR where a log directory that may hold the replica is offline
+           (KAFKA-9946).
+Epochs:    of broker and controller as LeaderAndIsr. A leader epoch older than the replica's is
+           FENCED_LEADER_EPOCH; the same one passes, and so does -1, unknown (KIP-570, KAFKA-9539).
+           -2, for the deletion of a whole topic, passes once UpdateMetadata has removed the topic:
+           a late copy must not hit a new topic of that name. Ottla's controllers send the topic's
+           id (a tagged field): then all of that topic's replicas are deleted, stray ones, too, and
+           a topic that has the name since is left alone.
+Versions:  v3 epochs and deletion by partition; v4 KRaft controllers, which do not exist in this
+           mode. Older ones are not served.
 Not done:  authorization.
 """
 
@@ -42,14 +43,14 @@ API = Api(
     acl="cluster:cluster-action",
 )
 
-OFFLINE_LOG_DIR: Final = OSError(errno.EIO, "a log folder that may hold them is offline")
+OFFLINE_LOG_DIR: Final = OSError(errno.EIO, "a log directory that may hold them is offline")
 
 
 def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
-    """Check who tells, stop what counts, then delete what is to go."""
+    """Check the epochs, stop replicas, then delete those to be deleted."""
     broker = ctx.broker
     zk_metadata = broker.zk_metadata
-    assert zk_metadata is not None, "served where brokers are told by requests only"
+    assert zk_metadata is not None, "served in ZooKeeper mode only"
     error = zk_metadata.facts.check_sender(
         broker_epoch=request.broker_epoch,
         controller_id=request.controller_id,
@@ -65,7 +66,7 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
         for state in topic.partition_states:
             name = (topic.topic_name, state.partition_index)
             if is_late(zk_metadata.image, topic.topic_name, topic.topic_id):
-                # Not a byte of its successor may go; what is left of the topic that is meant may.
+                # The new topic of the name must not be touched; the rest of the old one is deleted.
                 results[name] = Error.NONE
                 if state.delete_partition:
                     superseded[topic.topic_id, name[1]] = topic.topic_name
@@ -79,7 +80,7 @@ def handle(ctx: Context, request: wire.StopReplicaRequest) -> Answer:
             try:
                 partition = broker.replicas.partition(*name)
             except ApiError:
-                continue  # It is not here, and thus not followed.
+                continue  # It is not hosted, and thus not fetched.
             stopped.append(partition)
             if partition.log is None:
                 results[name] = Error.KAFKA_STORAGE_ERROR
@@ -108,7 +109,7 @@ def _delete(
         failed: dict[Hashable, Failure] = {}
         for name, ids in to_delete.items():
             failures = [removed[each, name[1]] for each in ids]
-            # The second: the folder failed later than in the moment in which it was to go.
+            # The second: of directories that failed after the replica was removed.
             offline = zk_metadata.facts.unconfirmed_deletions.get(
                 name, set()
             ) | broker.log_dirs.lost_ids(*name)
@@ -127,7 +128,7 @@ def _delete(
 def _target_ids(
     broker: Broker, zk_metadata: ZkMetadataPort, name: PartitionName, topic_id: Uuid
 ) -> set[Uuid]:
-    """Return the topic that is meant, or those that may be where the request does not say."""
+    """Return the request's topic id; without one, the ids of all topics that it may mean."""
     if topic_id != NO_UUID:
         return {topic_id}
     known = zk_metadata.image.topics.id_of(name[0]) or zk_metadata.facts.deleted_by_name.get(
@@ -146,7 +147,7 @@ def _target_ids(
 
 
 def _counts(broker: Broker, failure: OSError | None) -> bool:
-    """Tell whether a failure is one: a folder that is offline but had nothing of it is none."""
+    """Tell whether a failure matters: that of an offline log directory alone does not."""
     offline = [directory.error for directory in broker.log_dirs.offline_dirs]
     return failure is not None and not any(failure is each for each in offline)
 

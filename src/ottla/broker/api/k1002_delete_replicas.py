@@ -1,21 +1,21 @@
 """DeleteReplicas (key 1002): the controller has this broker delete replicas, named by topic id.
 
-Behaviour: only what the topic id's own folders hold is deleted, wherever in the log folders it
-           lies; what is not here counts as deleted, so that a repeated request is answered as
-           the first one. Only a topic that this broker has itself seen deleted is spoken of: its
-           id is in the ledger of its metadata and no topic's any more. This is waited for, since
-           the order mostly comes some milliseconds before that; after a second the answer is
-           OPERATION_NOT_ATTEMPTED, and the controller asks again: this broker may yet make the
-           replica as it replays what happened earlier, and "deleted" would be a lie. After the
-           receipt is forgotten nobody waits for an answer. KAFKA_STORAGE_ERROR where a log folder
-           is offline that may hold the replica, and stays so until that folder is back or given
-           up; the log says so, but not each time (`broker.deletion_failures`). Answered once the
-           names are gone durably and the checkpoints are written anew; where these cannot be, a
-           name that is gone is (see `ottla.log.replica_deletion`). The bytes follow after
-           file.delete.delay.ms.
+Behaviour: only partition directories with that topic id are deleted, in any log directory; a
+           replica that is not here counts as deleted, so that a repeated request has the same
+           result. This broker's metadata must have the deletion: the id is in its deletion ledger,
+           and no topic's any more. It waits for that, since the request mostly comes some
+           milliseconds earlier; after a second the result is OPERATION_NOT_ATTEMPTED, and the
+           controller retries: this broker may yet create the replica as it replays older records,
+           so "deleted" would be wrong. Once the ledger entry is dropped no controller waits for a
+           response. KAFKA_STORAGE_ERROR while a log directory that may hold the replica is offline,
+           until it is back or given up; this is logged, but not each time
+           (`broker.deletion_failures`). Answered once the directories are durably renamed and the
+           checkpoints are rewritten; where the latter fails, the rename is enough (see
+           `ottla.log.replica_deletion`). The files are removed after file.delete.delay.ms.
 Epochs:    an older broker epoch than this registration's is STALE_BROKER_EPOCH, a newer one is
-           taken, -1 = any; an older controller epoch than is known is STALE_CONTROLLER_EPOCH.
-Versions:  v0. Ottla's own; advertised to nobody, served where brokers speak to each other.
+           accepted, -1 = any; an older controller epoch than the known one is
+           STALE_CONTROLLER_EPOCH.
+Versions:  v0. Ottla's own; not advertised, served on the inter-broker listener.
 Not done:  authorization.
 """
 
@@ -52,11 +52,11 @@ API = Api(
 )
 
 METADATA_WAIT_MS: Final = 1_000
-"""How long a broker that has not heard of a deletion waits for that, before it says so."""
+"""How long a request waits for the deletion in this broker's metadata."""
 
 
 def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
-    """Check who asks; wait until this broker knows of the deletions; delete."""
+    """Check the sender; wait until this broker's metadata has the deletions; delete."""
     broker = ctx.broker
     if ctx.connection.listener_name != broker.config.inter_broker_listener_name:
         raise CloseConnection("DeleteReplicas is served between nodes only")
@@ -92,7 +92,7 @@ def handle(ctx: Context, request: wire.DeleteReplicasRequest) -> Answer:
 def _delete(
     broker: Broker, request: wire.DeleteReplicasRequest
 ) -> Pending[wire.DeleteReplicasResponse]:
-    """Delete what this broker knows to be deleted; the answer says of all what came of it."""
+    """Delete the replicas of topics that are deleted in this broker's metadata; respond for all."""
     requested = [
         (topic.topic_id, partition_id)
         for topic in request.topics
@@ -113,7 +113,7 @@ def _delete(
 
 
 def _log_failures(broker: Broker, removed: Removed) -> None:
-    """Have the log say what could not be removed, and why."""
+    """Log the replicas that could not be deleted, and why."""
     failed: dict[Hashable, Failure] = {}
     for (topic_id, partition_id), error in removed.items():
         if error is not None:
@@ -126,7 +126,8 @@ def _log_failures(broker: Broker, removed: Removed) -> None:
 
 
 def _fence(broker: Broker, request: wire.DeleteReplicasRequest) -> Error:
-    # Only an older epoch is refused: this broker may hear of its own newest one last (KAFKA-9839).
+    # Only an older epoch is refused: the controller may know a newer one before this broker does
+    # (KAFKA-9839).
     if NO_EPOCH != request.broker_epoch < broker.epoch:
         return Error.STALE_BROKER_EPOCH
     known = max(broker.controller_epoch, broker.image.position[1])

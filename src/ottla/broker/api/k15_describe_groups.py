@@ -3,7 +3,7 @@
 Behaviour: protocol and members' metadata show while the group is stable only. A group that does
            not exist is "Dead"; from v6 it is GROUP_ID_NOT_FOUND too (KIP-1043).
 Versions:  v3 authorized operations (KIP-430); v4 group instance ids; v5 flexible; v6 messages.
-Not done:  authorization: everybody may do all, and is told so.
+Not done:  authorization: all operations are reported as allowed.
 """
 
 from ottla.base.errors import ApiError, Error
@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_MISSING_GROUP = 6
 
 @InSteps
 def handle(ctx: Context, request: wire.DescribeGroupsRequest) -> Steps[Answer]:
-    """Answer each group by itself."""
+    """Describe each group by itself."""
     wants_operations = request.include_authorized_operations
     allowed = operations(GROUP_OPERATIONS) if wants_operations else OPERATIONS_NOT_REQUESTED
     groups: list[wire.DescribedGroup] = []

@@ -1,9 +1,9 @@
-"""DeleteRecords (key 21): move a partition's log start forward, so that what lies before goes.
+"""DeleteRecords (key 21): advance a partition's log start, which deletes earlier records.
 
 Behaviour: offset -1 = up to the high watermark. Only leaders delete; topics whose cleanup.policy
            lacks delete refuse (POLICY_VIOLATION), internal topics too (INVALID_TOPIC_EXCEPTION).
-           The answer comes once the log start of every live replica has passed the offset, with
-           the smallest of these, or REQUEST_TIMED_OUT: then the records go all the same.
+           The response comes once the log start of every live replica has reached the offset, with
+           the smallest of these, or REQUEST_TIMED_OUT: then the records are deleted all the same.
 Versions:  v0 to v2 are alike; v2 flexible.
 """
 
@@ -34,7 +34,7 @@ class _Deletion:
     error: Error = Error.NONE
 
     def settle(self) -> None:
-        """Look how far the replicas are; end the wait where there is nothing to wait for."""
+        """Check the replicas' log starts; end the wait where it is over."""
         partition = self.partition
         if partition is None:
             return
@@ -53,7 +53,7 @@ class _Deletion:
 
 @InSteps
 def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
-    """Delete in each partition by itself; answer when all of them are done."""
+    """Delete in each partition by itself; respond when all of them are done."""
     deletions: list[_Deletion] = []
     for topic in request.topics:
         for each in topic.partitions:
@@ -125,7 +125,7 @@ def _delete(ctx: Context, topic: str, each: wire.DeleteRecordsPartition) -> _Del
 
 
 def _delete_here(ctx: Context, partition: Partition, offset: int) -> int:
-    """Move this leader's log start; return up to where the others have to follow."""
+    """Move this leader's log start; return the offset that the followers must reach."""
     replicas = ctx.broker.replicas
     if partition.topic in INTERNAL_TOPICS:
         raise ApiError(Error.INVALID_TOPIC_EXCEPTION)

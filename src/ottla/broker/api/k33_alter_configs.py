@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): replace all dynamic properties of a topic or broker.
 
-Behaviour: what the request does not name loses its value; IncrementalAlterConfigs (key 44) is
-           the one to use. Each resource stands or falls by itself.
+Behaviour: properties that the request does not name return to their defaults; use
+           IncrementalAlterConfigs (key 44) instead. Each resource has its own result.
 Versions:  v2 flexible.
 Not done:  authorization; policy classes.
 """

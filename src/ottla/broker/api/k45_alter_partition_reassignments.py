@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (key 45): move partitions, or cancel their moving (KIP-455).
+"""AlterPartitionReassignments (key 45): reassign partitions, or cancel reassignments (KIP-455).
 
-Behaviour: each partition stands or falls by itself; replicas null = cancel. The answer tells of
-           the beginning: ListPartitionReassignments tells what is under way.
+Behaviour: each partition has its own result; replicas null = cancel. The response comes when the
+           reassignment has begun; ListPartitionReassignments shows those in progress.
 Versions:  v1 allow_replication_factor_change (KIP-860).
 Not done:  authorization.
 """

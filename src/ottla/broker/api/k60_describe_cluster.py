@@ -1,7 +1,7 @@
 """DescribeCluster (key 60): the cluster's id and its nodes, brokers or controllers.
 
-Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker told as the
-           controller (KIP-590); 2 = the quorum's voters, on controller listeners (KIP-919):
+Behaviour: endpoint type 1 = brokers, on broker listeners, with any live broker as the controller
+           (KIP-590); 2 = the quorum's voters, on controller listeners (KIP-919):
            this node's own listeners, and the others as controller.quorum.voters names them.
 Versions:  v1 endpoint type; v2 fenced brokers (KIP-1073).
 """
@@ -23,7 +23,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(ctx: Context, request: wire.DescribeClusterRequest) -> Answer:
-    """Answer from the image of the kind of node that was asked."""
+    """Respond from the image of this kind of node."""
     ours = CONTROLLERS if ctx.connection.listener is Listener.CONTROLLER else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refusal(
@@ -75,7 +75,7 @@ def _controllers(ctx: Context) -> tuple[wire.DescribeClusterBroker, ...]:
     listener_name = ctx.connection.listener_name
     nodes = []
     for node_id, listeners in sorted(ctx.quorum.nodes.items()):
-        # Of the other voters one listener is known: whichever name it has, it is their address.
+        # Of the other voters one listener is known: its address is used, whatever its name.
         _, host, port = next((each for each in listeners if each[0] == listener_name), listeners[0])
         nodes.append(wire.DescribeClusterBroker(broker_id=node_id, host=host, port=port))
     return tuple(nodes)

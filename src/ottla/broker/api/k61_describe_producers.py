@@ -1,8 +1,8 @@
-"""DescribeProducers (key 61): which producers a partition remembers (KIP-664).
+"""DescribeProducers (key 61): the producer state of partitions (KIP-664).
 
-Behaviour: followers answer, too, of what they have replicated: kafka-transactions.sh asks the
-           broker that it was told. Producers in order of their ids. A partition that is named
-           twice is described once: it may have thousands of producers.
+Behaviour: followers answer, too, from what they have replicated: kafka-transactions.sh may be given
+           any broker. Producers in order of their ids. A partition that is named twice is described
+           once: it may have thousands of producers.
 Versions:  v0.
 """
 
@@ -17,7 +17,7 @@ API = Api(key=61, versions=range(1), large_answers=True, acl="topic:read")
 
 @InSteps
 def handle(ctx: Context, request: wire.DescribeProducersRequest) -> Steps[Answer]:
-    """Answer each partition by itself."""
+    """Describe each partition by itself."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -2,8 +2,8 @@
 
 Behaviour: topics in order of their names; no topics = all. A page holds at most the smaller of
            response_partition_limit and max.request.partition.size.limit partitions, at least
-           one; the cursor says where the next begins. With a cursor outside of the topics asked
-           for, or a negative one, each topic asked for is told INVALID_REQUEST.
+           one; the cursor is the start of the next page. With a cursor outside of the requested
+           topics, or a negative one, each requested topic gets INVALID_REQUEST.
 Versions:  v0.
 """
 
@@ -41,7 +41,7 @@ def handle(ctx: Context, request: wire.DescribeTopicPartitionsRequest) -> Answer
             break
         topic = image.topics.by_name(name)
         if topic is None:
-            # Only a topic that was asked for by name is missed.
+            # Only a requested topic can be missing.
             topics.append(_missing(name))
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
@@ -84,7 +84,7 @@ def _topic(
 def _refusal(
     request: wire.DescribeTopicPartitionsRequest,
 ) -> wire.DescribeTopicPartitionsResponse:
-    """Refuse each topic asked for: the response has no error of its own."""
+    """Refuse each requested topic: the response has no top-level error."""
     return wire.DescribeTopicPartitionsResponse(
         topics=tuple(
             wire.DescribeTopicPartitionsResponseTopic(

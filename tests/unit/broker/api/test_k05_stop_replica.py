@@ -182,7 +182,7 @@ def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
     for _ in range(5):
         made.stop(0, 1)
     lines = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-    assert lines == ["replicas that cannot be deleted for certain: 1 (t-0): it is offline: /logs"]
+    assert lines == ["cannot delete 1 replicas (t-0): it is offline: /logs; the controller retries"]
     made.clock.advance(RETRY_MS_MAX)
     made.stop(0, 1)
     assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 2

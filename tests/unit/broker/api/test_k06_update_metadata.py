@@ -287,7 +287,7 @@ def test_that_a_deleted_topic_is_refused_is_said_once_a_term(
     """Who puts a topic's znode back finds out why it stays dead, and what helps."""
 
     def said() -> list[str]:
-        return [each.getMessage() for each in caplog.records if "is refused" in each.getMessage()]
+        return [each.getMessage() for each in caplog.records if "rejected" in each.getMessage()]
 
     made = ZkMetadataWorld()
     made.learn_metadata(known(leader=DYING))
@@ -295,7 +295,7 @@ def test_that_a_deleted_topic_is_refused_is_said_once_a_term(
     made.learn_metadata(known())
     made.lead(told(0))
     [text] = said()
-    assert text.startswith(f"topic t with the id {uuid_text(TOPIC_ID)} is refused")
+    assert text.startswith(f"topic t with the id {uuid_text(TOPIC_ID)} rejected")
     made.learn_metadata(known(leader=DYING), controller_epoch=CONTROLLER_EPOCH + 1)
     made.learn_metadata(known(), controller_epoch=CONTROLLER_EPOCH + 1)
     assert len(said()) == 2

@@ -330,9 +330,9 @@ def test_the_log_says_once_a_minute_at_most_what_an_offline_folder_holds_up(
     caplog.clear()
     for _ in range(5):
         assert codes(delete(made, 0, 8, 9)) == dict.fromkeys((0, 8, 9), Error.KAFKA_STORAGE_ERROR)
-    assert [(each.levelname, each.getMessage().partition(": ")[2]) for each in caplog.records] == [
-        ("ERROR", "1 (t-0): it is offline: /logs"),
-        ("ERROR", "2 (t-8, t-9): broken"),
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("ERROR", "cannot delete 1 replicas (t-0): it is offline: /logs; the controller retries"),
+        ("ERROR", "cannot delete 2 replicas (t-8, t-9): broken; the controller retries"),
     ]
     made.clock.advance(RETRY_MS_MAX)
     delete(made, 0, 8, 9)

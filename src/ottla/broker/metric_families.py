@@ -216,9 +216,7 @@ def _batch_work_families(work: "BatchWork") -> Iterator[Family]:
         "Bytes reserved for batch tasks, completed and running.",
         [((), work.reserved_bytes)],
     )
-    yield gauge(
-        "ottla_batch_work_waiting", "Batch tasks that have not completed.", work.waiting
-    )
+    yield gauge("ottla_batch_work_waiting", "Batch tasks that have not completed.", work.waiting)
 
 
 def _session_families(broker: "Broker") -> Iterator[Family]:

@@ -21,7 +21,7 @@ from ottla.wire.messages import fetch as wire
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 from .test_follower_rules import stamped
-from .test_replica_fetcher import Following, answer, asked, data, locate
+from .test_replica_fetcher import Following, answer, data, locate, positions
 from .world import LOG_DIR, TOPIC_ID, World, batch
 
 LENGTH_AT = 8
@@ -89,14 +89,14 @@ def test_an_in_sync_replica_that_would_lose_records_is_offline(
     assert told.id == DIRECTORY_LOST
     assert [topic.topic_id for topic in told.topics] == [TOPIC_ID]
     world.clock.advance(60_000)
-    assert world.peers.to(3).sent == [] or asked(world.peers.to(3).sent[0][0]) == {}
+    assert world.peers.to(3).sent == [] or positions(world.peers.to(3).sent[0][0]) == {}
     assert corruptions(world) == 1
 
 
 @pytest.mark.parametrize(
     "counted", [{"eligible_leader_replicas": (1,)}, {"last_known_elr": (1,)}], ids=str
 )
-def test_so_is_one_that_may_be_elected(
+def test_a_replica_that_may_be_elected_is_offline(
     world: Following, caplog: pytest.LogCaptureFixture, counted: Any
 ) -> None:
     change_leader(world, (3,), **counted)
@@ -105,7 +105,7 @@ def test_so_is_one_that_may_be_elected(
     assert_offline(world, caplog)
 
 
-def test_so_is_one_of_which_the_leader_has_accepted_a_fetch(
+def test_a_replica_whose_fetch_the_leader_has_accepted_is_offline(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The leader may be taking it in just now."""
@@ -116,21 +116,23 @@ def test_so_is_one_of_which_the_leader_has_accepted_a_fetch(
     assert_offline(world, caplog)
 
 
-def test_so_is_every_one_over_zookeeper(world: Following, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_damaged_replica_over_zookeeper_is_offline(
+    world: Following, caplog: pytest.LogCaptureFixture
+) -> None:
     """Brokers have no epochs there, and a leader may count a former life's fetch."""
-    heard: list[str] = []
+    calls: list[str] = []
     world.broker.zk_metadata = object()  # type: ignore[assignment]
-    world.broker.replicas.on_log_dir_failed = lambda: heard.append("lost")
+    world.broker.replicas.on_log_dir_failed = lambda: calls.append("lost")
     world.add_broker(epoch=-1)
     change_leader(world, (3,))
     damage(world, 4, 6, 8)
     world.peers.to(3).answer(diverging(8))
     assert_offline(world, caplog)
-    assert heard == ["lost"]
+    assert calls == ["lost"]
     assert world.controller.calls == []
 
 
-def test_a_replica_that_nobody_counts_on_is_cut_and_copied_again(
+def test_a_replica_that_is_not_needed_is_truncated_and_fetched_again(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     change_leader(world, (3,))
@@ -145,17 +147,17 @@ def test_a_replica_that_nobody_counts_on_is_cut_and_copied_again(
     assert line.endswith("truncating to that offset and fetching the rest from the leader again")
     assert corruptions(world) == 1
     (request, _, _), *_ = leader.sent
-    while asked(request) == {}:
+    while positions(request) == {}:
         leader.answer(answer())
         (request, _, _), *_ = leader.sent
-    assert asked(request) == {0: (4, 0)}
+    assert positions(request) == {0: (4, 0)}
     leader.answer(answer(data(stamped(batch("new"), 4, 1), high=5)))
     assert log.log_end_offset == 5
     assert log.high_watermark == 5
     assert world.controller.calls == []
 
 
-def test_damage_that_goes_with_the_cut_is_no_matter(
+def test_damage_beyond_the_truncation_offset_does_not_matter(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     change_leader(world, (1, 2, 3))
@@ -166,7 +168,7 @@ def test_damage_that_goes_with_the_cut_is_no_matter(
     assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
-def test_a_cut_to_the_end_of_a_leader_elected_uncleanly_meets_damage(
+def test_truncation_to_an_unclean_leaders_end_finds_damage(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was tried again for ever, without a word."""
@@ -179,7 +181,7 @@ def test_a_cut_to_the_end_of_a_leader_elected_uncleanly_meets_damage(
     assert any("fetching the rest from the leader again" in each.message for each in caplog.records)
 
 
-def test_the_next_start_finds_the_replica_and_what_the_checkpoints_said_of_it(
+def test_the_next_start_finds_the_replica_and_its_checkpoints(
     world: Following,
 ) -> None:
     change_leader(world, (1, 2, 3))
@@ -196,7 +198,7 @@ def test_the_next_start_finds_the_replica_and_what_the_checkpoints_said_of_it(
 
 
 @pytest.mark.parametrize("replica_id", [-1, 2])
-def test_a_leader_says_once_that_its_log_cannot_be_read(
+def test_a_leader_logs_an_unreadable_log_once(
     caplog: pytest.LogCaptureFixture, replica_id: int
 ) -> None:
     """The fetcher was told CORRUPT_MESSAGE, again and again, and nobody else a word."""

@@ -36,7 +36,7 @@ def append(world: World, index: int, count: int = 1) -> None:
         world.broker.replicas.append("t", index, batch("a"))
 
 
-def asking(*offsets: int, max_bytes: int = 10_000) -> Fetching:
+def fetching(*offsets: int, max_bytes: int = 10_000) -> Fetching:
     parts = [
         FetchPartition("t", NO_UUID, index, offset, max_bytes)
         for index, offset in enumerate(offsets)
@@ -77,7 +77,7 @@ def test_no_limit_is_exceeded_but_for_the_first_batch(
     world = make()
     for index, count in enumerate(counts):
         append(world, index, count)
-    wanted = asking(0, 0, 0, max_bytes=per_partition)
+    wanted = fetching(0, 0, 0, max_bytes=per_partition)
     reads, total, urgent = world.broker.replicas.fetch_reader.read(wanted, limits(max_bytes=room))
     sizes = [found.size for _, found in reads]
     first = next((size for size in sizes if size), 0)
@@ -94,7 +94,7 @@ def test_no_limit_is_exceeded_but_for_the_first_batch(
 
 def test_a_fetch_that_waits_pins_nothing(world: World) -> None:
     append(world, 0)
-    waiting = fetch(world, asking(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
+    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=3 * SIZE))
     assert isinstance(waiting, Pending)
     append(world, 1)  # Not enough: read again, and let go again.
     assert not waiting.done
@@ -106,7 +106,7 @@ def test_a_fetch_of_a_connection_that_ended_is_forgotten_at_once(world: World) -
     timers = len(world.timers)
     gone: Pending[None] = Pending()
     weeks_ms = 2**31 - 1
-    waiting = fetch_reader.fetch(asking(0, 0), limits(wait_ms=weeks_ms), gone)
+    waiting = fetch_reader.fetch(fetching(0, 0), limits(wait_ms=weeks_ms), gone)
     assert isinstance(waiting, Pending)
     assert fetch_reader.consumer_purgatory.count == 1
     gone.complete(None)
@@ -120,10 +120,10 @@ def test_a_connection_does_not_gather_its_fetches(world: World) -> None:
     fetch_reader = world.broker.replicas.fetch_reader
     gone: Pending[None] = Pending()
     for offset in range(5):
-        fetch_reader.fetch(asking(offset), limits(wait_ms=10), gone)
+        fetch_reader.fetch(fetching(offset), limits(wait_ms=10), gone)
         append(world, 0)
     for _ in range(5):
-        fetch_reader.fetch(asking(5), limits(wait_ms=10), gone)
+        fetch_reader.fetch(fetching(5), limits(wait_ms=10), gone)
         world.clock.advance(10)
     assert fetch_reader.consumer_purgatory.count == 0
     assert gone._listeners == []
@@ -131,7 +131,7 @@ def test_a_connection_does_not_gather_its_fetches(world: World) -> None:
 
 def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
     append(world, 0)
-    waiting = fetch(world, asking(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
+    waiting = fetch(world, fetching(0, 0), limits(wait_ms=100, min_bytes=2 * SIZE))
     assert isinstance(waiting, Pending)
     append(world, 1)
     assert [found.size for _, found in waiting.value] == [SIZE, SIZE]
@@ -139,7 +139,7 @@ def test_bytes_that_were_there_before_the_wait_count(world: World) -> None:
 
 
 def test_appends_elsewhere_do_not_wake(world: World) -> None:
-    waiting = fetch(world, asking(0), limits(wait_ms=100))
+    waiting = fetch(world, fetching(0), limits(wait_ms=100))
     assert isinstance(waiting, Pending)
     append(world, 2)
     assert not waiting.done
@@ -181,7 +181,7 @@ def test_a_failure_of_ours_lets_go_of_what_was_read(world: World) -> None:
     append(world, 0)
     hosts = BuggyHosts(world.broker.replicas.partition("t", 0))
     with pytest.raises(AssertionError, match="a bug"):
-        FetchReader(hosts, world.clock, world.timers).fetch(asking(0, 0), limits(), Pending())
+        FetchReader(hosts, world.clock, world.timers).fetch(fetching(0, 0), limits(), Pending())
     assert pinned(world) == 0
 
 
@@ -208,7 +208,7 @@ class TestIdleInASession:
         assert self.reads(world, self.part()) == []
 
     @pytest.mark.parametrize("how", [{"offset": 0}, {"told": 0}, {"start": 5}])
-    def test_news(self, world: World, how: dict[str, int]) -> None:
+    def test_changes(self, world: World, how: dict[str, int]) -> None:
         append(world, 0)
         assert self.reads(world, self.part(**how)) == [Error.NONE]
 

@@ -18,7 +18,7 @@ class Reporter:
         self.failures = DeletionFailures()
         self._caplog = caplog
 
-    def tell(
+    def fail(
         self, *names: str, why: str = "broken", gone: tuple[str, ...] = (), now_ms: int = 0
     ) -> list[str]:
         """Have replicas fail; return the lines that gave."""
@@ -35,7 +35,7 @@ def reporter(caplog: pytest.LogCaptureFixture) -> Reporter:
 
 def test_a_thousand_replicas_are_one_line_that_names_some(reporter: Reporter) -> None:
     names = [f"t-{number}" for number in range(1_000)]
-    [line] = reporter.tell(*names)
+    [line] = reporter.fail(*names)
     assert f" 1000 replicas (t-0, t-1, t-2 and {1_000 - NAMED_MAX} more): broken: /logs;" in line
 
 
@@ -54,49 +54,49 @@ def test_each_reason_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_what_was_said_is_not_said_again_before_the_longest_pause_is_over(
+def test_a_failure_is_not_logged_again_before_the_longest_backoff_is_over(
     reporter: Reporter,
 ) -> None:
-    assert reporter.tell("t-0", "t-1")
-    assert not reporter.tell("t-1", "t-0", now_ms=RETRY_MS_MAX - 1)
-    assert reporter.tell("t-0", "t-1", now_ms=RETRY_MS_MAX)
-    assert not reporter.tell("t-0", "t-1", now_ms=2 * RETRY_MS_MAX - 1)
+    assert reporter.fail("t-0", "t-1")
+    assert not reporter.fail("t-1", "t-0", now_ms=RETRY_MS_MAX - 1)
+    assert reporter.fail("t-0", "t-1", now_ms=RETRY_MS_MAX)
+    assert not reporter.fail("t-0", "t-1", now_ms=2 * RETRY_MS_MAX - 1)
 
 
-def test_only_what_is_new_is_said_of_an_order_that_names_more(reporter: Reporter) -> None:
-    reporter.tell("t-0", "t-1")
-    [line] = reporter.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX - 1)
+def test_only_new_failures_of_a_request_are_logged(reporter: Reporter) -> None:
+    reporter.fail("t-0", "t-1")
+    [line] = reporter.fail("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX - 1)
     assert "1 replicas (t-2)" in line
-    [line] = reporter.tell("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX)
+    [line] = reporter.fail("t-0", "t-1", "t-2", now_ms=RETRY_MS_MAX)
     assert "2 replicas (t-0, t-1)" in line
 
 
-def test_another_reason_is_said_at_once_and_lasts_from_then(reporter: Reporter) -> None:
+def test_another_reason_is_logged_at_once_and_lasts_from_then(reporter: Reporter) -> None:
     """Who mends one thing must see that another one is left."""
-    reporter.tell("t-0", "t-1")
-    [line] = reporter.tell("t-0", "t-1", why="refused", now_ms=10)
+    reporter.fail("t-0", "t-1")
+    [line] = reporter.fail("t-0", "t-1", why="refused", now_ms=10)
     assert "refused" in line
-    assert not reporter.tell("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX)
-    assert reporter.tell("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX + 10)
+    assert not reporter.fail("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX)
+    assert reporter.fail("t-0", "t-1", why="refused", now_ms=RETRY_MS_MAX + 10)
 
 
-def test_another_reason_of_one_replica_puts_off_nothing_that_is_to_be_said_of_others(
+def test_another_reason_of_one_replica_does_not_delay_lines_about_others(
     reporter: Reporter,
 ) -> None:
-    reporter.tell("t-0", "t-1")
-    reporter.tell("t-0", why="refused", now_ms=10)
-    [line] = reporter.tell("t-1", now_ms=RETRY_MS_MAX)
+    reporter.fail("t-0", "t-1")
+    reporter.fail("t-0", why="refused", now_ms=10)
+    [line] = reporter.fail("t-1", now_ms=RETRY_MS_MAX)
     assert "1 replicas (t-1)" in line
 
 
-def test_a_replica_that_went_and_fails_anew_is_told_of(reporter: Reporter) -> None:
+def test_a_deleted_replica_that_fails_again_is_logged(reporter: Reporter) -> None:
     """As one of the same name that was deleted after it."""
-    reporter.tell("t-0")
-    assert not reporter.tell(gone=("t-0",))
-    assert reporter.tell("t-0")
+    reporter.fail("t-0")
+    assert not reporter.fail(gone=("t-0",))
+    assert reporter.fail("t-0")
 
 
-def test_nothing_is_kept_of_what_nobody_asks_for_any_more(reporter: Reporter) -> None:
+def test_old_entries_are_dropped(reporter: Reporter) -> None:
     for number in range(100):
-        reporter.tell(f"t-{number}", now_ms=number * RETRY_MS_MAX)
+        reporter.fail(f"t-{number}", now_ms=number * RETRY_MS_MAX)
     assert len(reporter.failures.__dict__["_logged"]) == 1

@@ -83,7 +83,7 @@ def converge(leader: PartitionLog, follower: PartitionLog) -> int:
 # --- the classic stories -----------------------------------------------------------------------
 
 
-def test_equal_logs_cut_nothing() -> None:
+def test_equal_logs_truncate_nothing() -> None:
     one, two = new_log(), new_log()
     lead(one, 0, 3, 2)
     assert converge(one, two) == 0
@@ -91,7 +91,7 @@ def test_equal_logs_cut_nothing() -> None:
     assert converge(one, two) == 0
 
 
-def test_a_fenced_leaders_longer_log_is_cut() -> None:
+def test_a_fenced_leaders_longer_log_is_truncated() -> None:
     """KIP-101, scenario 2: what the old leader wrote alone must go, though it is longer."""
     old, new = new_log(), new_log()
     lead(old, 0, 2)
@@ -102,7 +102,7 @@ def test_a_fenced_leaders_longer_log_is_cut() -> None:
     assert old.log_end_offset == 3
 
 
-def test_no_acknowledged_record_is_cut_where_the_high_watermark_lags() -> None:
+def test_no_acknowledged_record_is_truncated_where_the_high_watermark_lags() -> None:
     """KIP-101, scenario 1: both restart, and the follower never heard how much is committed."""
     one, two = new_log(), new_log()
     lead(one, 0, 1, 1)
@@ -140,7 +140,7 @@ def test_epochs_interleaved_so_that_several_rounds_are_needed() -> None:
     assert converge(one, two) > 1
 
 
-def test_a_leader_that_wrote_nothing_does_not_ask_for_ever() -> None:
+def test_a_leader_without_records_does_not_cause_endless_fetches() -> None:
     """Its empty epoch stands at the log's end, where no cut would reach it."""
     one, two = new_log(), new_log()
     lead(one, 0, 2)
@@ -176,7 +176,7 @@ def test_an_empty_log_has_nothing_to_prepare() -> None:
     assert not prepare(new_log())
 
 
-def test_a_log_begun_anew_goes_on_from_there() -> None:
+def test_a_log_that_was_fully_truncated_continues_from_there() -> None:
     log = new_log()
     log.truncate_fully_and_start_at(50)
     assert not prepare(log)
@@ -201,7 +201,7 @@ def stamped(data: bytes | bytearray, offset: int, epoch: int) -> bytes:
     return HEADER.pack(*fields) + bytes(data[HEADER_SIZE:])
 
 
-def test_gaps_of_compaction_are_copied_as_they_are() -> None:
+def test_gaps_of_compaction_are_replicated() -> None:
     leader, follower = new_log(), new_log()
     for offset, epoch in ((0, 0), (7, 1), (20, 3)):
         leader.append_as_follower(stamped(batch(2), offset, epoch), now_ms=0)
@@ -210,7 +210,7 @@ def test_gaps_of_compaction_are_copied_as_they_are() -> None:
     assert [entry.epoch for entry in follower.epochs.entries] == [0, 1, 3]
 
 
-def test_emptied_batches_are_copied_with_their_offsets_and_epochs() -> None:
+def test_emptied_batches_are_replicated_with_their_offsets_and_epochs() -> None:
     leader, follower = new_log(), new_log()
     leader.append_as_follower(stamped(batch(2), 0, 0), now_ms=0)
     leader.append_as_follower(emptied(stamped(batch(3), 2, 1)), now_ms=0)
@@ -219,7 +219,7 @@ def test_emptied_batches_are_copied_with_their_offsets_and_epochs() -> None:
     assert position_of(follower) == (5, 1)
 
 
-def test_a_cut_into_a_gap_goes_back_to_its_beginning() -> None:
+def test_a_truncation_into_a_gap_goes_back_to_its_beginning() -> None:
     """What compaction took may have been superseded by what is cut off: it must come again."""
     leader, follower = new_log(), new_log()
     lead(leader, 0, 5, 5)
@@ -234,7 +234,7 @@ def test_a_cut_into_a_gap_goes_back_to_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("between", [6, 7, 9])
-def test_a_former_leader_keeps_nothing_where_another_follower_has_a_gap(between: int) -> None:
+def test_a_former_leader_keeps_no_record_where_another_follower_has_a_gap(between: int) -> None:
     """One that copied a compacted log leads: where its epochs begin it knows no better."""
     former, leader = new_log(), new_log()
     lead(former, 0, 5)
@@ -345,7 +345,7 @@ def test_where_to_go_on(own: tuple[int, int], leaders: tuple[int, int], what: Of
     assert decide_offset_reset(log, *leaders) is what
 
 
-def test_an_unknown_end_cuts_to_what_is_committed() -> None:
+def test_an_unknown_end_truncates_to_the_high_watermark() -> None:
     log = new_log()
     lead(log, 0, 3)
     log.advance_high_watermark(1)

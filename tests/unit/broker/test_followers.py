@@ -63,9 +63,7 @@ class TestCatchingUp:
     @given(
         story=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 9))),
     )
-    def test_it_is_never_said_to_be_later_than_it_was(
-        self, story: list[tuple[int, int, int]]
-    ) -> None:
+    def test_the_caught_up_time_is_never_too_late(self, story: list[tuple[int, int, int]]) -> None:
         follower = FollowerState()
         ends = [(0, 0)]  # (since when, the leader's end)
         now_ms, offset = 0, 0

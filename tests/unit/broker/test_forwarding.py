@@ -39,7 +39,7 @@ def test_a_request_is_sent_within_its_own_time(said: int, timeout_ms: int | None
     assert (found.at_most_once, found.timeout_ms, found.deletion) == (True, timeout_ms, None)
 
 
-def test_what_says_no_time_has_none() -> None:
+def test_a_request_without_a_timeout_has_none() -> None:
     assert how(AlterConfigsRequest(resources=(), validate_only=False), 2) == Forwarding(
         at_most_once=True
     )

@@ -148,11 +148,11 @@ def test_losing_the_partition_answers_who_waits_for_it() -> None:
     world = follower()
     replicate(world, written(10), high_watermark=1)
     world.elect(PARTITION, 1, isr=(1,))
-    told = world.stable()
+    joined = world.stable()
     world.elect(PARTITION, 1, isr=(1, 2))
     member = {
-        "member_id": told.member_id,
-        "generation_id_or_member_epoch": told.generation_id,
+        "member_id": joined.member_id,
+        "generation_id_or_member_epoch": joined.generation_id,
     }
     commit = world.begin(commit_request({("t", 0): 40}, **member), 8)
     joining = world.begin(join_request("g", 3), 3)
@@ -162,7 +162,7 @@ def test_losing_the_partition_answers_who_waits_for_it() -> None:
     assert commit.value.topics[0].partitions[0].error_code == Error.NOT_COORDINATOR
     world.settle(joining)
     assert joining.value.error_code == Error.NOT_COORDINATOR
-    assert world.ask(beat_request(told), 4).error_code == Error.NOT_COORDINATOR
+    assert world.ask(beat_request(joined), 4).error_code == Error.NOT_COORDINATOR
 
 
 def test_a_commit_with_too_few_replicas_left_behind_does_not_block_reads() -> None:

@@ -140,7 +140,7 @@ def test_the_bytes_are_kept_though_the_receive_buffer_is_used_again(world: World
     assert answer.value[0].error is Error.NONE
 
 
-def test_it_is_appended_only_by_who_leads_then(world: World) -> None:
+def test_it_is_appended_only_where_this_broker_still_leads(world: World) -> None:
     answer = send(world, HEAVY["many records"]())
     world.commit(
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, replicas=[1, 2], isr=[2])

@@ -47,7 +47,7 @@ def answered(of: World) -> ReportIdleTopicsRequest | None:
     return report
 
 
-def told(of: World) -> dict[Uuid, int]:
+def reported(of: World) -> dict[Uuid, int]:
     """Let a second pass; return the idle time of each topic that the controller is told of."""
     answered(of)
     of.clock.advance(SECOND)
@@ -92,29 +92,29 @@ def read(of: World, *, replica: int = -1, topic: str = "t") -> None:
 
 def test_time_without_use_adds_up() -> None:
     at = world()
-    assert [told(at) for _ in range(3)] == [{TOPIC_ID: n * SECOND} for n in (1, 2, 3)]
+    assert [reported(at) for _ in range(3)] == [{TOPIC_ID: n * SECOND} for n in (1, 2, 3)]
 
 
-def test_a_produce_begins_it_anew() -> None:
+def test_a_produce_resets_the_idle_time() -> None:
     at = world()
-    told(at)
+    reported(at)
     write(at)
-    assert told(at) == {TOPIC_ID: 0}
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: SECOND}
 
 
 def test_a_produce_that_fails_is_a_use() -> None:
     at = world(cleanup_policy="compact")
-    told(at)
+    reported(at)
     write(at)  # Its record has no key.
-    assert told(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_a_fetch_that_finds_nothing_is_a_use() -> None:
     at = world()
-    told(at)
+    reported(at)
     read(at)
-    assert told(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_what_a_follower_fetches_is_no_use() -> None:
@@ -123,9 +123,9 @@ def test_what_a_follower_fetches_is_no_use() -> None:
     at.add_broker(2)
     at.add_topic(replicas=(1, 2), isr=(1, 2), ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    told(at)
+    reported(at)
     read(at, replica=2)
-    assert told(at) == {TOPIC_ID: 2 * SECOND}
+    assert reported(at) == {TOPIC_ID: 2 * SECOND}
 
 
 def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
@@ -134,11 +134,11 @@ def test_a_commit_is_a_use_also_where_the_broker_holds_no_replica() -> None:
     at.add_topic(OFFSETS_TOPIC, OFFSETS_ID)
     at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: SECOND}
     at.broker.idle.committed(TOPIC_ID)
     at.broker.idle.committed(OTHER_ID)
-    assert told(at) == {TOPIC_ID: 0}
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: SECOND}
 
 
 def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
@@ -158,24 +158,24 @@ def test_a_request_to_commit_is_a_use_whatever_comes_of_it() -> None:
         assert at.broker.idle.saved()[TOPIC_ID].idle_ms == 0
 
 
-def test_a_topic_that_the_broker_is_no_witness_of_is_not_told_of() -> None:
+def test_a_topic_that_the_broker_does_not_observe_is_not_reported() -> None:
     at = World(PROPERTIES)
     at.add_broker()
     at.add_topic(replicas=(2,), isr=(2,), leader=2, ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    assert told(at) == {}
+    assert reported(at) == {}
 
 
-def test_nobody_looks_while_no_topic_has_a_limit() -> None:
+def test_there_is_no_check_while_no_topic_has_a_limit() -> None:
     at = World(PROPERTIES)
     at.add_broker()
     at.add_topic()
     at.broker.idle.start()
     assert at.timers.next_ms() is None
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
-    assert told(at) == {TOPIC_ID: SECOND}
+    assert reported(at) == {TOPIC_ID: SECOND}
     at.commit(config_record("t", "ottla_topic_ttl_ms", "-1"))
-    assert told(at) == {}
+    assert reported(at) == {}
     assert at.timers.next_ms() is None
 
 
@@ -187,7 +187,7 @@ def test_what_was_used_before_it_had_a_limit_does_not_count_as_idle() -> None:
     at.clock.advance(60 * SECOND)
     at.commit(config_record("t", "ottla_topic_ttl_ms", "5000"))
     at.clock.advance(SECOND // 2)
-    assert told(at)[TOPIC_ID] <= SECOND
+    assert reported(at)[TOPIC_ID] <= SECOND
 
 
 def test_internal_topics_are_never_counted() -> None:
@@ -195,10 +195,10 @@ def test_internal_topics_are_never_counted() -> None:
     at.add_broker()
     at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, ottla_topic_ttl_ms="5000")
     at.broker.start_serving()
-    assert told(at) == {}
+    assert reported(at) == {}
 
 
-def test_other_replicas_begin_it_anew() -> None:
+def test_other_replicas_reset_the_idle_time() -> None:
     """The one that went took along what it saw. The time before the change is not counted."""
     for topic_id in (TOPIC_ID, OFFSETS_ID):
         at = World(PROPERTIES)
@@ -207,13 +207,13 @@ def test_other_replicas_begin_it_anew() -> None:
         at.add_topic(OFFSETS_TOPIC, OFFSETS_ID, replicas=(1, 2), isr=(1,))
         at.add_topic(replicas=(1, 2), isr=(1,), ottla_topic_ttl_ms="3600000")
         at.broker.start_serving()
-        assert [told(at) for _ in range(2)][-1] == {TOPIC_ID: 2 * SECOND}
+        assert [reported(at) for _ in range(2)][-1] == {TOPIC_ID: 2 * SECOND}
         at.clock.advance(SECOND - 300)
         at.commit(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(1, 2)),
         )
         at.clock.advance(300)
-        assert told(at) == {TOPIC_ID: 4 * SECOND}
+        assert reported(at) == {TOPIC_ID: 4 * SECOND}
         at.clock.advance(SECOND - 300)
         at.commit(
             PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=(1, 3), isr=(1,)),
@@ -226,20 +226,20 @@ def test_other_replicas_begin_it_anew() -> None:
         assert report.topics[0].replicas == ((1, 3) if topic_id == TOPIC_ID else (1, 2))
 
 
-def test_a_new_topic_of_the_name_begins_anew() -> None:
+def test_a_new_topic_of_the_name_starts_at_zero() -> None:
     at = world()
-    told(at)
+    reported(at)
     at.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
     at.add_topic("t", OTHER_ID, ottla_topic_ttl_ms="3600000")
-    assert told(at) == {OTHER_ID: SECOND}
+    assert reported(at) == {OTHER_ID: SECOND}
 
 
 def test_a_process_that_was_stopped_counts_one_interval_for_it() -> None:
     at = world()
-    told(at)
+    reported(at)
     at.clock.elapsed_ms += 3_600 * SECOND  # Nobody ran what was due meanwhile.
     at.timers.run_due(at.clock.elapsed_ms)
-    assert told(at)[TOPIC_ID] == 3 * SECOND
+    assert reported(at)[TOPIC_ID] == 3 * SECOND
 
 
 def test_a_broker_that_is_fenced_does_not_count() -> None:
@@ -247,7 +247,7 @@ def test_a_broker_that_is_fenced_does_not_count() -> None:
     at.add_broker(fenced=True)
     at.add_topic(ottla_topic_ttl_ms="3600000")
     at.broker.start_serving()
-    assert told(at) == {TOPIC_ID: 0}
+    assert reported(at) == {TOPIC_ID: 0}
 
 
 def test_each_report_names_the_answer_that_came_before_its_look() -> None:
@@ -270,7 +270,7 @@ def test_each_report_names_the_answer_that_came_before_its_look() -> None:
 
 def test_what_was_counted_outlives_a_clean_stop_and_the_time_between_does_not_count() -> None:
     at = world()
-    told(at)
+    reported(at)
     at.clock.advance(SECOND // 2)
     at.broker.idle.stop()
     saved = at.broker.idle.saved()

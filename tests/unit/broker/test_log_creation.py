@@ -59,7 +59,7 @@ def a_topic(world: World, count: int = MANY, name: str = "t") -> ClusterDelta:
     return change(world.broker.image, made, *partitions(*range(count)))
 
 
-def folders(world: World) -> list[str]:
+def partition_dirs(world: World) -> list[str]:
     return sorted(name for name in world.disk.listdir(LOG_DIR) if name[-1].isdigit())
 
 
@@ -69,7 +69,7 @@ def test_each_step_makes_one_log_and_the_change_finds_them_all(world: World) -> 
     assert steps is not None
     for count in range(1, MANY + 1):
         next(steps)
-        assert len(folders(world)) == count
+        assert len(partition_dirs(world)) == count
         assert list(world.broker.replicas.hosted()) == []
     at_once(steps)
     made = [world.log_dirs.get("t", number) for number in range(MANY)]
@@ -112,7 +112,7 @@ def a_topic_of(topic_id: Uuid) -> list[Record]:
     return [TopicRecord(name="t", topic_id=topic_id), *partitions(*range(MANY), topic_id=topic_id)]
 
 
-def test_a_disk_that_fails_is_told_of_when_the_change_is_followed(
+def test_a_failed_log_creation_is_logged_when_the_change_is_applied(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     delta = a_topic(world)

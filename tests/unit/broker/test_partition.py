@@ -65,7 +65,7 @@ class TestFollowingTheMetadata:
         assert partition.log is not None
         assert partition.log.latest_epoch == 2
 
-    def test_old_news_is_passed_over(self, partition: Partition) -> None:
+    def test_older_metadata_is_ignored(self, partition: Partition) -> None:
         partition.apply(state(1, epoch=3, changes=9))
         partition.apply(state(1, leader=2, epoch=2, changes=8))
         assert (partition.leader, partition.leader_epoch) == (1, 3)
@@ -167,7 +167,7 @@ class TestCommitting:
             before = now
 
 
-def test_a_read_says_where_everything_is(partition: Partition) -> None:
+def test_a_read_returns_all_offsets(partition: Partition) -> None:
     partition.apply(state(1))
     append(partition, "a", "b")
     asked = FetchPartition("t", NO_UUID, 0, 0, 1_000)
@@ -189,7 +189,7 @@ def test_no_room_is_not_out_of_range(partition: Partition) -> None:
     assert refusal.value.error is Error.OFFSET_OUT_OF_RANGE
 
 
-def test_what_is_out_of_range_is_not_said_while_nobody_leads(partition: Partition) -> None:
+def test_offset_out_of_range_is_not_returned_while_there_is_no_leader(partition: Partition) -> None:
     """The log may be a dead leader's that lost its folder; consumers take it for the leader's."""
     partition.apply(state(1, 2, leader=-1))
     asked = FetchPartition("t", NO_UUID, 0, 25, 1_000, current_leader_epoch=0)
@@ -224,7 +224,7 @@ def test_a_replica_that_knew_no_leader_yet_is_not_read(partition: Partition, epo
     found.release()
 
 
-def test_what_a_replica_has_is_read_also_while_nobody_leads(partition: Partition) -> None:
+def test_a_replica_serves_reads_while_there_is_no_leader(partition: Partition) -> None:
     partition.apply(state(1))
     append(partition, "a")
     partition.apply(state(1, leader=-1, epoch=1, changes=1))

@@ -50,7 +50,7 @@ def test_producers_wait_for_the_first_block_in_order() -> None:
     assert [one.value for one in granted] == [100, 101, 102]
 
 
-def test_the_next_block_is_asked_for_before_the_last_id_is_gone() -> None:
+def test_the_next_block_is_requested_before_the_last_id_is_used() -> None:
     world = World()
     world.grant()
     world.give_block(0)
@@ -87,7 +87,7 @@ def test_a_refused_allocation_is_tried_again_while_somebody_waits() -> None:
     assert granted.value == 0
 
 
-def test_a_producer_that_waited_too_long_is_told_to_come_back() -> None:
+def test_a_producer_that_waited_too_long_gets_a_retriable_error() -> None:
     world = World()
     late = world.grant(timeout_ms=20)
     world.controller.answer(ApiError(Error.NOT_CONTROLLER))

@@ -60,7 +60,7 @@ def test_an_answered_request_is_gone_from_all_its_keys() -> None:
     assert request.attempts == 1
 
 
-def test_a_failed_attempt_leaves_the_request_parked() -> None:
+def test_a_failed_attempt_leaves_the_request_in_the_purgatory() -> None:
     purgatory = Purgatory(Timers())
     request = Request(purgatory, "a")
     assert purgatory.wake("a") == 0

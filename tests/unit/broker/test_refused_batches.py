@@ -72,14 +72,16 @@ def test_a_batch_behind_a_refused_one_is_not_out_of_order(partition: Partition) 
     assert [produce(partition, each) for each in (1, 2, 3)] == ["at 1", "at 2", "at 3"]
 
 
-def test_nor_is_it_taken_for_the_first_of_an_unknown_producer(partition: Partition) -> None:
+def test_a_later_batch_is_not_taken_for_the_first_of_an_unknown_producer(
+    partition: Partition,
+) -> None:
     assert produce(partition, 0) == "NOT_ENOUGH_REPLICAS"
     in_sync(partition, ENOUGH)
     assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
     assert [produce(partition, each) for each in (0, 1)] == ["at 0", "at 1"]
 
 
-def test_a_new_leader_says_so_to_the_end(partition: Partition) -> None:
+def test_a_new_leader_refuses_all_later_batches(partition: Partition) -> None:
     in_sync(partition, ENOUGH)
     assert produce(partition, 0) == "at 0"
     partition.apply(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))
@@ -135,8 +137,8 @@ def test_one_that_is_never_repeated_is_forgotten(partition: Partition) -> None:
     in_sync(partition, TOO_FEW)
     assert produce(partition, 1) == "NOT_ENOUGH_REPLICAS"
     in_sync(partition, ENOUGH)
-    heard = [produce(partition, 2) for _ in range(LATER_BATCHES_MAX + 1)]
-    assert heard == ["NOT_ENOUGH_REPLICAS"] * LATER_BATCHES_MAX + ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    errors = [produce(partition, 2) for _ in range(LATER_BATCHES_MAX + 1)]
+    assert errors == ["NOT_ENOUGH_REPLICAS"] * LATER_BATCHES_MAX + ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
     assert partition.refused is None
 
 
@@ -162,7 +164,7 @@ def test_no_more_than_so_many_producers_are_remembered() -> None:
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(1, LATER_BATCHES_MAX))
-def test_sequences_begin_anew_after_the_largest(first: int, ahead: int) -> None:
+def test_sequences_wrap_around(first: int, ahead: int) -> None:
     refused = RefusedBatches()
     refused.note(producer_batch(7, 0, first, "value"), LATER, {})
     with pytest.raises(ApiError, match="later"):

@@ -53,7 +53,7 @@ class TestReplicating:
         assert written.answer == (Error.NONE, 0)
         assert [values(world, node) for node in (1, 2, 3)] == [["a"]] * 3
 
-    def test_followers_hear_of_the_high_watermark_soon(self, world: ReplicasWorld) -> None:
+    def test_followers_get_the_high_watermark_soon(self, world: ReplicasWorld) -> None:
         acknowledge(world, "a")
         world.run(10)
         assert [world.nodes[node].log.high_watermark for node in (1, 2, 3)] == [1, 1, 1]
@@ -120,7 +120,7 @@ class TestFailover:
         world.check_agreement()
         assert values(world, 1) == ["a", "b"]
 
-    def test_a_fenced_leaders_longer_log_is_cut(self, world: ReplicasWorld) -> None:
+    def test_a_fenced_leaders_longer_log_is_truncated(self, world: ReplicasWorld) -> None:
         acknowledge(world, "a")
         world.cut |= {frozenset({1, 2}), frozenset({1, 3})}
         lonely = world.produce("lost", to=1, acks=1)
@@ -155,7 +155,9 @@ class TestFailover:
         world.run(5)
         assert waiting.answer == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
-    def test_kafka_9198_nobody_waits_for_a_leader_that_is_none(self, world: ReplicasWorld) -> None:
+    def test_kafka_9198_delayed_requests_end_when_the_leadership_moves(
+        self, world: ReplicasWorld
+    ) -> None:
         """KAFKA-9198: what was parked at a broker hung when its replica was taken away."""
         world.cut |= {frozenset({1, 2}), frozenset({1, 3})}
         waiting = world.produce("a")
@@ -198,7 +200,7 @@ class TestFailover:
         world.heal()
         world.check_agreement()
 
-    def test_one_that_had_to_cut_its_log_hears_of_the_high_watermark(
+    def test_a_follower_that_truncated_its_log_gets_the_high_watermark(
         self, world: ReplicasWorld
     ) -> None:
         """The answer that tells it to cut says a high watermark, too, which it does not take."""

@@ -63,7 +63,7 @@ def test_a_clean_stop_keeps_it() -> None:
     assert idle_ms(broker(disk, epoch=9)) == 6 * SECOND
 
 
-def test_a_crash_drops_it_also_what_an_earlier_life_had_kept() -> None:
+def test_a_crash_drops_the_idle_times_also_those_of_an_earlier_process() -> None:
     disk = MemoryDisk()
     counted(disk)
     at = broker(disk, epoch=8)
@@ -72,7 +72,7 @@ def test_a_crash_drops_it_also_what_an_earlier_life_had_kept() -> None:
     assert idle_ms(broker(disk, epoch=9)) == 0
 
 
-def test_a_folder_that_was_away_makes_it_doubtful() -> None:
+def test_a_log_dir_that_was_away_invalidates_the_file() -> None:
     """It bears the mark of a life that was not the last one."""
     disk = MemoryDisk()
     both = f"{LOG_DIR},{SECOND_DIR}"
@@ -88,7 +88,7 @@ def test_a_folder_that_was_away_makes_it_doubtful() -> None:
     assert idle_ms(broker(disk, epoch=10, dirs=both)) == 0
 
 
-def test_a_file_that_cannot_be_written_stops_nobody() -> None:
+def test_a_file_that_cannot_be_written_does_not_block_the_shutdown() -> None:
     disk = MemoryDisk()
     at = broker(disk)
     at.clock.advance(5 * SECOND)

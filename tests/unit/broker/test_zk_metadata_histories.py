@@ -70,13 +70,13 @@ class Broker:
             self._stop(request)
             return
         if isinstance(request, LeaderAndIsrRequest):
-            told = self.facts.leader_and_isr(self.image, request)
+            change = self.facts.leader_and_isr(self.image, request)
         else:
             assert isinstance(request, UpdateMetadataRequest)
             self.news.append(request)
-            told = self.facts.update_metadata(self.image, request)
-        assert set(told.errors.values()) <= {Error.NONE}
-        self.apply(told.records)
+            change = self.facts.update_metadata(self.image, request)
+        assert set(change.errors.values()) <= {Error.NONE}
+        self.apply(change.records)
 
     def _stop(self, request: StopReplicaRequest) -> None:
         self.stops.append(request)
@@ -142,7 +142,7 @@ class Broker:
             for number, partition in topic.partitions.items()
             if self.id in partition.replicas and partition.directory(self.id) != DIRECTORY_LOST
         )
-        assert as_told(self.image, hosted) == as_told(image, hosted)
+        assert as_sent(self.image, hosted) == as_sent(image, hosted)
 
     def _check_deletion(self, topic: TopicImage) -> None:
         """No order to delete a replica of a topic that goes is refused, whatever was heard."""
@@ -154,7 +154,7 @@ class Broker:
                 assert may is Error.NONE
 
 
-def as_told(
+def as_sent(
     image: ClusterImage, hosted: frozenset[tuple[Uuid, int]]
 ) -> dict[tuple[str, Uuid, int], PartitionImage]:
     """Return what brokers are told of partitions: who does not host one hears less of it."""
@@ -182,7 +182,7 @@ def knowing_what_is_stored(broker_id: int, epoch: int, stored: ClusterImage) -> 
     return started
 
 
-class Retelling(Telling):
+class Resending(Telling):
     """Requests are sent again where no answer came, and the copies are read at any time."""
 
     @rule(broker_id=BROKERS, back=st.integers(0, 9))
@@ -194,7 +194,7 @@ class Retelling(Telling):
                 process.hear_again(request)
 
     @rule(broker_id=BROKERS, back=st.integers(0, 30))
-    def read_old_news(self, broker_id: int, back: int) -> None:
+    def read_late_copy(self, broker_id: int, back: int) -> None:
         process = self.told.get(broker_id)
         if process is not None:
             assert isinstance(process, Broker)
@@ -202,11 +202,11 @@ class Retelling(Telling):
                 process.hear_old_news(request)
 
 
-class Hearing(Retelling):
+class Hearing(Resending):
     process = knowing_nothing
 
 
-class Starting(Retelling):
+class Starting(Resending):
     process = knowing_what_is_stored
 
 
@@ -215,7 +215,7 @@ TestHearing, TestStarting = Hearing.TestCase, Starting.TestCase
 TestHearing.settings = TestStarting.settings = SETTINGS
 
 
-def test_a_topic_that_nobody_ever_led_is_told_to_go_to_who_read_of_it() -> None:
+def test_the_deletion_of_a_topic_that_never_had_a_leader_is_sent_to_brokers_that_read_it() -> None:
     """Its only broker was away when it was made; the order to delete it was refused for ever."""
     history = Starting()
     history.begin(number=0, unclean=False)
@@ -250,7 +250,7 @@ def test_kafka_9539_an_order_from_before_a_replica_came_back_does_not_hit_it() -
     check_all(history)
 
 
-def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
+def test_a_late_full_update_removes_no_topic_created_since() -> None:
     history = Hearing()
     history.begin(number=0, unclean=False)
     history.start(broker_id=4)
@@ -260,7 +260,7 @@ def test_old_news_of_all_partitions_ends_no_topic_that_was_made_since() -> None:
     assert isinstance(process, Broker)
     assert FULL in {each.type for each in process.news}
     for back in range(len(process.news)):
-        history.read_old_news(broker_id=4, back=back)
+        history.read_late_copy(broker_id=4, back=back)
         check_all(history)
 
 

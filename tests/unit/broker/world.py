@@ -145,25 +145,25 @@ class FakeForwarder:
 class FakeGroups:
     """Notes what the broker tells the group coordinator."""
 
-    heard: list[tuple[str, object]] = field(default_factory=list)
+    calls: list[tuple[str, object]] = field(default_factory=list)
 
     def became_leader(self, partition: int) -> None:
-        self.heard.append(("became_leader", partition))
+        self.calls.append(("became_leader", partition))
 
     def resigned(self, partition: int) -> None:
-        self.heard.append(("resigned", partition))
+        self.calls.append(("resigned", partition))
 
     def topics_deleted(self, deleted: Mapping[Uuid, str]) -> None:
-        self.heard.append(("topics_deleted", deleted))
+        self.calls.append(("topics_deleted", deleted))
 
     def full_metadata_received(self) -> None:
-        self.heard.append(("full_metadata_received", None))
+        self.calls.append(("full_metadata_received", None))
 
     def served(self) -> list[object]:
         return []
 
     def shutdown(self) -> None:
-        self.heard.append(("shutdown", None))
+        self.calls.append(("shutdown", None))
 
 
 @dataclass(slots=True)

@@ -199,7 +199,7 @@ class TestWaiting:
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
 
-    def test_who_may_read_anywhere_hears_of_the_new_epoch(self, world: World) -> None:
+    def test_a_consumer_that_may_read_from_followers_gets_the_new_epoch(self, world: World) -> None:
         waiting = self.begin(world, want(0, 0, current_leader_epoch=0), version=11)
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
         assert errors(waiting.value) == [Error.FENCED_LEADER_EPOCH, Error.NONE]
@@ -260,7 +260,7 @@ class TestOffsetsAndEpochs:
         answer = world.ask(fetch(want(0, current_leader_epoch=epoch)), 12)
         assert errors(answer) == [error]
 
-    def test_a_fenced_fetcher_is_told_the_leader(self, world: World) -> None:
+    def test_a_fenced_fetcher_gets_the_leader(self, world: World) -> None:
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         topic = want(0, topic_id=TOPIC_ID, current_leader_epoch=0)
         answer = world.ask(fetch(topic), 16)
@@ -268,7 +268,7 @@ class TestOffsetsAndEpochs:
         assert (leader.leader_id, leader.leader_epoch) == (1, 1)
         assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(1, 9091)]
 
-    def test_a_fetcher_whose_log_diverges_is_told_where(self, world: World) -> None:
+    def test_a_fetcher_whose_log_diverges_gets_the_diverging_epoch(self, world: World) -> None:
         append(world, batch("a", "b"))
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
         append(world, batch("c"))
@@ -320,7 +320,7 @@ class TestSessions:
     def again(self, world: World, session: int, epoch: int, *topics: FetchTopic, **how: Any) -> Any:
         return world.ask(fetch(*topics, session_id=session, session_epoch=epoch, **how), 12)
 
-    def test_only_news_are_told(self, world: World) -> None:
+    def test_only_changed_partitions_are_returned(self, world: World) -> None:
         session = self.open(world)
         assert parts(self.again(world, session, 1)) == []
         append(world, batch("a"), index=1)
@@ -356,13 +356,13 @@ class TestSessions:
         (part,) = parts(waiting.value)
         assert values(part) == ["a"]
 
-    def test_forgotten_partitions_are_not_told(self, world: World) -> None:
+    def test_forgotten_partitions_are_not_returned(self, world: World) -> None:
         session = self.open(world)
         append(world, batch("a"), index=1)
         forgotten = (ForgottenTopic(topic="t", partitions=(1,)),)
         assert parts(self.again(world, session, 1, forgotten_topics_data=forgotten)) == []
 
-    def test_session_errors_are_told_at_the_top(self, world: World) -> None:
+    def test_session_errors_are_top_level_errors(self, world: World) -> None:
         session = self.open(world)
         for number, epoch, error in (
             (session + 1, 1, Error.FETCH_SESSION_ID_NOT_FOUND),
@@ -412,7 +412,7 @@ class TestOldClients:
         assert errors(world.ask(fetch(want(0, 0)), version)) == [error, error]
 
 
-def test_a_read_failure_takes_the_folder_offline(world: World) -> None:
+def test_a_read_failure_takes_the_log_dir_offline(world: World) -> None:
     append(world, batch("a"), batch("b"))
     world.disk.faults.append(Fault(operation="read_at"))
     # Only the log's latest batches can be found without reading.

@@ -41,7 +41,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_of_a_topic(world: World, version: int) -> None:
+def test_every_version_describes_a_topic(world: World, version: int) -> None:
     answer = world.ask(by_name("t"), version)
     assert [(node.node_id, node.host, node.port) for node in answer.brokers] == [
         (1, "host1", 9091),
@@ -124,7 +124,7 @@ def test_a_missing_topic_is_not_created_where_the_broker_forbids_it() -> None:
     assert not world.controller.calls
 
 
-def test_operations_are_told_to_those_who_ask(world: World) -> None:
+def test_operations_are_returned_where_requested(world: World) -> None:
     quiet = world.ask(by_name("t"), 8)
     assert quiet.cluster_authorized_operations == OPERATIONS_NOT_REQUESTED
     assert quiet.topics[0].topic_authorized_operations == OPERATIONS_NOT_REQUESTED

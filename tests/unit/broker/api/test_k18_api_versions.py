@@ -29,7 +29,7 @@ class Node:
         return advertised(TABLE, listener, to_ottla=to_ottla)
 
 
-def told(name: str, version: int) -> set[int]:
+def names(name: str, version: int) -> set[int]:
     """Return the keys that a client of that name is told of."""
     ctx = Context(
         header=RequestHeader(18, version, 1, "test"),
@@ -48,12 +48,12 @@ def told(name: str, version: int) -> set[int]:
 
 
 @pytest.mark.parametrize("name", ["apache-kafka-java", "librdkafka", "ottlas", "Ottla"])
-def test_strangers_are_told_of_kafkas_keys_only(name: str) -> None:
-    assert max(told(name, 3)) < 1000
-    assert max(told(name, 0)) < 1000, "a version without the client's name"
+def test_other_clients_see_kafkas_keys_only(name: str) -> None:
+    assert max(names(name, 3)) < 1000
+    assert max(names(name, 0)) < 1000, "a version without the client's name"
 
 
-def test_ottlas_clients_are_told_of_ottlas_keys_as_well() -> None:
-    more = told("ottla", 4) - told("librdkafka", 4)
+def test_ottlas_clients_see_ottlas_keys_too() -> None:
+    more = names("ottla", 4) - names("librdkafka", 4)
     assert 1003 in more
     assert min(more) >= 1000

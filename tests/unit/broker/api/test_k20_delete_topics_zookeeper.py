@@ -80,7 +80,7 @@ def errors(answer: Pending[Any]) -> list[Error]:
     return [Error(each.error_code) for each in answer.value.responses]
 
 
-def test_it_waits_until_its_broker_knows_the_topic_no_more() -> None:
+def test_it_waits_until_its_broker_has_removed_the_topic() -> None:
     cluster = Cluster()
     answer = cluster.ask("t", "nobody")
     assert cluster.is_queued()
@@ -107,7 +107,7 @@ def test_no_time_to_wait_is_no_reason_not_to_delete(timeout_ms: int) -> None:
     assert cluster.is_queued()
 
 
-def test_asking_again_joins_the_wait() -> None:
+def test_a_repeated_request_joins_the_wait() -> None:
     cluster = Cluster()
     first = cluster.ask("t")
     before = cluster.controller.image
@@ -117,13 +117,13 @@ def test_asking_again_joins_the_wait() -> None:
     assert errors(first) == errors(second) == [Error.NONE]
 
 
-def test_kafka_5975_nobody_waits_where_deletion_is_disabled() -> None:
+def test_kafka_5975_there_is_no_wait_where_deletion_is_disabled() -> None:
     cluster = Cluster(**{"delete.topic.enable": "false"})
     assert errors(cluster.ask("t")) == [Error.TOPIC_DELETION_DISABLED]
     assert not cluster.is_queued()
 
 
-def test_nobody_hears_of_it_once_the_connection_is_gone() -> None:
+def test_the_request_is_dropped_when_the_connection_closes() -> None:
     cluster = Cluster()
     cluster.ask("t")
     cluster.closed.complete(None)

@@ -92,7 +92,7 @@ class TestFollowers:
         )
         return world.begin(request, 2).map(_result)
 
-    def test_it_says_the_smallest_log_start(self, world: World) -> None:
+    def test_it_returns_the_smallest_log_start(self, world: World) -> None:
         waiting = self.begin(world)
         follow(world, 2, 2)
         assert not waiting.done
@@ -120,7 +120,7 @@ class TestFollowers:
         assert world.broker.replicas.partition("t", 0).leader_log().log_start_offset == 2
         assert world.broker.replicas.delete_records_purgatory.count == 0
 
-    def test_whoever_is_gone_is_not_waited_with(self, world: World) -> None:
+    def test_the_request_is_dropped_when_the_connection_closes(self, world: World) -> None:
         """How long they would is the peer's word: weeks, for each connection that was opened."""
         waiting = self.begin(world)
         assert world.broker.replicas.delete_records_purgatory.count == 1

@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 
+# Tests and benchmarks start some thousand processes. Compiled modules are kept, also where the
+# environment says otherwise: else each process spends half a second on compiling the same sources.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-unit test-cluster test-sim test-spark soak check bench clean
 
 help:
@@ -22,8 +26,7 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo
 
-# What bears a busy machine shares it: simulated clusters, and the real ones that wait most. Clients
-# with clocks of their own run alone.
+# What bears a busy machine shares it. Tests that judge latencies, and Spark, run alone.
 test: test-unit
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m beside tests/cluster tests/sim
 	@$(BIN)/python -m pytest -m "not beside" tests/sim tests/cluster tests/spark
@@ -42,7 +45,8 @@ soak: $(STAMP)
 	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s tests/sim/test_variants.py tests/sim/test_group_variants.py tests/sim/test_fault_variants.py tests/sim/test_log_variants.py
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
-	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
+	@OTTLA_FAULT_ROUNDS=all $(BIN)/python -m pytest tests/cluster/test_faults.py tests/cluster/test_controller_failover.py
+	@OTTLA_FAULT_ROUNDS=all OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py
 	@OTTLA_FUZZ_FRAMES=$${OTTLA_FUZZ_FRAMES:-100000} $(BIN)/python -m pytest -s tests/cluster/test_frame_fuzzer.py
 

@@ -25,7 +25,7 @@ from ottla.client.connection import Connection
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.metadata.properties import read_properties
 from ottla.records.batch import iter_headers
@@ -359,7 +359,7 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def ineligible(entry: DeletionImage) -> list[tuple[int, Standing, tuple[int, ...]]]:
+def ineligible(entry: DeletionImage) -> list[tuple[int, ReplicaStatus, tuple[int, ...]]]:
     """Return the rows of replicas that cannot go at the moment."""
     return [row for row in entry.rows() if row[1].state is DeletionState.INELIGIBLE]
 

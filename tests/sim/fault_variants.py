@@ -112,12 +112,12 @@ def counts_flushes_as_done() -> Iterator[None]:
 
 @contextmanager
 def confirms_before_the_rename_is_durable() -> Iterator[None]:
-    """A deletion is confirmed when the folder has its new name, durable or not."""
+    """A deletion is confirmed when the directory has its new name, durable or not."""
 
-    def looked(self: Any, directory: Any, result: Any) -> None:
+    def scanned(self: Any, directory: Any, result: Any) -> None:
         self._ended(directory, result if isinstance(result, OSError) else None)
 
-    with replaced(_ReplicaDeletion, "_looked", looked):
+    with replaced(_ReplicaDeletion, "_scanned", scanned):
         yield
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.testing.scenarios.runner import Order, play
 
-from .drawn import ALL, drawn
+from ..drawn import SIM_VARIANTS, drawn, plays_all
 from .fault_variants import BY_PROMISE, SEEDS_MAX
 from .log_variants import LOG_VARIANTS, LogVariant
 
@@ -15,7 +15,7 @@ FEW = 3
 """A variant that its first so many seeds show may be played in any run."""
 
 SHOWN = [each for each in LOG_VARIANTS if each.first is not None and each.first <= FEW]
-PLAYED = drawn(LOG_VARIANTS if ALL else SHOWN, 4)
+PLAYED = drawn(LOG_VARIANTS if plays_all(SIM_VARIANTS) else SHOWN, 3, SIM_VARIANTS)
 
 
 @pytest.mark.timeout(3_600)

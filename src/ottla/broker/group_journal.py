@@ -161,7 +161,7 @@ class GroupLoad:
 
     def _warn(self) -> None:
         """Log the skipped records, up to WARNINGS_MAX of them."""
-        for passed in self.loader.passed_over:
+        for passed in self.loader.skipped:
             self._passed_over += 1
             if self._passed_over > WARNINGS_MAX:
                 continue

@@ -77,7 +77,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     yield gauge(
         "kafka_server_replica_fetcher_manager_failed_partitions_count",
-        "Followed partitions whose last fetch failed.",
+        "FollowedPartition partitions whose last fetch failed.",
         broker.fetchers.failed_count,
     )
     yield gauge(

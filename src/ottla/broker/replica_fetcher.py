@@ -553,7 +553,7 @@ class ReplicaFetcher:
         if reset is OffsetReset.TRUNCATE:
             truncated = log.truncate_in_background(end, still)
         else:
-            truncated = log.start_in_background(start, still)
+            truncated = log.truncate_fully_in_background(start, still)
         truncated.then(partial(self._offset_reset, followed, log))
 
     def _offset_reset(

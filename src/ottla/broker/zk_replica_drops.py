@@ -60,7 +60,7 @@ def note_unconfirmed(facts: ZkMetadata, replicas: Iterable[tuple[PartitionName, 
 def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uuid]:
     """Return the topics whose replica of that name is in an offline log directory."""
     # The first are of topics that were being deleted at the start, and so were not loaded.
-    found = broker.log_dirs.lost_ids(*name)
+    found = broker.log_dirs.offline_topic_ids(*name)
     topic_id = image.topics.id_of(name[0])
     if topic_id is not None and broker.replicas.is_offline(*name):
         found.add(topic_id)

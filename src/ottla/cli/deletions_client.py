@@ -11,11 +11,11 @@ from ottla.cli.wire_client import WireClient, check
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.wire.messages import describe_deletions as wire
 
@@ -113,13 +113,13 @@ def told_deletion(said: wire.DescribedDeletion) -> DeletionImage:
             name=said.name,
             policy=Policy(said.policy),
             asked_ms=said.asked_ms,
-            halted=Halt(said.halted),
+            halted=HaltReason(said.halted),
             remote=Remote(said.remote),
             finished_ms=said.finished_ms,
         )
         for row in said.replicas:
-            standing = Standing(DeletionState(row.state), Reason(row.reason), row.error)
-            deletion = deletion.with_standing(row.broker_id, standing, row.partitions)
+            standing = ReplicaStatus(DeletionState(row.state), Reason(row.reason), row.error)
+            deletion = deletion.with_status(row.broker_id, standing, row.partitions)
     except ValueError as error:
         raise CannotTell(
             f"topic {said.name}: the brokers say what this version of the command does not know "

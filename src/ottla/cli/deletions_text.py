@@ -16,11 +16,11 @@ from ottla.base.ids import uuid_text
 from ottla.metadata.deletions import (
     DeletionImage,
     DeletionState,
-    Halt,
+    HaltReason,
     Policy,
     Reason,
     Remote,
-    Standing,
+    ReplicaStatus,
 )
 from ottla.metadata.deletions_json import encode_ranges
 
@@ -39,7 +39,7 @@ def state_of(deletion: DeletionImage) -> str:
     """Return how far a deletion is: queued, halted, under way or finished."""
     if deletion.is_finished:
         return "finished"
-    if deletion.halted is not Halt.NONE:
+    if deletion.halted is not HaltReason.NONE:
         return "halted"
     return "under way" if deletion.has_begun else "queued"
 
@@ -79,7 +79,7 @@ def _head(deletion: DeletionImage) -> tuple[str, ...]:
 
 def _groups(deletion: DeletionImage) -> list[tuple[str, ...]]:
     """Return (how far and why, brokers, partitions), brokers together that have the same."""
-    brokers: dict[tuple[Standing, tuple[int, ...]], list[int]] = defaultdict(list)
+    brokers: dict[tuple[ReplicaStatus, tuple[int, ...]], list[int]] = defaultdict(list)
     for broker_id, standing, partitions in deletion.rows():
         brokers[standing, partitions].append(broker_id)
     return [
@@ -92,7 +92,7 @@ def _groups(deletion: DeletionImage) -> list[tuple[str, ...]]:
     ]
 
 
-def _standing_text(standing: Standing) -> str:
+def _standing_text(standing: ReplicaStatus) -> str:
     text = word(standing.state)
     if standing.reason is not Reason.NONE:
         text += f": {word(standing.reason)}"
@@ -137,7 +137,7 @@ def _json(deletion: DeletionImage) -> dict[str, Any]:
         "state": state_of(deletion),
         "asked_ms": deletion.asked_ms,
         "finished_ms": deletion.finished_ms if deletion.is_finished else None,
-        "halted": None if deletion.halted is Halt.NONE else word(deletion.halted),
+        "halted": None if deletion.halted is HaltReason.NONE else word(deletion.halted),
         "remote": word(deletion.remote),
         "replicas": [
             {
@@ -184,16 +184,16 @@ def unproven_text(deletion: DeletionImage) -> str | None:
 def causes(deletion: DeletionImage) -> list[str]:
     """Return what an open deletion waits for, and what helps; never nothing."""
     found: list[str] = []
-    if deletion.halted is Halt.REASSIGNMENT:
+    if deletion.halted is HaltReason.REASSIGNMENT:
         found.append(
             "its partitions are being reassigned: let that end, or end it with "
             "'ottla reassign-partitions --cancel --reassignment-json-file FILE'"
         )
-    elif deletion.halted is Halt.PREFERRED_ELECTION:
+    elif deletion.halted is HaltReason.PREFERRED_ELECTION:
         found.append("a preferred election of it is under way: let that end")
     elif not deletion.has_begun:
         found.append("the controller has not begun with it yet")
-    holders: dict[Standing, list[int]] = defaultdict(list)
+    holders: dict[ReplicaStatus, list[int]] = defaultdict(list)
     for broker_id, standing, _ in deletion.rows():
         if not standing.is_over:
             holders[standing].append(broker_id)
@@ -204,7 +204,7 @@ def causes(deletion: DeletionImage) -> list[str]:
     return found or ["the controller has not closed it yet"]
 
 
-def _cause(policy: Policy, standing: Standing, brokers: Sequence[int]) -> str:
+def _cause(policy: Policy, standing: ReplicaStatus, brokers: Sequence[int]) -> str:
     who, is_one = _numbers("broker", brokers), len(brokers) == 1
     match standing.reason:
         case Reason.BROKER_DOWN:

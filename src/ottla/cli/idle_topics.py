@@ -1,6 +1,6 @@
 """`ottla topics --describe-idle`: which topics go because nobody uses them, when, and why not.
 
-A dry view: nothing is changed. The words of the reasons are those of `controller.idle.Why`.
+A dry view: nothing is changed. The words of the reasons are those of `controller.idle.IdleReason`.
 """
 
 import json
@@ -11,7 +11,7 @@ from ottla.base.ids import uuid_text
 from ottla.cli.errors import CommandError
 from ottla.cli.topic_filter import choose
 from ottla.cli.wire_client import WireClient, check
-from ottla.controller.idle import Why
+from ottla.controller.idle import IdleReason
 from ottla.metadata.deletions_json import encode_ranges
 from ottla.metadata.topic_config import TTL
 from ottla.wire.messages import describe_idle_topics as wire
@@ -71,9 +71,9 @@ def _row(topic: Described) -> tuple[str, ...]:
 
 def goes_in_ms(topic: Described) -> int | None:
     """Return when a topic may go, None = what keeps it is not time."""
-    if topic.reason == Why.DUE:
+    if topic.reason == IdleReason.DUE:
         return 0
-    if topic.reason == Why.TOO_YOUNG:
+    if topic.reason == IdleReason.TOO_YOUNG:
         return max(topic.ttl_ms - topic.idle_ms, 0)
     return None
 
@@ -83,23 +83,23 @@ def why_text(topic: Described) -> str:
     who, is_one = encode_ranges(topic.brokers), len(topic.brokers) == 1
     brokers = f"broker {who}" if is_one else f"brokers {who}"
     match topic.reason:
-        case Why.DUE:
+        case IdleReason.DUE:
             return NOTHING
-        case Why.INTERNAL:
+        case IdleReason.INTERNAL:
             return "it is internal"
-        case Why.NO_TTL:
+        case IdleReason.NO_TTL:
             return f"it has no {TTL}"
-        case Why.BEING_DELETED:
+        case IdleReason.BEING_DELETED:
             return "it is being deleted"
-        case Why.DISABLED:
+        case IdleReason.DISABLED:
             return "delete.topic.enable is false"
-        case Why.TOO_YOUNG:
+        case IdleReason.TOO_YOUNG:
             return f"{brokers} {'has' if is_one else 'have'} not watched it idle for long enough"
-        case Why.NO_LEADER:
+        case IdleReason.NO_LEADER:
             return "a partition of it or of __consumer_offsets has no leader"
-        case Why.BROKER_DOWN:
+        case IdleReason.BROKER_DOWN:
             return f"{brokers} {'is' if is_one else 'are'} down"
-        case Why.NOT_HEARD:
+        case IdleReason.NOT_HEARD:
             return f"{brokers} {'has' if is_one else 'have'} not told the controller yet"
     return f"reason {topic.reason}, which this version of the command does not know"
 
@@ -122,13 +122,15 @@ def json_text(topics: Iterable[Described]) -> str:
 
 
 def _json(topic: Described) -> dict[str, Any]:
-    is_known = topic.reason in set(Why)
+    is_known = topic.reason in set(IdleReason)
     return {
         "topic": topic.name,
         "topic_id": uuid_text(topic.topic_id),
         "ttl_ms": None if topic.ttl_ms < 0 else topic.ttl_ms,
         "idle_ms": None if topic.idle_ms < 0 else topic.idle_ms,
         "goes_in_ms": goes_in_ms(topic),
-        "reason": Why(topic.reason).name.lower().replace("_", " ") if is_known else topic.reason,
+        "reason": IdleReason(topic.reason).name.lower().replace("_", " ")
+        if is_known
+        else topic.reason,
         "brokers": list(topic.brokers),
     }

@@ -245,7 +245,7 @@ class BrokerNode:
         The first registration said that nothing was lost: damage shows only when logs are read,
         and only who is registered knows which logs are its own.
         """
-        lacking = self._folders.log_dirs.lacking
+        lacking = self._folders.log_dirs.below_high_watermark
         if not lacking:
             return
         if self._lifecycle.config.previous_broker_epoch < 0:

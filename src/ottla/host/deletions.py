@@ -17,7 +17,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.controller.deletion_manager import DeletionManager
 from ottla.controller.deletion_orders import DeletionOrder
-from ottla.controller.deletion_policy import IllegalMove, Replica, Wish, decide
+from ottla.controller.deletion_policy import DeletionWork, IllegalTransition, Replica, decide
 from ottla.controller.step import Decision
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -99,13 +99,13 @@ class DeletionDriver:
     def changed(self, delta: ClusterDelta) -> None:
         """Hear of a change that is a fact, after brokers were told of it."""
         self._image = delta.image
-        self._order(self._manager.follow(delta, now_ms=self._clock.monotonic_ms()))
+        self._order(self._manager.observe(delta, now_ms=self._clock.monotonic_ms()))
         self._look()
 
     def answered(self, event: DeletionsAnswered) -> None:
         """Hear what a broker answered."""
         now_ms = self._clock.monotonic_ms()
-        self._manager.answered(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
+        self._manager.responded(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
         self._look()
 
     def dropped(self, event: OrdersDropped) -> None:
@@ -116,12 +116,12 @@ class DeletionDriver:
 
     def halted_by(self, *, electing: Iterable[str], reassigning: Iterable[str]) -> None:
         """Hear of which topics elections and reassignments are asked for and not done yet."""
-        self._manager.halted_by(electing=electing, reassigning=reassigning)
+        self._manager.set_ineligible_topics(preferred_elections=electing, reassignments=reassigning)
         self._look()
 
     def marks_changed(self, marked: Collection[str]) -> None:
         """Hear which topics bear a marker now."""
-        self._manager.marked(marked)
+        self._manager.markers_changed(marked)
         self._look()
 
     def _order(self, orders: Iterable[DeletionOrder]) -> None:
@@ -134,16 +134,16 @@ class DeletionDriver:
         if self._is_over:
             return
         if not self._is_deciding:
-            wish = self._manager.take_wish()
+            wish = self._manager.take_work()
             if wish is not None:
                 self._decide(wish)
         self._arm()
 
-    def _decide(self, wish: Wish) -> None:
+    def _decide(self, wish: DeletionWork) -> None:
         wall_ms = self._clock.now_ms()
         has_written = False
 
-        def decide_now(image: ClusterImage) -> Decision[tuple[IllegalMove, ...]]:
+        def decide_now(image: ClusterImage) -> Decision[tuple[IllegalTransition, ...]]:
             nonlocal has_written
             decision = decide(image, wish, wall_ms=wall_ms, marked=self._marked())
             has_written = bool(decision.step.records)
@@ -153,7 +153,7 @@ class DeletionDriver:
         self._runtime.run(decide_now).then(lambda reply: self._decided(wish, reply, has_written))
 
     def _decided(
-        self, wish: Wish, reply: tuple[IllegalMove, ...] | ApiError, has_written: bool
+        self, wish: DeletionWork, reply: tuple[IllegalTransition, ...] | ApiError, has_written: bool
     ) -> None:
         self._is_deciding = False
         if isinstance(reply, ApiError):
@@ -167,7 +167,7 @@ class DeletionDriver:
         else:  # It waited for nobody: let others have their turn before the next decision.
             self._arm()
 
-    def _refused(self, wish: Wish, error: ApiError) -> None:
+    def _refused(self, wish: DeletionWork, error: ApiError) -> None:
         """Have it decided again, so that what cannot be written holds up nothing else."""
         if error.error is Error.NOT_CONTROLLER:
             self.stop()  # The next controller decides on what is stored.
@@ -187,7 +187,7 @@ class DeletionDriver:
         if self._is_over:
             return
         due_ms = self._manager.next_due_ms
-        if self._manager.has_wish and not self._is_deciding:
+        if self._manager.has_work and not self._is_deciding:
             due_ms = self._clock.monotonic_ms()
         self._timer = self._timers.move(self._timer, due_ms, self._tick)
 

@@ -92,7 +92,7 @@ class Folders:
             raise StartError(found.problem)
         for stray in found.strays:
             log.warning("%s belongs to no partition that is known: kept, not used", stray)
-        for error in found.unread:
+        for error in found.unusable:
             if isinstance(error, DamagedMetadata):
                 log.error(
                     "%s is damaged (%s): whose records lie beside it is not known; the partition "

@@ -17,10 +17,10 @@ from enum import Enum
 from http import HTTPStatus
 
 from ottla.base.limits import (
-    METRICS_ASKING_SECONDS_MAX,
     METRICS_CONNECTIONS_MAX,
     METRICS_REQUEST_BYTES_MAX,
-    METRICS_SECONDS_MAX,
+    METRICS_REQUEST_SECONDS_MAX,
+    METRICS_RESPONSE_SECONDS_MAX,
 )
 from ottla.base.metrics import CONTENT_TYPE, Family, render
 from ottla.host.descriptors import ACCEPTS_PER_TURN_MIN
@@ -126,7 +126,7 @@ class MetricsConnection(asyncio.Protocol):
         """Begin, unless there are too many."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._deadline = self._loop.call_later(METRICS_ASKING_SECONDS_MAX, self.abort)
+        self._deadline = self._loop.call_later(METRICS_REQUEST_SECONDS_MAX, self.abort)
         self._server.connections[self] = None
         if not self._server.make_room():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -162,7 +162,7 @@ class MetricsConnection(asyncio.Protocol):
             return
         self.stage = Stage.ANSWERING
         self._deadline.cancel()
-        self._deadline = self._loop.call_later(METRICS_SECONDS_MAX, self.abort)
+        self._deadline = self._loop.call_later(METRICS_RESPONSE_SECONDS_MAX, self.abort)
         self._answering = self._loop.create_task(self._answer())
 
     async def _answer(self) -> None:

@@ -20,22 +20,22 @@ from ottla.raft.control import leader_change_batch
 from ottla.raft.effects import (
     AdoptSnapshot,
     AdvanceHighWatermark,
-    AnswerEpoch,
-    AnswerFetch,
-    AnswerSnapshot,
-    AnswerVote,
     AppendFetched,
     AppendLeaderChange,
     AppendRecords,
-    AskBeginEpoch,
-    AskEndEpoch,
-    AskFetch,
-    AskSnapshot,
-    AskVote,
     DeletePrefix,
     Effect,
     FlushLog,
     LeaderChanged,
+    RespondToEpoch,
+    RespondToFetch,
+    RespondToFetchSnapshot,
+    RespondToVote,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendFetch,
+    SendFetchSnapshot,
+    SendVote,
     StoreElection,
     TruncateLog,
     WriteSnapshot,
@@ -83,28 +83,28 @@ class QuorumListener(Protocol):
 class Peers(Protocol):
     """The way to other members; a question is answered by one event at most, never by a raise."""
 
-    def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
+    def ask_fetch(self, ask: SendFetch, answer: Callable[[Event], None]) -> None:
         """Ask for records."""
         ...
 
-    def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
+    def ask_snapshot(self, ask: SendFetchSnapshot, answer: Callable[[Event], None]) -> None:
         """Ask for a piece of a snapshot."""
         ...
 
-    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+    def ask_vote(self, ask: SendVote, answer: Callable[[Event], None]) -> None:
         """Ask a voter for its vote."""
         ...
 
-    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+    def ask_begin_epoch(self, ask: SendBeginEpoch, answer: Callable[[Event], None]) -> None:
         """Tell a voter that this member leads; no answer, no event."""
         ...
 
-    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+    def ask_end_epoch(self, ask: SendEndEpoch, answer: Callable[[Event], None]) -> None:
         """Tell a voter that this member leads no more; no answer, no event."""
         ...
 
 
-Answer = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
+Answer = RespondToFetch | RespondToFetchSnapshot | RespondToVote | RespondToEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +164,15 @@ class QuorumDriver:
             FlushLog: self._flush,
             AdvanceHighWatermark: self._commit,
             LeaderChanged: self._tell_leader,
-            AnswerFetch: lambda effect: self.answer(effect),
-            AnswerSnapshot: lambda effect: self.answer(effect),
-            AnswerVote: lambda effect: self.answer(effect),
-            AnswerEpoch: lambda effect: self.answer(effect),
-            AskFetch: lambda effect: self._asking.ask_fetch(effect, self.step),
-            AskSnapshot: lambda effect: self._asking.ask_snapshot(effect, self.step),
-            AskVote: lambda effect: self._asking.ask_vote(effect, self.step),
-            AskBeginEpoch: lambda effect: self._asking.ask_begin_epoch(effect, self.step),
-            AskEndEpoch: lambda effect: self._asking.ask_end_epoch(effect, self.step),
+            RespondToFetch: lambda effect: self.answer(effect),
+            RespondToFetchSnapshot: lambda effect: self.answer(effect),
+            RespondToVote: lambda effect: self.answer(effect),
+            RespondToEpoch: lambda effect: self.answer(effect),
+            SendFetch: lambda effect: self._asking.ask_fetch(effect, self.step),
+            SendFetchSnapshot: lambda effect: self._asking.ask_snapshot(effect, self.step),
+            SendVote: lambda effect: self._asking.ask_vote(effect, self.step),
+            SendBeginEpoch: lambda effect: self._asking.ask_begin_epoch(effect, self.step),
+            SendEndEpoch: lambda effect: self._asking.ask_end_epoch(effect, self.step),
             WriteSnapshot: self._write_snapshot,
             AdoptSnapshot: self._adopt_snapshot,
             DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),

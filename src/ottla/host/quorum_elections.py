@@ -17,22 +17,22 @@ from ottla.broker.api.base import Answer, Context
 from ottla.broker.peers import Sender
 from ottla.host.quorum_peers import REQUEST_TIMEOUT_MS, ChannelPeers
 from ottla.raft.effects import (
-    AnswerEpoch,
-    AnswerFetch,
-    AnswerSnapshot,
-    AnswerVote,
-    AskBeginEpoch,
-    AskEndEpoch,
-    AskVote,
+    RespondToEpoch,
+    RespondToFetch,
+    RespondToFetchSnapshot,
+    RespondToVote,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendVote,
 )
 from ottla.raft.events import (
-    BeginEpochAsked,
-    EndEpochAsked,
-    EpochAnswered,
+    BeginEpochRequestReceived,
+    EndEpochRequestReceived,
+    EpochResponseReceived,
     Event,
-    VoteAnswered,
-    VoteAsked,
     VoteFailed,
+    VoteRequestReceived,
+    VoteResponseReceived,
 )
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.wire.messages import begin_quorum_epoch as begin_wire
@@ -43,7 +43,7 @@ VOTE_VERSION = 2
 EPOCH_VERSION = 1
 PARTITION = 0
 
-Answered = AnswerFetch | AnswerSnapshot | AnswerVote | AnswerEpoch
+Answered = RespondToFetch | RespondToFetchSnapshot | RespondToVote | RespondToEpoch
 AskRaft = Callable[[Callable[[int], Event]], Answered | None]
 """Steps the member with the event for a token; its answer, None where it has stopped."""
 
@@ -79,7 +79,7 @@ class ElectionServer:
             return vote_wire.VoteResponse(error_code=error, topics=())
         asked = request.topics[0].partitions[0]
         answer = self._ask(
-            lambda token: VoteAsked(
+            lambda token: VoteRequestReceived(
                 token=token,
                 candidate=ReplicaKey(asked.replica_id, asked.replica_directory_id),
                 epoch=asked.replica_epoch,
@@ -88,7 +88,7 @@ class ElectionServer:
                 now_ms=ctx.monotonic_ms,
             )
         )
-        if not isinstance(answer, AnswerVote):
+        if not isinstance(answer, RespondToVote):
             return vote_wire.VoteResponse(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
         partition = vote_wire.ResponsePartitionData(
             partition_index=PARTITION,
@@ -107,7 +107,7 @@ class ElectionServer:
             return begin_wire.BeginQuorumEpochResponse(error_code=error, topics=())
         asked = request.topics[0].partitions[0]
         answer = self._ask(
-            lambda token: BeginEpochAsked(
+            lambda token: BeginEpochRequestReceived(
                 token=token,
                 leader_id=asked.leader_id,
                 leader_epoch=asked.leader_epoch,
@@ -124,7 +124,7 @@ class ElectionServer:
         asked = request.topics[0].partitions[0]
         preferred = tuple(each.candidate_id for each in asked.preferred_candidates)
         answer = self._ask(
-            lambda token: EndEpochAsked(
+            lambda token: EndEpochRequestReceived(
                 token=token,
                 leader_id=asked.leader_id,
                 leader_epoch=asked.leader_epoch,
@@ -137,7 +137,7 @@ class ElectionServer:
 
 def _epoch_response(wire: Any, response: Any, answer: Answered | None) -> Answer:
     """Return a Begin- or EndQuorumEpoch response; their parts have the same names."""
-    if not isinstance(answer, AnswerEpoch):
+    if not isinstance(answer, RespondToEpoch):
         return response(error_code=Error.BROKER_NOT_AVAILABLE, topics=())
     partition = wire.ResponsePartitionData(
         partition_index=PARTITION,
@@ -175,7 +175,7 @@ class VoterPeers(ChannelPeers):
         """How many voters have not answered yet that an epoch begins or ends."""
         self._timeout_ms = request_timeout_ms
 
-    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+    def ask_vote(self, ask: SendVote, answer: Callable[[Event], None]) -> None:
         """Ask for a vote."""
         partition = vote_wire.RequestPartitionData(
             partition_index=PARTITION,
@@ -196,7 +196,7 @@ class VoterPeers(ChannelPeers):
         )
         sent.then(lambda response: answer(self._vote_event(ask, response)))
 
-    def _vote_event(self, ask: AskVote, response: vote_wire.VoteResponse | ApiError) -> Event:
+    def _vote_event(self, ask: SendVote, response: vote_wire.VoteResponse | ApiError) -> Event:
         told = _only_partition(response)
         error = None if told is None else _error(told.error_code)
         if told is None or error is None:
@@ -206,7 +206,7 @@ class VoterPeers(ChannelPeers):
                 pre_vote=ask.pre_vote,
                 now_ms=self._clock.monotonic_ms(),
             )
-        return VoteAnswered(
+        return VoteResponseReceived(
             voter_id=ask.voter_id,
             epoch=ask.epoch,
             pre_vote=ask.pre_vote,
@@ -218,7 +218,7 @@ class VoterPeers(ChannelPeers):
             wall_ms=self._clock.now_ms(),
         )
 
-    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+    def ask_begin_epoch(self, ask: SendBeginEpoch, answer: Callable[[Event], None]) -> None:
         """Tell a voter that this member leads."""
         partition = begin_wire.RequestPartitionData(
             partition_index=PARTITION, leader_id=self._replica.id, leader_epoch=ask.epoch
@@ -229,7 +229,7 @@ class VoterPeers(ChannelPeers):
         )
         self._tell(ask.voter_id, request, answer)
 
-    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+    def ask_end_epoch(self, ask: SendEndEpoch, answer: Callable[[Event], None]) -> None:
         """Tell a voter that this member leads no more."""
         partition = end_wire.RequestPartitionData(
             partition_index=PARTITION,
@@ -251,7 +251,7 @@ class VoterPeers(ChannelPeers):
             error = None if told is None else _error(told.error_code)
             if told is not None and error is not None:
                 answer(
-                    EpochAnswered(
+                    EpochResponseReceived(
                         error=error,
                         leader_id=told.leader_id,
                         leader_epoch=told.leader_epoch,

@@ -1,6 +1,6 @@
 """A quorum member's questions to the leader, over a channel: Fetch and FetchSnapshot.
 
-Every question ends in one event: an answer that makes sense, or `AskFailed`. Checksums are
+Every question ends in one event: an answer that makes sense, or `FetchFailed`. Checksums are
 checked here, so that raft may append what it is given.
 
 Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; KIP-595, KIP-630.
@@ -16,8 +16,8 @@ from ottla.base.ports import Clock
 from ottla.broker.peers import Sender
 from ottla.host.quorum_storage import READ_BYTES_MAX
 from ottla.raft.batches import read_spans
-from ottla.raft.effects import AskBeginEpoch, AskEndEpoch, AskFetch, AskSnapshot, AskVote
-from ottla.raft.events import AskFailed, Event, FetchAnswered, SnapshotAnswered
+from ottla.raft.effects import SendBeginEpoch, SendEndEpoch, SendFetch, SendFetchSnapshot, SendVote
+from ottla.raft.events import Event, FetchFailed, FetchResponseReceived, SnapshotResponseReceived
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
@@ -41,7 +41,7 @@ that knows less than its followers has lost its disk."""
 
 Address = tuple[str, int]
 
-Outcome = FetchAnswered | SnapshotAnswered | AskFailed
+Outcome = FetchResponseReceived | SnapshotResponseReceived | FetchFailed
 
 
 class ControllerEndpoints:
@@ -87,7 +87,7 @@ class ChannelPeers:
 
     # -- Fetch ---------------------------------------------------------------------------------
 
-    def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
+    def ask_fetch(self, ask: SendFetch, answer: Callable[[Event], None]) -> None:
         """Ask for the records after what this member has."""
         partition = fetch_wire.FetchPartition(
             partition=0,
@@ -129,7 +129,7 @@ class ChannelPeers:
             return self._malformed("a Fetch response holds no whole batch")
         self._note(error)
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
-        return FetchAnswered(
+        return FetchResponseReceived(
             error=error,
             leader_id=partition.current_leader.leader_id,
             leader_epoch=partition.current_leader.leader_epoch,
@@ -151,7 +151,7 @@ class ChannelPeers:
 
     # -- FetchSnapshot -------------------------------------------------------------------------
 
-    def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
+    def ask_snapshot(self, ask: SendFetchSnapshot, answer: Callable[[Event], None]) -> None:
         """Ask for the next piece of a snapshot."""
         wanted = snapshot_wire.RequestPartitionSnapshot(
             partition=0,
@@ -186,7 +186,7 @@ class ChannelPeers:
             error = Error(partition.error_code)
         except ValueError as problem:
             return self._malformed(f"a FetchSnapshot response cannot be used: {problem}")
-        return SnapshotAnswered(
+        return SnapshotResponseReceived(
             error=error,
             leader_id=partition.current_leader.leader_id,
             leader_epoch=partition.current_leader.leader_epoch,
@@ -199,28 +199,28 @@ class ChannelPeers:
 
     # -- elections, which only voters ask for -------------------------------------------------
 
-    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+    def ask_vote(self, ask: SendVote, answer: Callable[[Event], None]) -> None:
         """Cannot come: an observer does not stand for election."""
         raise AssertionError("an observer asks for no vote")
 
-    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+    def ask_begin_epoch(self, ask: SendBeginEpoch, answer: Callable[[Event], None]) -> None:
         """Cannot come, as `ask_vote`."""
         raise AssertionError("an observer leads nobody")
 
-    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+    def ask_end_epoch(self, ask: SendEndEpoch, answer: Callable[[Event], None]) -> None:
         """Cannot come, as `ask_vote`."""
         raise AssertionError("an observer leads nobody")
 
     # -- failures ------------------------------------------------------------------------------
 
-    def _failed(self) -> AskFailed:
-        return AskFailed(now_ms=self._clock.monotonic_ms())
+    def _failed(self) -> FetchFailed:
+        return FetchFailed(now_ms=self._clock.monotonic_ms())
 
-    def _malformed(self, problem: str) -> AskFailed:
+    def _malformed(self, problem: str) -> FetchFailed:
         log.warning("%s", problem)
         return self._failed()
 
-    def _refused(self, code: int) -> AskFailed:
+    def _refused(self, code: int) -> FetchFailed:
         self._note(error_of(code))
         return self._failed()
 
@@ -233,5 +233,5 @@ class ChannelPeers:
             log.error("the controller refuses our fetch of the metadata log: %s", error.name)
 
 
-def _numbered(event: Outcome, ask: AskFetch | AskSnapshot) -> Outcome:
+def _numbered(event: Outcome, ask: SendFetch | SendFetchSnapshot) -> Outcome:
     return replace(event, serial=ask.serial)

@@ -5,9 +5,10 @@ producer with acks=all and min.insync.replicas=2 writes all the time, a consumer
 ensemble's leader, the controller, both at once are killed; sessions end; a broker is cut off from
 ZooKeeper alone, by connections that break and by ones that stall. After each round every partition
 takes records and topics can be created; at the end every record is on every replica once and in
-order, leaders can be elected, and ZooKeeper's own logs show that nobody wrote but who ruled.
+order, leaders can be elected, and ZooKeeper's own logs show that only elected controllers wrote.
 
-OTTLA_ENSEMBLE_ROUNDS plays so many more rounds, drawn from OTTLA_ENSEMBLE_SEED.
+A part of the rounds is drawn by the commit; `make soak` runs them all, and as many more as
+OTTLA_ENSEMBLE_ROUNDS says, drawn from OTTLA_ENSEMBLE_SEED.
 """
 
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from ...drawn import FAULT_ROUNDS, drawn
 from ..conftest import Reports, new_replicated_topic
 from ..fault_load import Load
 from ..fault_rounds import Cost, Scene, table
@@ -209,9 +211,12 @@ LONGER_ROUNDS: tuple[EnsembleAct, ...] = (
 
 
 def rounds() -> list[EnsembleAct]:
-    """Return what is played: each of a few once, and as many more as asked for."""
-    drawn = random.Random(SEED)
-    return [*ROUNDS, *(drawn.choice(LONGER_ROUNDS) for _ in range(MORE_ROUNDS))]
+    """Return what is played: some of a few once, and as many more as asked for."""
+    more = random.Random(SEED)
+    return [
+        *drawn(ROUNDS, 5, FAULT_ROUNDS),
+        *(more.choice(LONGER_ROUNDS) for _ in range(MORE_ROUNDS)),
+    ]
 
 
 @contextmanager

@@ -47,17 +47,17 @@ def going(number: int, name: str) -> DeletionImage:
     deletion = DeletionImage(
         topic_id=uuid(number), name=name, policy=Policy.AT_ONCE, asked_ms=number
     )
-    return deletion.with_standing(1, STARTED, (0,))
+    return deletion.with_status(1, STARTED, (0,))
 
 
 def done(deletion: DeletionImage) -> DeletionImage:
-    return replace(deletion.with_standing(1, SUCCESSFUL, (0,)), finished_ms=5_000)
+    return replace(deletion.with_status(1, SUCCESSFUL, (0,)), finished_ms=5_000)
 
 
 OLD = done(going(1, "orders"))
 NEW = going(2, "orders")
 OTHER = going(3, "others")
-DOWN = going(4, "stuck").with_standing(2, BROKER_DOWN, (0,))
+DOWN = going(4, "stuck").with_status(2, BROKER_DOWN, (0,))
 
 Said = Iterable[DeletionImage] | Error
 
@@ -219,7 +219,7 @@ def test_waiting_ends_when_all_that_was_open_is_finished(run: Run, broker: FakeB
 def test_who_waited_is_told_of_replicas_that_nobody_has_proved_gone(
     run: Run, broker: FakeBroker
 ) -> None:
-    given_up = DOWN.with_standing(1, SUCCESSFUL, (0,)).with_standing(2, UNREGISTERED, (0,))
+    given_up = DOWN.with_status(1, SUCCESSFUL, (0,)).with_status(2, UNREGISTERED, (0,))
     Ledger(broker, [DOWN], [replace(given_up, finished_ms=5_000)])
     ran = ask(run, broker, "--json", *PATIENT)
     assert (ran.code, ids(ran)) == (0, texts(DOWN))
@@ -265,7 +265,7 @@ def test_all_generations_of_a_name_are_waited_for(run: Run, broker: FakeBroker) 
 def test_a_long_ledger_comes_in_several_answers(
     run: Run, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(k1003, "DELETIONS_PER_ANSWER_MAX", 2)
+    monkeypatch.setattr(k1003, "DELETIONS_PER_RESPONSE_MAX", 2)
     ledger = Ledger(broker, [going(number, f"t{9 - number}") for number in range(1, 8)])
     ran = ask(run, broker, "--json")
     assert [each["topic"] for each in json.loads(ran.out)["deletions"]] == [

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid, uuid_text
 from ottla.cli.idle_topics import duration_text, goes_in_ms, why_text
-from ottla.controller.idle import Why
+from ottla.controller.idle import IdleReason
 from ottla.wire.messages.describe_idle_topics import (
     DescribedIdleTopic,
     DescribeIdleTopicsRequest,
@@ -27,7 +27,7 @@ DAY_MS = 24 * HOUR_MS
 
 def described(
     name: str = "t",
-    why: int = Why.TOO_YOUNG,
+    why: int = IdleReason.TOO_YOUNG,
     *,
     ttl_ms: int = 7 * DAY_MS,
     idle_ms: int = DAY_MS + 2 * HOUR_MS,
@@ -57,9 +57,9 @@ def ask(
 
 def test_the_table_has_a_line_for_each_topic(run: Run, broker: FakeBroker) -> None:
     said = (
-        described("soon", Why.DUE, idle_ms=8 * DAY_MS, brokers=()),
+        described("soon", IdleReason.DUE, idle_ms=8 * DAY_MS, brokers=()),
         described("young"),
-        described("held", Why.BROKER_DOWN, idle_ms=-1, brokers=(1, 2)),
+        described("held", IdleReason.BROKER_DOWN, idle_ms=-1, brokers=(1, 2)),
     )
     ran = ask(run, broker, said=said)
     assert (ran.code, ran.err) == (0, "")
@@ -73,7 +73,7 @@ def test_the_table_has_a_line_for_each_topic(run: Run, broker: FakeBroker) -> No
 
 
 def test_json_has_all_there_is(run: Run, broker: FakeBroker) -> None:
-    said = (described(), described("u", Why.NO_TTL, ttl_ms=-1, idle_ms=-1, brokers=()))
+    said = (described(), described("u", IdleReason.NO_TTL, ttl_ms=-1, idle_ms=-1, brokers=()))
     ran = ask(run, broker, "--json", said=said)
     assert json.loads(ran.out) == {
         "topics": [
@@ -147,11 +147,11 @@ def test_durations(ms: int, text: str) -> None:
 
 
 def test_every_reason_has_words_and_time_helps_two_of_them() -> None:
-    texts = {why: why_text(described(why=why)) for why in Why}
-    assert len(set(texts.values())) == len(Why)
+    texts = {why: why_text(described(why=why)) for why in IdleReason}
+    assert len(set(texts.values())) == len(IdleReason)
     assert all("does not know" not in text for text in texts.values())
-    assert {why for why in Why if goes_in_ms(described(why=why)) is not None} == {
-        Why.DUE,
-        Why.TOO_YOUNG,
+    assert {why for why in IdleReason if goes_in_ms(described(why=why)) is not None} == {
+        IdleReason.DUE,
+        IdleReason.TOO_YOUNG,
     }
     assert "reason 99" in why_text(described(why=99))

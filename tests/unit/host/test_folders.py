@@ -22,7 +22,7 @@ from ottla.metadata.deletions import (
     DeletionState,
     ForgetDeletionRecord,
     Policy,
-    Standing,
+    ReplicaStatus,
     replicas_record,
 )
 from ottla.metadata.delta import replay
@@ -201,7 +201,7 @@ def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
 
 def deleted_image(*, finished: bool, state: DeletionState) -> ClusterImage:
     """Return an image whose ledger has MOVED, with a replica of this broker or of none."""
-    standing = Standing(state)
+    standing = ReplicaStatus(state)
     records: list[Any] = [
         DeletionRecord(
             topic_id=MOVED,

@@ -163,7 +163,7 @@ def test_scrapes_are_served_beside_slow_connections(sent: bytes) -> None:
 
 
 def test_slow_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.host.metrics_server.METRICS_ASKING_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("ottla.host.metrics_server.METRICS_REQUEST_SECONDS_MAX", 0.2)
 
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -110,9 +110,8 @@ def _delete(
         for name, ids in to_delete.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: of directories that failed after the replica was removed.
-            offline = zk_metadata.facts.unconfirmed_deletions.get(
-                name, set()
-            ) | broker.log_dirs.lost_ids(*name)
+            unconfirmed = zk_metadata.facts.unconfirmed_deletions.get(name, set())
+            offline = unconfirmed | broker.log_dirs.offline_topic_ids(*name)
             if ids & offline or any(_counts(broker, each) for each in failures):
                 error = next((each for each in failures if each is not None), OFFLINE_LOG_DIR)
                 failed[name] = Failure(f"{name[0]}-{name[1]}", error)
@@ -137,9 +136,9 @@ def _target_ids(
     if known is not None:
         found = {known}
     else:
-        found = zk_metadata.facts.unconfirmed_deletions.get(name, set()) | broker.log_dirs.lost_ids(
-            *name
-        )
+        found = zk_metadata.facts.unconfirmed_deletions.get(
+            name, set()
+        ) | broker.log_dirs.offline_topic_ids(*name)
     here = broker.log_dirs.get(*name)
     if here is not None:
         found.add(here.topic_id)

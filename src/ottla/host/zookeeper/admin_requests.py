@@ -143,7 +143,7 @@ class AdminRequests:
                     log.warning(
                         "%s-%d is not reassigned: %s",
                         each.topic,
-                        each.number,
+                        each.partition_id,
                         each.message or each.error.name,
                     )
         self._undecided = frozenset()
@@ -200,7 +200,7 @@ class AdminRequests:
                 log.warning(
                     "%s-%d did not get its preferred leader: %s",
                     each.topic,
-                    each.number,
+                    each.partition_id,
                     each.message or each.error.name,
                 )
         self._electing = frozenset()

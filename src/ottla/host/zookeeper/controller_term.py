@@ -29,14 +29,14 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Session, ZkCode, ZkError
-from ottla.controller.broker_changes import fail_started, follow
+from ottla.controller.broker_changes import process_broker_change, process_missed_restarts
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion_manager import DeletionManager
-from ottla.controller.elections import ElectUncleanly, elect_uncleanly, settle
+from ottla.controller.elections import ElectUncleanly, elect_after_failover, elect_uncleanly
 from ottla.controller.leader_rebalance import balance
 from ottla.controller.new_partitions import bring_online
 from ottla.controller.offline_log_dirs import take_replicas_offline
-from ottla.controller.previous_broker_epochs import found_at_start
+from ottla.controller.previous_broker_epochs import previous_epochs_at_start
 from ottla.controller.reassignment import finish_reassignments
 from ottla.controller.step import Step
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels
@@ -178,9 +178,11 @@ class ControllerTerm:
             len(runtime.image.topics),
         )
         runtime.subscribe(self._changed)
-        self._teller.introduce(runtime.image, found_at_start(runtime.image, store.started_since))
-        runtime.run_step(lambda image: fail_started(image, config, store.started_since))
-        runtime.run_step(lambda image: settle(image, config))
+        self._teller.introduce(
+            runtime.image, previous_epochs_at_start(runtime.image, store.started_since)
+        )
+        runtime.run_step(lambda image: process_missed_restarts(image, config, store.started_since))
+        runtime.run_step(lambda image: elect_after_failover(image, config))
         runtime.run_step(lambda image: bring_online(image, config))
         runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
 
@@ -283,7 +285,7 @@ class ControllerTerm:
     def _decide_what_follows(self, delta: ClusterDelta) -> None:
         runtime, config = self._ruling, self._config
         if _came_or_went(delta):
-            runtime.run_step(lambda image: follow(image, config, delta))
+            runtime.run_step(lambda image: process_broker_change(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
         elif _has_new_partitions(delta) or _serves_again(delta):
             runtime.run_step(lambda image: bring_online(image, config))

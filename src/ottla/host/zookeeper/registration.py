@@ -24,13 +24,13 @@ from ottla.base.zookeeper import (
     Create,
     Delete,
     Event,
-    Got,
     Operation,
     Result,
     Session,
     Stat,
     ZkCode,
     ZkError,
+    ZnodeData,
 )
 from ottla.host.steps import Steps, follow, wait
 from ottla.metadata.brokers import Endpoint
@@ -131,7 +131,7 @@ class Registration:
         # Also after a success: only the node itself tells its epoch.
         session.get(self._path).then(lambda found: self._found(session, found))
 
-    def _found(self, session: Session, found: Got | ZkError) -> None:
+    def _found(self, session: Session, found: ZnodeData | ZkError) -> None:
         if session is not self._session:
             return
         if isinstance(found, ZkError):
@@ -183,7 +183,7 @@ class Registration:
     def _take_away(self, session: Session) -> Steps[None]:
         # Asked after what is under way, so that a node that is being made is seen as well.
         found = yield from wait(session.get(self._path))
-        if isinstance(found, Got) and found.stat.ephemeral_owner == session.id:
+        if isinstance(found, ZnodeData) and found.stat.ephemeral_owner == session.id:
             yield from wait(session.multi((Delete(self._path),)))
 
     def _cancel(self) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
-from ottla.base.zookeeper import Delete, Got, Session, ZkCode, ZkError
+from ottla.base.zookeeper import Delete, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, follow
 from ottla.host.zookeeper.store_reading import Watched, read_each, reading, reading_or_none
 from ottla.host.zookeeper.store_writing import RETRY_MS, Deposed, Writer
@@ -157,13 +157,13 @@ class StoreRequests:
             self._tell_of_folders(found)
         yield from self._delete(listed)
 
-    def _tell_of_isr(self, found: Mapping[str, Got]) -> None:
+    def _tell_of_isr(self, found: Mapping[str, ZnodeData]) -> None:
         partitions = _flat(_decoded(decode_isr_change, found))
         if partitions:
             self._read_anew(partitions)
             self._hooks.on_isr_notification(partitions)
 
-    def _tell_of_folders(self, found: Mapping[str, Got]) -> None:
+    def _tell_of_folders(self, found: Mapping[str, ZnodeData]) -> None:
         for broker_id in dict.fromkeys(_decoded(decode_log_dir_event, found)):
             self._hooks.on_log_dir_event(broker_id)
 
@@ -176,7 +176,7 @@ class StoreRequests:
         return True
 
 
-def _decoded(decode: Callable[[str, bytes], Any], found: Mapping[str, Got]) -> list[Any]:
+def _decoded(decode: Callable[[str, bytes], Any], found: Mapping[str, ZnodeData]) -> list[Any]:
     decoded = []
     for path, got in found.items():
         try:

@@ -189,7 +189,7 @@ def test_a_marker_that_is_still_there_is_not_said_to_be_gone(world: Markers) -> 
 
 def test_a_marker_is_looked_at_when_the_deletion_that_had_it_ends(world: Markers) -> None:
     begun = DeletionImage(topic_id=OLD, name="t", policy=Policy.CLASSIC, asked_ms=5)
-    begun = begun.with_standing(1, STARTED, (0,))
+    begun = begun.with_status(1, STARTED, (0,))
     world.stored.observe(TopicRecord(name="t", topic_id=OLD), *deletion_records(begun))
     assert world.sought == {}, "it has a deletion"
     world.stored.observe(RemoveTopicRecord(topic_id=OLD), TopicRecord(name="t", topic_id=NEW))

@@ -16,7 +16,7 @@ from ottla.host.zookeeper.start_reading import (
     without_deleted,
 )
 from ottla.log.dir_loading import Verdict
-from ottla.metadata.deletions import DeletionImage, DeletionState, Policy, Standing
+from ottla.metadata.deletions import DeletionImage, DeletionState, Policy, ReplicaStatus
 from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
@@ -141,7 +141,7 @@ def test_of_topics_in_doubt_those_are_gone_whose_deletion_has_begun() -> None:
     suspects = frozenset({TOPIC_ID, GONE_ID, Uuid(b"u" * 16)})
     assert sim.follow(read_gone(sim.tool, suspects)) == frozenset()
     entry = DeletionImage(topic_id=GONE_ID, name="t", policy=Policy.CLASSIC, asked_ms=5)
-    begun = entry.with_standing(1, Standing(DeletionState.STARTED), (0,))
+    begun = entry.with_status(1, ReplicaStatus(DeletionState.STARTED), (0,))
     for each in (begun, replace(entry, finished_ms=6)):
         sim.delete(paths.deletion(GONE_ID))
         sim.put(paths.deletion(GONE_ID), encode_deletion(each))

@@ -1,0 +1,43 @@
+"""Which of many cases a run plays: a few, drawn by the commit, so that a failure replays.
+
+All of them would take hours; `make soak` plays them all.
+"""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+T = TypeVar("T")
+
+SIM_VARIANTS = "OTTLA_SIM_VARIANTS"
+"""Broken rules that the simulator must find out."""
+
+FAULT_ROUNDS = "OTTLA_FAULT_ROUNDS"
+"""Failures that real clusters go through under load."""
+
+
+def plays_all(variable: str) -> bool:
+    """Tell whether a variable of the environment asks for every case: it is `all`."""
+    return os.environ.get(variable) == "all"
+
+
+def drawn(cases: Sequence[T], count: int, variable: str) -> list[T]:
+    """Return so many of the cases, in their order; all where the environment's variable says so."""
+    if plays_all(variable) or count >= len(cases):
+        return list(cases)
+    chosen = Random(_commit()).sample(range(len(cases)), count)
+    return [cases[each] for each in sorted(chosen)]
+
+
+def _commit() -> str:
+    asked = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip()  # Empty where there is no repository: then always the same ones.

@@ -47,7 +47,7 @@ HANDLERS.update(
 
 
 class LateWorkers:
-    """Does the work when told to."""
+    """Does the work when the test calls `run`."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -112,7 +112,7 @@ class GroupWorld(World):
             ms -= 100
         assert pending.done
 
-    # -- One consumer's life, in any version --
+    # -- One consumer's requests, in any version --
 
     def join(self, group_id: str = "g", version: int = 9, **how: Any) -> Any:
         """Join a group of one member; return the answer."""

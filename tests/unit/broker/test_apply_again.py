@@ -87,7 +87,7 @@ def test_a_new_leadership_is_returned_again_where_a_later_part_failed(
     with pytest.raises(ZeroDivisionError):
         world.commit(*leads_all(world))
     assert world.groups.calls == []
-    # A change of something else comes first, and tells of nothing but itself.
+    # Another change comes first, and its delta has only itself.
     world.add_topic("t", T)
     assert world.groups.calls == []
     world.broker.apply(delta_between(before, world.broker.image))

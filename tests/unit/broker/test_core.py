@@ -92,14 +92,14 @@ def test_records_survive_a_restart(world: World) -> None:
 
 
 def test_no_log_is_created_at_a_start_while_a_log_dir_is_offline(world: World) -> None:
-    """What is not found may lie on the folder that is offline (KAFKA-16234)."""
+    """A missing log may be in the log directory that is offline (KAFKA-16234)."""
     world.add_topic()
     image = world.broker.image
     again = World({"log.dirs": "/one,/two"})
     again.log_dirs.dirs[0].error = OSError(5, "broken")
     again.broker.apply(delta_between(EMPTY, image))
     assert again.broker.replicas.partition("t", 0).log is None
-    # What is created from now on begins on the folder that works.
+    # New partitions are created in the log directory that is online.
     again.add_topic("new", Uuid(b"n" * 16))
     assert again.broker.replicas.partition("new", 0).log is not None
 

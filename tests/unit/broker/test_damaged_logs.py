@@ -1,4 +1,4 @@
-"""A log that is damaged on the disk: a follower's is cut, or goes offline; a leader's says so.
+"""Damaged logs: a follower's is truncated or goes offline; a leader's is reported.
 
 Method: broker 1 with real logs follows brokers 2 and 3, which the test plays; bytes of a batch in
 its log are overwritten. What a leader does is asked of the broker by fetches.
@@ -119,7 +119,7 @@ def test_a_replica_whose_fetch_the_leader_has_accepted_is_offline(
 def test_every_damaged_replica_over_zookeeper_is_offline(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Brokers have no epochs there, and a leader may count a former life's fetch."""
+    """Brokers have no epochs there, and a leader may count a previous process's fetch."""
     calls: list[str] = []
     world.broker.zk_metadata = object()  # type: ignore[assignment]
     world.broker.replicas.on_log_dir_failed = lambda: calls.append("lost")
@@ -171,7 +171,7 @@ def test_damage_beyond_the_truncation_offset_does_not_matter(
 def test_truncation_to_an_unclean_leaders_end_finds_damage(
     world: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was tried again for ever, without a word."""
+    """It was retried for ever, without a log line."""
     change_leader(world, (3,))
     damage(world, 4, 6, 8)
     locate(world.peers.to(3), 0, 8)
@@ -201,7 +201,7 @@ def test_the_next_start_finds_the_replica_and_its_checkpoints(
 def test_a_leader_logs_an_unreadable_log_once(
     caplog: pytest.LogCaptureFixture, replica_id: int
 ) -> None:
-    """The fetcher was told CORRUPT_MESSAGE, again and again, and nobody else a word."""
+    """The fetcher got CORRUPT_MESSAGE repeatedly, and nothing was logged."""
     world = World()
     for node in (1, 2):
         world.add_broker(node)

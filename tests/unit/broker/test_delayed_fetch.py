@@ -1,4 +1,4 @@
-"""The fetcher reads what fits, waits for what is wanted, and never keeps a file pinned for nobody.
+"""The fetch reader reads what fits, waits for min_bytes, and leaves no file slice pinned.
 
 Method: real logs; the count of open files after all logs are closed tells what is still pinned.
 """

@@ -1,4 +1,4 @@
-"""A deletion that is sent again deletes what was meant when it was asked, and nothing else.
+"""A retried deletion deletes the topics that the request meant originally, and no others.
 
 Method: the real decider on an image in memory. What the broker knew when the request came, what it
 knows with the answer, and what the lost sending did, differ from test to test.
@@ -111,7 +111,7 @@ def test_what_has_gone_meanwhile_is_answered_as_deleted() -> None:
 
 
 def test_a_recreated_topic_stays() -> None:
-    """Sent by name, it would delete acknowledged records that nobody asked to delete."""
+    """Sent by name, it would delete acknowledged records of another topic."""
     controller = world()
     repeated = Repeated(controller.image, names("t"))
     recreate(controller)
@@ -132,7 +132,7 @@ def test_a_name_that_this_broker_did_not_know_is_not_sent_again() -> None:
 
 
 def test_what_this_broker_has_not_seen_go_is_not_called_deleted() -> None:
-    """A controller that was deposed, and does not know so, may never have heard of the topic."""
+    """A controller that was deposed without knowing it may not have the topic."""
     controller = world()
     before = controller.image
     controller.write(RemoveTopicRecord(topic_id=FIRST))

@@ -1,4 +1,4 @@
-"""A broker's log tells of each failure once, in few lines, and again while it lasts.
+"""A broker logs each deletion failure once, in few lines, and again while it lasts.
 
 Method: failures written out; time by hand; the log is read.
 """
@@ -12,7 +12,7 @@ from ottla.controller.retry_queue import RETRY_MS_MAX
 
 
 class Reporter:
-    """Failures of one broker, and what was logged of them since it was last asked."""
+    """Failures of one broker, and the lines logged since the last call."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.failures = DeletionFailures()
@@ -40,7 +40,7 @@ def test_a_thousand_replicas_are_one_line_that_names_some(reporter: Reporter) ->
 
 
 def test_each_reason_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    """And a reason that is found at many paths is one: all folders of a disk say the same."""
+    """A reason at many paths is one line: all directories of a disk have the same."""
     failures = DeletionFailures()
     failed = {
         f"t-{number}": Failure(f"t-{number}", OSError(errno.EACCES, "refused", f"/logs/t-{number}"))

@@ -1,4 +1,4 @@
-"""The controller hears where each replica is, once, whatever becomes of the requests.
+"""The controller gets each replica's log directory once, whatever happens to the requests.
 
 Method: folders and partitions as plain values; a controller whose answers the test gives.
 """
@@ -27,7 +27,7 @@ NODE, EPOCH = 1, 7
 
 
 class Folders:
-    """See `ottla.log.log_dirs.LogDirs`: here a log is the id of its folder."""
+    """See `ottla.log.log_dirs.LogDirs`: here a log is the id of its directory."""
 
     def __init__(self, *ids: Uuid) -> None:
         self.dirs = self.directory_ids = ids
@@ -72,7 +72,7 @@ class Desk:
         self.timers.run_due(self.now_ms)
 
     def requested(self) -> list[tuple[Uuid, int]]:
-        """Return what the open request tells."""
+        """Return the assignments in the open request."""
         [(request, _)] = self.forwarder.calls
         assert (request.broker_id, request.broker_epoch) == (NODE, EPOCH)
         return [
@@ -111,7 +111,7 @@ class Desk:
 
 
 def begun() -> Desk:
-    """Return a desk that has asked about two replicas."""
+    """Return a desk whose request has two replicas."""
     desk = Desk(X, Y)
     unknown = image_of(DIRECTORY_UNASSIGNED, DIRECTORY_UNASSIGNED, Y)
     desk.assignments.update(unknown, [partition(0, X), partition(1, Y), partition(2, Y)])

@@ -1,4 +1,4 @@
-"""In a ZooKeeper cluster any broker may be the controller: who asks whom, and who passes on.
+"""In a ZooKeeper cluster any broker may be the controller: which requests are forwarded.
 
 Method: the real table of APIs for what is served; scripted endpoints and controllers.
 """
@@ -39,7 +39,7 @@ OF_A_QUORUM = {52, 53, 54, 55, 57, 59, 62, 63, 64, 73, 1002}
 
 @dataclass
 class Brokers:
-    """What is asked of the broker and its controller."""
+    """The requests to the broker and its controller."""
 
     is_active: bool = False
     forwarded: list[bytes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Fetch sessions tell a fetcher what changed, and no more; the cache keeps the valuable ones.
+"""Fetch sessions return only changed partitions; the cache keeps the valuable sessions.
 
 Method: requests against the cache with made-up read results; the rules are KIP-227's.
 """

@@ -1,4 +1,4 @@
-"""A follower cuts exactly what the leader does not have, whatever happened before.
+"""A follower truncates exactly what the leader does not have, whatever happened before.
 
 Method: real logs side by side; `converge` is what a fetcher and a leader do with each other, in
 one loop. The classic stories are told one by one, then Hypothesis makes up histories of leaders.
@@ -65,7 +65,7 @@ def divergence(leader: PartitionLog, follower: PartitionLog) -> tuple[int, int] 
 
 
 def converge(leader: PartitionLog, follower: PartitionLog) -> int:
-    """Follow `leader` until both are equal; return how often something was cut."""
+    """Follow `leader` until both are equal; return the number of truncations."""
     prepare(follower)
     for cuts in range(ROUNDS_MAX):
         found = divergence(leader, follower)
@@ -103,7 +103,7 @@ def test_a_fenced_leaders_longer_log_is_truncated() -> None:
 
 
 def test_no_acknowledged_record_is_truncated_where_the_high_watermark_lags() -> None:
-    """KIP-101, scenario 1: both restart, and the follower never heard how much is committed."""
+    """KIP-101, scenario 1: both restart, and the follower never got the high watermark."""
     one, two = new_log(), new_log()
     lead(one, 0, 1, 1)
     copy(one, two)
@@ -116,12 +116,12 @@ def test_no_acknowledged_record_is_truncated_where_the_high_watermark_lags() -> 
 
 
 def test_two_leaders_in_quick_succession() -> None:
-    """KIP-279: the follower lacks epochs that the leader answers with, and asks again."""
+    """KIP-279: the follower lacks the epochs in the responses, and fetches again."""
     one, two, three = new_log(), new_log(), new_log()
     lead(one, 0, 10)
     copy(one, two)
     copy(one, three)
-    lead(two, 1, 5)  # Nobody copied this,
+    lead(two, 1, 5)  # No follower has this,
     lead(one, 2, 3, 3)  # nor this.
     lead(three, 3, 1)
     assert converge(three, one) >= 1
@@ -141,7 +141,7 @@ def test_epochs_interleaved_so_that_several_rounds_are_needed() -> None:
 
 
 def test_a_leader_without_records_does_not_cause_endless_fetches() -> None:
-    """Its empty epoch stands at the log's end, where no cut would reach it."""
+    """Its empty epoch is at the log's end, where no truncation removes it."""
     one, two = new_log(), new_log()
     lead(one, 0, 2)
     copy(one, two)
@@ -220,7 +220,7 @@ def test_emptied_batches_are_replicated_with_their_offsets_and_epochs() -> None:
 
 
 def test_a_truncation_into_a_gap_goes_back_to_its_beginning() -> None:
-    """What compaction took may have been superseded by what is cut off: it must come again."""
+    """A compacted record may be superseded by truncated ones: it must be fetched again."""
     leader, follower = new_log(), new_log()
     lead(leader, 0, 5, 5)
     copy(leader, follower, upto=5)
@@ -235,7 +235,7 @@ def test_a_truncation_into_a_gap_goes_back_to_its_beginning() -> None:
 
 @pytest.mark.parametrize("between", [6, 7, 9])
 def test_a_former_leader_keeps_no_record_where_another_follower_has_a_gap(between: int) -> None:
-    """One that copied a compacted log leads: where its epochs begin it knows no better."""
+    """The leader has replicated a compacted log: it does not know where its epochs began."""
     former, leader = new_log(), new_log()
     lead(former, 0, 5)
     copy(former, leader, upto=5)

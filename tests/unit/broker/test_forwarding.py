@@ -23,7 +23,7 @@ REPEATED = {7, 46, 55, 56, 62, 63, 67, 73, 1003, 1004, 1005}
 
 
 def test_each_request_for_the_controller_is_one_or_the_other() -> None:
-    """A new API that nobody thought about would change a re-created topic, or fail for nothing."""
+    """A new API with the wrong setting would change a re-created topic, or fail without need."""
     keys = {key for key, each in load_apis().items() if each.api.runs_on is RunsOn.CONTROLLER}
     assert keys == ONCE | REPEATED
     assert {key for key in keys if is_at_most_once(key)} == ONCE

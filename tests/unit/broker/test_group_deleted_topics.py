@@ -163,7 +163,7 @@ def test_what_cannot_be_written_off_at_once_is_written_off_later() -> None:
 
 
 def use_zk_metadata(world: GroupWorld, *gone: Uuid) -> None:
-    """Let the broker be one that is told of the metadata by requests."""
+    """Put the broker into ZooKeeper mode."""
     facts = ZkMetadata(
         world.broker.node_id, deleted_ids=dict.fromkeys(gone, 1), has_full_metadata=True
     )
@@ -173,7 +173,7 @@ def use_zk_metadata(world: GroupWorld, *gone: Uuid) -> None:
 def test_over_zookeeper_offsets_of_unknown_topics_stay(
     world: GroupWorld,
 ) -> None:
-    """It may not have been told yet, or a node of the topic could not be read."""
+    """Its request may not have come yet, or a znode of the topic could not be read."""
     begin = LateWorkers()
     world.broker.workers = begin
     world.elect(PARTITION, 2)

@@ -144,7 +144,7 @@ def test_a_leader_that_was_deposed_and_is_elected_again_has_what_came_between() 
 
 
 def test_losing_the_partition_answers_who_waits_for_it() -> None:
-    """KAFKA-9198, KAFKA-9235: an old coordinator serves no more and leaves nobody waiting."""
+    """KAFKA-9198, KAFKA-9235: an old coordinator no longer serves, and answers all requests."""
     world = follower()
     replicate(world, written(10), high_watermark=1)
     world.elect(PARTITION, 1, isr=(1,))
@@ -166,7 +166,7 @@ def test_losing_the_partition_answers_who_waits_for_it() -> None:
 
 
 def test_a_commit_with_too_few_replicas_left_behind_does_not_block_reads() -> None:
-    """Its writer hears that it may be lost; whoever reads must not wait for ever."""
+    """Its writer gets an error, as it may be lost; readers must not wait for ever."""
     world = follower(min_isr="2")
     replicate(world, written(10), high_watermark=1)
     world.elect(PARTITION, 1, isr=(1, 2))

@@ -110,7 +110,7 @@ def test_fetch_of_one_group(world: GroupWorld, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_fetch_of_one_group_returns_its_error(world: GroupWorld, version: int) -> None:
-    """Each partition does, too: aiokafka looks at nothing else, and would begin anew."""
+    """Each partition has it, too: aiokafka reads nothing else, and would reset its position."""
     world.elect(world.service.partition_of("g"), 2)
     topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1))
     answer = world.ask(offset_fetch.OffsetFetchRequest(group_id="g", topics=(topic,)), version)

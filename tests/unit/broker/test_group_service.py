@@ -106,7 +106,7 @@ def test_a_new_leader_has_what_the_old_one_had(world: GroupWorld) -> None:
     assert offsets_of(world) == {("t", 0): 5, ("t", 3): 8}
     assert offsets_of(world, "simple") == {("t", 1): 9}
     assert world.ask(beat_request(joined), 4).error_code == 0
-    world.clock.advance(10_000)  # The session began anew, and ends as ever.
+    world.clock.advance(10_000)  # The session restarted, and ends as usual.
     assert group.state is State.EMPTY
 
 
@@ -119,7 +119,7 @@ def test_while_a_partition_loads_clients_wait(world: GroupWorld) -> None:
     committed = world.ask(commit_request({("t", 0): 1, ("nope", 0): 1}), 9)
     codes = [part.error_code for topic in committed.topics for part in topic.partitions]
     assert codes == [loading, Error.UNKNOWN_TOPIC_OR_PARTITION]
-    assert world.ask(beat_request(joined), 4).error_code == 0  # Sessions begin anew afterwards.
+    assert world.ask(beat_request(joined), 4).error_code == 0  # Sessions restart afterwards.
     late.run()
     assert world.ask(beat_request(joined), 4).error_code == 0
 

@@ -1,4 +1,4 @@
-"""Over ZooKeeper a coordinator serves once it was told what its offsets are to be judged by.
+"""Over ZooKeeper a coordinator serves once it has the full metadata.
 
 A group is looked for once it is known how many partitions keep groups, and served once the broker
 has heard of all topics.
@@ -66,7 +66,7 @@ def test_no_group_is_looked_for_among_the_partitions_that_are_hosted_here(number
     assert here == (Error.NONE if number in LED else Error.NOT_COORDINATOR)
 
 
-# --- the first word of all topics -------------------------------------------------------------
+# --- the first full UpdateMetadata -------------------------------------------------------------
 
 NEW_ID = Uuid(b"the next t......")
 ELSEWHERE: dict[str, Any] = {"leader": 2, "isr": (2,), "replicas": (2,)}
@@ -101,7 +101,7 @@ def send_offsets_topic(
 def send_full_update(
     made: ZkMetadataWorld, topic_id: Uuid = NEW_ID, by: int = CONTROLLER_EPOCH
 ) -> None:
-    """Let the broker hear, as of all topics, which one t is."""
+    """Send a full UpdateMetadata with the topic t."""
     made.update_metadata(known(**ELSEWHERE), topic_id=topic_id, type=FULL, controller_epoch=by)
 
 
@@ -135,7 +135,7 @@ def test_a_coordinator_that_may_not_know_a_topic_yet_lets_clients_wait(
 def test_a_coordinator_elected_by_a_new_controller_waits_for_the_full_metadata(
     behind: ZkMetadataWorld,
 ) -> None:
-    """What the former one told of all says nothing of what came after that."""
+    """The former one's full update lacks all later changes."""
     send_full_update(behind, TOPIC_ID)
     send_offsets_topic(behind, leader=1, leader_epoch=1, by=CONTROLLER_EPOCH + 1)
     behind.clock.advance(10_000)

@@ -1,4 +1,4 @@
-"""A broker counts time without use, of topics with a limit only, and says so to the controller.
+"""A broker counts idle time, of topics with a limit only, and reports it to the controller.
 
 Method: the broker of handlers' tests, with real requests; what it tells is looked at where it
 leaves. The look comes every second.
@@ -37,7 +37,7 @@ def world(**configs: str) -> World:
 
 
 def answered(of: World) -> ReportIdleTopicsRequest | None:
-    """Answer what the controller is told; return the last of it."""
+    """Answer the reports; return the last one."""
     report = None
     for request, pending in list(of.controller.calls):
         if isinstance(request, ReportIdleTopicsRequest):
@@ -48,7 +48,7 @@ def answered(of: World) -> ReportIdleTopicsRequest | None:
 
 
 def reported(of: World) -> dict[Uuid, int]:
-    """Let a second pass; return the idle time of each topic that the controller is told of."""
+    """Let a second pass; return the reported idle times."""
     answered(of)
     of.clock.advance(SECOND)
     report = answered(of)

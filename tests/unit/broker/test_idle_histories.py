@@ -270,7 +270,7 @@ class Cluster:
         self.write(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **how))
 
     def elect(self) -> None:
-        """Let one in sync that is up lead, or nobody."""
+        """Elect an in-sync replica that is up, or none."""
         led = self.partition.leader
         able = [each for each in self.partition.isr if each in self.up and each in self.replicas]
         leader = led if led in able else next(iter(able), NO_LEADER)
@@ -407,7 +407,7 @@ def left_in_peace(cluster: Cluster) -> None:
 
 
 def restarted_in_turn(*, clean: bool) -> Cluster:
-    """Return a town nobody uses, whose brokers restart one after the other, again and again."""
+    """Return an unused cluster whose brokers restart one after the other, repeatedly."""
     cluster = Cluster()
     for turn in range(4 * TTL_MS // (4 * INTERVAL_MS)):
         broker_id = BROKERS[turn % len(BROKERS)]

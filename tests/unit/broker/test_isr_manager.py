@@ -187,7 +187,7 @@ class TestAnswers:
         assert (isr.expands, isr.shrinks, isr.failures) == (1, 0, 0)
 
     def test_done_over_zookeeper(self, proposing: World) -> None:
-        """No metadata log says it: the answer counts at once."""
+        """There is no metadata log: the response takes effect at once."""
         proposing.broker.zk_metadata = cast("ZkMetadataPort", object())
         proposing.controller.answer(answered(0, 1, 2))
         found = partition(proposing)
@@ -292,7 +292,7 @@ class TestAnswers:
 
 
 class TestWhatIsCommittedMeanwhile:
-    """The high watermark rests on every replica that the controller may take for in sync."""
+    """The high watermark depends on every replica that may be in the controller's ISR."""
 
     def test_a_newcomer_counts_before_the_answer(self, world: World) -> None:
         fetch(world, 2)

@@ -1,4 +1,4 @@
-"""The logs of many new partitions are made in steps, and found by whoever follows the metadata.
+"""The logs of many new partitions are created in steps, and found when the change is applied.
 
 Method: changes replayed by hand, with real logs on a disk in memory.
 """

@@ -137,7 +137,7 @@ def test_partitions_leaders_and_logs(world: World) -> None:
 
 def test_a_zookeeper_broker_has_no_metadata_offset(world: World) -> None:
     before = set(scrape(world).families)
-    port: Any = object()  # Only that there is a way to be told counts.
+    port: Any = object()  # Only its presence matters.
     world.broker.zk_metadata = port
     offset = "kafka_server_broker_metadata_metrics_last_applied_record_offset"
     assert before - set(scrape(world).families) == {offset}

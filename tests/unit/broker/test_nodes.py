@@ -73,7 +73,7 @@ def test_only_live_brokers_with_the_listener_are_returned(image: ClusterImage) -
 
 
 def test_where_no_broker_is_live_the_responding_one_is_returned(image: ClusterImage) -> None:
-    """A client that heard of none, as all of them stopped, did not find them again."""
+    """A client that got an empty list, as all brokers stopped, did not find them again."""
     assert live_nodes_or_self(image, "PLAINTEXT", 2) == live_nodes(image, "PLAINTEXT")
     stopped = ClusterImage(brokers=Map({2: broker(2, fenced=True), 4: broker(4, fenced=True)}))
     assert live_nodes_or_self(stopped, "PLAINTEXT", 2) == [Node(2, "host2", 9002, "rack2")]
@@ -122,4 +122,4 @@ def test_partitions_are_found_by_id_or_by_name(image: ClusterImage) -> None:
 
 
 def test_operations_are_bits() -> None:
-    assert operations((3, 4, 5, 6, 7, 8, 10, 11)) == 3576  # What Kafka tells of a topic.
+    assert operations((3, 4, 5, 6, 7, 8, 10, 11)) == 3576  # As in Kafka, for a topic.

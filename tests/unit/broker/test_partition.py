@@ -38,7 +38,7 @@ def partition() -> Partition:
 
 
 def make() -> Partition:
-    """Return a partition of broker 1 that nobody leads yet."""
+    """Return a partition of broker 1 that has no leader yet."""
     world = World()
     world.add_topic(replicas=(1,), leader=-1)
     log = world.broker.replicas.partition("t", 0).log
@@ -55,7 +55,7 @@ def high_watermark(partition: Partition) -> int:
 
 
 class TestFollowingTheMetadata:
-    """`apply` tells when a leader's epoch begins, and takes no old news."""
+    """`apply` returns whether a leader epoch begins, and ignores older metadata."""
 
     def test_a_new_epoch_of_this_leader_begins(self, partition: Partition) -> None:
         assert partition.apply(state(1))
@@ -94,7 +94,7 @@ class TestFollowingTheMetadata:
 
 
 class TestEpochChecks:
-    """KIP-320: a stale asker is fenced, one that is ahead is told that we lag."""
+    """KIP-320: a client with an older epoch is fenced; one that is ahead gets a retriable error."""
 
     @pytest.mark.parametrize(
         ("asked", "error"), [(4, Error.FENCED_LEADER_EPOCH), (6, Error.UNKNOWN_LEADER_EPOCH)]
@@ -190,7 +190,7 @@ def test_no_room_is_not_out_of_range(partition: Partition) -> None:
 
 
 def test_offset_out_of_range_is_not_returned_while_there_is_no_leader(partition: Partition) -> None:
-    """The log may be a dead leader's that lost its folder; consumers take it for the leader's."""
+    """The broker may be the leader, with a lost log directory; consumers still use it as leader."""
     partition.apply(state(1, 2, leader=-1))
     asked = FetchPartition("t", NO_UUID, 0, 25, 1_000, current_leader_epoch=0)
     with pytest.raises(ApiError) as refusal:
@@ -205,7 +205,7 @@ def test_offset_out_of_range_is_not_returned_while_there_is_no_leader(partition:
 
 @pytest.mark.parametrize("epoch", [-1, 5], ids=["asked without an epoch", "asked in its epoch"])
 def test_a_replica_that_knew_no_leader_yet_is_not_read(partition: Partition, epoch: int) -> None:
-    """It may have led this epoch before its restart, and have told of a higher watermark then."""
+    """It may have led in this epoch before its restart, and returned a higher watermark then."""
     assert partition.log is not None
     partition.log.append_as_leader(batch("a", "b"), leader_epoch=5, now_ms=START_MS)
     partition.log.advance_high_watermark(1)  # What the checkpoint kept of it.
@@ -255,7 +255,7 @@ def test_a_replica_that_left_the_isr_and_the_replicas_at_once_is_forgotten(
 def test_a_replica_that_was_removed_and_added_again_at_once_must_fetch_first(
     partition: Partition,
 ) -> None:
-    """It has deleted its log in between; the leader hears of both changes as of one."""
+    """It has deleted its log in between; the leader gets both changes as one."""
     partition.apply(state(1, 2, replicas=(1, 2, 3)))
     append(partition, "a")
     reach(partition, {2: 1, 3: 1})

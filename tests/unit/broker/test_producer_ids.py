@@ -14,7 +14,7 @@ from .world import FakeClock, FakeForwarder
 
 
 class World:
-    """Producer ids over a controller that answers when told to."""
+    """Producer ids over a controller whose responses the test gives."""
 
     def __init__(self) -> None:
         self.timers = Timers()
@@ -93,7 +93,7 @@ def test_a_producer_that_waited_too_long_gets_a_retriable_error() -> None:
     world.controller.answer(ApiError(Error.NOT_CONTROLLER))
     world.clock.advance(RETRY_BACKOFF_MS)
     assert late.value is Error.COORDINATOR_LOAD_IN_PROGRESS
-    assert not world.controller.calls  # Nobody waits: the next producer asks.
+    assert not world.controller.calls  # No producer waits: the next one sends the request.
     patient = world.grant()
     world.give_block(5)
     assert patient.value == 5  # The one that left took none with it.

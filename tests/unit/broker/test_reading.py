@@ -1,4 +1,4 @@
-"""Where a fetcher's log leaves the leader's is found in a few steps, and never said of a prefix.
+"""Where a fetcher's log diverges is found in a few steps, and never reported for a prefix.
 
 Method: hypothesis makes up a leader's history and a follower that left it somewhere; the follower
 cuts as it is told, over and over, as a real one does.

@@ -1,4 +1,4 @@
-"""What follows a refused batch of a producer hears what that one heard, until it is back.
+"""Batches of a producer after a refused one get its error, until it is retried.
 
 Method: a leader of three replicas whose in-sync replicas come and go; batches by their sequences.
 """
@@ -42,7 +42,7 @@ def in_sync(partition: Partition, isr: tuple[int, ...]) -> None:
 
 
 def produce(partition: Partition, sequence: int, *, producer: int = 7, epoch: int = 0) -> str:
-    """Append a batch of one record; return what its producer hears."""
+    """Append a batch of one record; return the result."""
     data = producer_batch(producer, epoch, sequence, "value")
     try:
         info = partition.append(data, ACKS_ALL, START_MS)
@@ -92,7 +92,7 @@ def test_a_new_leader_refuses_all_later_batches(partition: Partition) -> None:
 
 
 def test_what_came_by_another_leader_is_not_waited_for(partition: Partition) -> None:
-    """A follower refused it; the leader did not, and this broker copied that, and leads now."""
+    """A follower refused it; the leader appended it; this broker replicated it, and leads now."""
     in_sync(partition, ENOUGH)
     assert produce(partition, 0) == "at 0"
     partition.apply(state(1, 2, replicas=(1, 2, 3), leader=2, epoch=1, changes=90))

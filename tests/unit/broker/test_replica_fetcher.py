@@ -415,7 +415,7 @@ def test_no_fetch_is_sent_before_a_truncation_is_durable() -> None:
 
 
 def test_a_log_that_leads_meanwhile_is_not_truncated() -> None:
-    """What a former leader said of it is no more true."""
+    """A former leader's response no longer applies."""
     world = Following()
     lead(world.log(), 0, 2, 3)
     world.log().flush()
@@ -451,7 +451,7 @@ def test_no_fetch_is_sent_after_close() -> None:
 def test_an_error_of_many_partitions_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A leader that hears late of thousands of elections refuses them all at once."""
+    """A leader that gets thousands of elections late refuses them all at once."""
     caplog.set_level("INFO", logger="ottla.broker.replica_fetcher")
     world = Following(partitions=5)
     refusals = [data(index=index, error=Error.FENCED_LEADER_EPOCH) for index in range(5)]

@@ -15,7 +15,7 @@ from .world import TOPIC_ID, batch
 
 
 def sent(world: Following) -> dict[tuple[int, int], list[int]]:
-    """Return the partitions that are asked for, by broker and lane."""
+    """Return the fetched partitions, by broker and lane."""
     return {
         place: sorted(positions(sender.sent[0][0]))
         for place, sender in world.peers.senders.items()
@@ -78,7 +78,7 @@ def test_a_replica_that_was_moved_away_is_followed_no_more() -> None:
 
 
 def test_a_leader_that_begins_to_follow_keeps_what_it_has() -> None:
-    """It is cut only when the new leader says so."""
+    """It is truncated only by the new leader's response."""
     world = Following()
     world.change(leader=1, epoch=1)
     append(world.log(), bytearray(batch("a")), epoch=1)

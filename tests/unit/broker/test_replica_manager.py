@@ -1,4 +1,4 @@
-"""The replica manager hosts what the metadata says, from creation to deletion and disk failure.
+"""The replica manager hosts partitions by the metadata, from creation to deletion and disk failure.
 
 Method: records replayed into deltas; real logs on a disk in memory.
 """
@@ -134,7 +134,7 @@ class TestHosting:
     def test_a_delayed_append_gets_the_error_of_its_removed_partition(
         self, world: World, end: Record, error: Error
     ) -> None:
-        """A producer that heard of an unknown topic would take the records for not stored."""
+        """By UNKNOWN_TOPIC_OR_PARTITION a producer would take the records for not stored."""
         world.add_topic(replicas=(1, 2), isr=(1, 2))
         pending = world.broker.replicas.append("t", 0, batch("a"))
         assert isinstance(pending, Pending)
@@ -199,7 +199,7 @@ class TestDeletion:
 
 
 class TestDiskFailure:
-    """A folder that fails takes its own logs along, no others."""
+    """A failed log directory takes its own logs offline, no others."""
 
     @pytest.fixture
     def two(self) -> World:
@@ -258,7 +258,7 @@ class TestDiskFailure:
     def test_the_partitions_of_an_offline_log_dir_are_one_line_in_the_log(
         self, two: World, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """At a start of a broker that misses a folder, of thousands of partitions."""
+        """At the start of a broker with an offline log directory, of thousands of partitions."""
         for topic in ("a", "b"):
             partition = two.broker.replicas.partition(topic, 0)
             two.broker.replicas.storage_failed(partition, OSError(5, "broken"))

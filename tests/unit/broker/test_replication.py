@@ -158,7 +158,7 @@ class TestFailover:
     def test_kafka_9198_delayed_requests_end_when_the_leadership_moves(
         self, world: ReplicasWorld
     ) -> None:
-        """KAFKA-9198: what was parked at a broker hung when its replica was taken away."""
+        """KAFKA-9198: delayed requests of a broker hung when its replica was removed."""
         world.cut |= {frozenset({1, 2}), frozenset({1, 3})}
         waiting = world.produce("a")
         consumer, followed = world.begin_fetch(1), world.begin_fetch(1, replica=2)
@@ -203,7 +203,7 @@ class TestFailover:
     def test_a_follower_that_truncated_its_log_gets_the_high_watermark(
         self, world: ReplicasWorld
     ) -> None:
-        """The answer that tells it to cut says a high watermark, too, which it does not take."""
+        """The response with the diverging epoch has a high watermark, too, which is not applied."""
         world.produce("a", acks=1)
         world.run(1)
         world.nodes[1].deaf = True
@@ -217,7 +217,7 @@ class TestFailover:
     def test_a_leader_that_dies_and_leads_again_is_followed_again(
         self, world: ReplicasWorld
     ) -> None:
-        """A fetch that was parked at its first life must not be waited for."""
+        """A delayed fetch of its previous process must not be waited for."""
         world.prefer(3)
         world.run(100)
         world.nodes[2].kill()
@@ -228,7 +228,7 @@ class TestFailover:
     def test_no_high_watermark_goes_back_below_what_was_committed(
         self, world: ReplicasWorld
     ) -> None:
-        """A new leader knows less of it, and tells nobody of offsets until it knows more."""
+        """A new leader may have a lower one, and returns no offsets until it has caught up."""
         written = world.produce("a")
         world.run(3)
         assert written.answer == (Error.NONE, 0)

@@ -73,7 +73,7 @@ def test_a_crash_drops_the_idle_times_also_those_of_an_earlier_process() -> None
 
 
 def test_a_log_dir_that_was_away_invalidates_the_file() -> None:
-    """It bears the mark of a life that was not the last one."""
+    """Its clean shutdown file is of an earlier registration."""
     disk = MemoryDisk()
     both = f"{LOG_DIR},{SECOND_DIR}"
     counted(disk, dirs=both)

@@ -1,7 +1,7 @@
-"""A partition that turns up while the leader has parked the request does not wait for its end.
+"""A partition that is added while the leader delays the fetch does not wait for its end.
 
 Method: as in `test_replica_fetcher`: the test is the leader, and answers by hand what comes over
-the session's connection and over the one aside.
+the session's connection and over the second one.
 """
 
 from ottla.base.errors import ApiError, Error

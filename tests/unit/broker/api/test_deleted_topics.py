@@ -1,4 +1,4 @@
-"""Who knew a topic before it was deleted and made anew is told so, and gets no record of the other.
+"""A client of a deleted and recreated topic gets an error, and no record of the new topic.
 
 Method: a broker with logs on a disk in memory, which is told as over ZooKeeper, where it may hear
 of the new topic before it has been told to delete the old one, or by the metadata log.
@@ -34,7 +34,7 @@ def test_a_recreated_topic_is_rejected_while_replicas_of_the_old_one_are_here() 
 
 
 def test_a_deletion_makes_room_for_the_recreated_topic() -> None:
-    """It is told with UpdateMetadata alone, before any order to delete comes."""
+    """It comes with UpdateMetadata alone, before any request to delete replicas."""
     made = ZkMetadataWorld()
     made.lead(partition_state())
     assert made.update_metadata(known(leader=-2)) is Error.NONE
@@ -44,7 +44,7 @@ def test_a_deletion_makes_room_for_the_recreated_topic() -> None:
 
 
 def test_a_fetch_session_by_names_does_not_switch_to_ids_when_its_topic_is_recreated() -> None:
-    """A client that learns of ids by the new topic is told to begin a new session, with which it
+    """A client that gets ids with the new topic must open a new session, with which it
     gets that topic's records from the first one on."""
     world = World()
     world.add_topic("t", TOPIC_ID)

@@ -1,4 +1,4 @@
-"""Produce appends what it should, refuses the rest one by one, and answers when it may.
+"""Produce appends valid batches, refuses others one by one, and responds as acks requires.
 
 Method: real logs on a disk in memory; requests and responses pass the codec of their version.
 """
@@ -198,7 +198,7 @@ def test_an_idempotent_retry_lands_once(world: World) -> None:
 
 
 class TestLeadership:
-    """What a broker that does not lead says, and what it tells of the one that does."""
+    """The error of a broker that does not lead, and the current leader in its response."""
 
     @pytest.fixture
     def moved(self, world: World) -> World:
@@ -256,7 +256,7 @@ class TestAcksAll:
         assert parts(waiting.value) == [(Error.REQUEST_TIMED_OUT, -1)]
 
     def test_a_producer_that_is_gone_is_not_waited_with(self, replicated: World) -> None:
-        """How long it would wait is its own word: weeks, for each connection that was opened."""
+        """Its timeout is the client's choice: weeks, for each connection that was opened."""
         waiting = replicated.begin(produce(batch("a"), topic="r"), 9)
         assert replicated.broker.replicas.produce_purgatory.count == 1
         replicated.connection.closed.complete(None)
@@ -316,5 +316,5 @@ def test_a_disk_failure_takes_the_log_dir_offline(world: World) -> None:
     answer = world.ask(produce(batch("a"), batch("b")), 9)
     assert parts(answer) == [(Error.KAFKA_STORAGE_ERROR, -1)] * 2
     world.disk.faults.clear()
-    # The folder stays offline until the broker starts anew.
+    # The log directory stays offline until the broker restarts.
     assert parts(world.ask(produce(batch("a")), 9)) == [(Error.KAFKA_STORAGE_ERROR, -1)]

@@ -52,7 +52,7 @@ class Client:
         wanted = []
         for index in range(PARTITIONS):
             state = (self.positions[index], self.leader_epochs[index])
-            # A session remembers what it was told: only changes are named.
+            # A session remembers its partitions: only changes are sent.
             if self.epoch == 0 or self.sent_offsets.get(index) != state:
                 wanted.append(
                     FetchPartition(

@@ -1,4 +1,4 @@
-"""Fetch gives each fetcher what is there, waits for what is not, and says what went wrong.
+"""Fetch returns the records that are there, waits for others, and returns errors.
 
 Method: real logs on a disk in memory; requests and responses pass the codec of their version.
 """
@@ -31,7 +31,7 @@ COMMITTED = 1
 
 
 def want(*offsets: int, topic: str = "t", topic_id: Uuid = NO_UUID, **how: Any) -> FetchTopic:
-    """Ask for partitions from 0 on, at these offsets; `how` is said of each."""
+    """Request partitions from 0 on, at these offsets; `how` applies to each."""
     return FetchTopic(
         topic="" if topic_id != NO_UUID else topic,
         topic_id=topic_id,
@@ -339,7 +339,7 @@ class TestSessions:
         for index in (0, 1):
             append(world, batch("a"), index=index)
         session = self.open(world)
-        # Room for one batch, and nobody moves on: each gets its turn.
+        # Room for one batch, and no position moves: each partition gets its turn.
         turns = [
             [part.partition_index for part in parts(answer) if part.records]
             for answer in (

@@ -1,4 +1,4 @@
-"""A leader serves followers: how far they are, what they get, when they hear of what.
+"""A leader serves followers: their state, what they get, and when they get it.
 
 Method: one real broker that leads; the test is its followers, and passes every codec.
 """
@@ -46,7 +46,7 @@ class Follower:
     def begin(
         self, *wanted: FetchPartition, version: int = 17, wait_ms: int = WAIT_MS, **how: Any
     ) -> Any:
-        """Fetch; `wanted` is what the session hears anew."""
+        """Fetch; `wanted`: the changed partitions of the session."""
         by_id = version >= 13
         session_id, session_epoch = self.session
         state = ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
@@ -77,7 +77,7 @@ class Follower:
         return answer
 
     def open(self, *ends: int) -> None:
-        """Open a session, with a log of so many records in each partition, and hear the news."""
+        """Open a session, with so many records in each partition, and fetch the changes."""
         epochs = [0 if end else -1 for end in ends]
         self.begin(*map(at, range(len(ends)), ends, epochs), wait_ms=0)
 
@@ -115,7 +115,7 @@ def append(world: World, *values: str, index: int = 0, acks: int = 1) -> Any:
 
 
 class TestReading:
-    """Followers read what nobody has committed, and empty batches, too."""
+    """Followers read uncommitted records, and empty batches, too."""
 
     @pytest.mark.parametrize("version", range(4, 19))
     def test_every_version_reads_to_the_end(self, world: World, version: int) -> None:
@@ -163,7 +163,7 @@ class TestReading:
 
 
 class TestWhoMayFetch:
-    """Assigned replicas in the leader's epoch, from the life that is registered."""
+    """Only assigned replicas, in the leader's epoch, with the registered broker epoch."""
 
     @pytest.mark.parametrize(
         ("epoch", "error"), [(0, Error.UNKNOWN_LEADER_EPOCH), (-1, Error.NOT_LEADER_OR_FOLLOWER)]
@@ -186,7 +186,7 @@ class TestWhoMayFetch:
         assert errors(answer) == [Error.NOT_LEADER_OR_FOLLOWER]
 
     def test_a_fetch_with_an_old_broker_epoch_moves_nothing(self, world: World) -> None:
-        """KIP-903: what a restarted follower said before says nothing of what it has now."""
+        """KIP-903: a follower's fetch before its restart says nothing of what it has now."""
         append(world, "a")
         Follower(world, 3).open(1)
         stale = Follower(world, 2, epoch=1).begin(at(offset=1, epoch=0))
@@ -194,7 +194,7 @@ class TestWhoMayFetch:
         assert partition(world).high_watermark == 0
 
     def test_a_fetch_with_an_unknown_newer_broker_epoch_must_be_retried(self, world: World) -> None:
-        """With its registration it left the in-sync replicas, of which this leader must hear."""
+        """With its registration it left the ISR, which this leader's metadata must have."""
         append(world, "a")
         Follower(world, 3).open(1)
         early = Follower(world, 2, epoch=7)
@@ -299,7 +299,7 @@ class TestCommitting:
         assert (part.high_watermark, len(part.records)) == (1, len(batch("b")))
 
     def test_a_fetch_is_noted_once(self, world: World) -> None:
-        """A parked fetch that is tried again has been noted when it came."""
+        """A delayed fetch that is retried was noted when it came."""
         append(world, "a")
         follower = Follower(world, 2)
         follower.open(1)

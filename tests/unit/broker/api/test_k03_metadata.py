@@ -1,4 +1,4 @@
-"""Metadata tells each client the cluster as its listener, version and wishes have it.
+"""Metadata describes the cluster by the client's listener, version and request.
 
 Method: a cluster of records; every answer passes the codec of its version.
 """
@@ -55,7 +55,7 @@ def test_every_version_describes_a_topic(world: World, version: int) -> None:
     assert (first.leader_id, first.isr_nodes) == (1, (1, 2))
     assert first.leader_epoch == (0 if version >= 7 else -1)
     assert first.offline_replicas == ((3,) if version >= 5 else ())
-    # Version 0 leaves out what is dead, and says so.
+    # Version 0 leaves out dead replicas, with an error.
     dead_error = Error.NONE if version else Error.REPLICA_NOT_AVAILABLE
     assert first.error_code == dead_error
     assert first.replica_nodes == ((1, 2, 3) if version else (1, 2))

@@ -93,7 +93,7 @@ def test_kafka_12835_another_id_for_a_topic_that_is_here_is_refused() -> None:
 
 
 def test_a_topic_that_was_made_again_while_this_broker_had_none_of_it_is_taken() -> None:
-    """It was cut off while the old one was deleted, and so has not heard of that."""
+    """It was disconnected while the old one was deleted, and missed the request."""
     made = ZkMetadataWorld()
     made.update_metadata(known(leader=2, replicas=(2, 3), isr=(2, 3)), topic_id=OTHER_ID)
     assert made.lead(partition_state()) == {0: Error.NONE}
@@ -129,7 +129,7 @@ def test_a_replica_whose_name_is_taken_has_the_same_error_each_time() -> None:
 
 
 def test_the_log_of_a_new_topic_is_made_with_its_configuration() -> None:
-    """No notification tells of a topic's first configuration before the topic is told of."""
+    """There is no notification of a topic's first configuration before the topic's request."""
     made = ZkMetadataWorld()
     made.config_read = Pending()
     asked = made.begin_lead(partition_state())
@@ -176,7 +176,7 @@ def test_only_brokers_of_zookeeper_clusters_serve_it_unadvertised() -> None:
 
 
 def partitions_in_metadata(made: ZkMetadataWorld) -> list[int]:
-    """Return the partitions of which a client is told."""
+    """Return the partitions in a Metadata response."""
     named = metadata.MetadataRequest(topics=None)
     return [
         each.partition_index for topic in made.ask(named, 12).topics for each in topic.partitions
@@ -184,7 +184,7 @@ def partitions_in_metadata(made: ZkMetadataWorld) -> list[int]:
 
 
 def test_clients_see_all_partitions_of_a_new_topic_or_none() -> None:
-    """They count what they hear of, and would refuse to write to the rest."""
+    """They count the partitions, and would refuse to write to the others."""
     made = ZkMetadataWorld()
     made.lead(partition_state(1))
     assert partitions_in_metadata(made) == []

@@ -1,4 +1,4 @@
-"""StopReplica stops following, or deletes what it names and says so only once that is done.
+"""StopReplica stops fetching, or deletes replicas and confirms that only once it is done.
 
 Method: a broker with logs on a disk in memory; requests through the codec.
 """
@@ -134,7 +134,7 @@ def test_a_replica_that_left_the_assignment_is_deleted() -> None:
 
 
 def test_a_late_request_for_a_former_topic_of_that_name_deletes_nothing() -> None:
-    """It names no topic id; that a topic goes is told before by UpdateMetadata."""
+    """It has no topic id; UpdateMetadata has removed the topic before."""
     made = hosting()
     assert made.stop(0, 1) == {0: Error.FENCED_LEADER_EPOCH, 1: Error.FENCED_LEADER_EPOCH}
     assert made.partition_dirs() == ["t-0", "t-1"]
@@ -163,7 +163,7 @@ def test_latent_l6_a_deletion_may_be_repeated() -> None:
 
 
 def test_kafka_9946_a_replica_in_an_offline_log_dir_is_not_confirmed_as_deleted() -> None:
-    """Nor later, when the topic is gone here and nothing but the folder has it."""
+    """Nor later, when only the log directory has the topic."""
     made = hosting(properties={"log.dirs": "/logs,/more"})
     fail_log_dir(made)
     made.update_metadata(known(0, leader=DYING), known(1, leader=DYING))
@@ -194,7 +194,7 @@ def test_deletions_delayed_by_an_offline_log_dir_are_logged_once_a_minute(
 def test_kafka_9946_a_replica_whose_log_dir_fails_meanwhile_is_not_confirmed(
     by_update_metadata: bool,
 ) -> None:
-    """Its name cannot be changed; another folder's replica is deleted beside it, and said to be."""
+    """It cannot be renamed; a replica in another log directory is deleted and confirmed."""
     made = hosting(properties={"log.dirs": "/logs,/more"})
     log = made.broker.replicas.partition("t", 0).log
     assert log is not None
@@ -209,7 +209,7 @@ def test_kafka_9946_a_replica_whose_log_dir_fails_meanwhile_is_not_confirmed(
 def test_kafka_9946_one_of_many_replicas_whose_log_dir_fails_a_step_later_is_not_confirmed() -> (
     None
 ):
-    """What goes in one turn of the loop is limited; the rest goes in the next ones."""
+    """One turn of the loop deletes a limited number; the rest is deleted in the next ones."""
     made = hosting(properties={"log.dirs": "/logs,/more"})
     many = LOGS_PER_STEP_MAX * 2 + 2
     states = [partition_state(each, leader_epoch=4, partition_epoch=4) for each in range(2, many)]
@@ -228,7 +228,7 @@ def test_kafka_9946_one_of_many_replicas_whose_log_dir_fails_a_step_later_is_not
 
 
 def test_kafka_9946_nor_one_that_a_start_loaded_and_did_not_host_any_more() -> None:
-    """Its topic had begun to go before this process began; then its folder failed."""
+    """Its deletion had begun before this process started; then its log directory failed."""
     made = hosting(properties={"log.dirs": "/logs,/more"})
     log = made.broker.log_dirs.get_or_create("gone", OTHER_ID, 0, LogConfig())
     made.broker.log_dirs.fail(log, OSError(5, "io"))
@@ -237,7 +237,7 @@ def test_kafka_9946_nor_one_that_a_start_loaded_and_did_not_host_any_more() -> N
 
 
 def test_kafka_9946_nor_one_that_a_start_could_not_look_for() -> None:
-    """The folder was offline already; which replicas it has nobody can tell."""
+    """The log directory was offline already; which replicas it has is unknown."""
     made = hosting(properties={"log.dirs": "/logs,/more"})
     log_dirs = made.broker.log_dirs
     stored = made.image
@@ -274,7 +274,7 @@ def test_the_next_topic_of_that_name_is_deleted_despite_an_offline_log_dir(
 
 
 def test_a_stray_replica_is_deleted_with_its_topic() -> None:
-    """The image does not know the topic, but the order says which one it means."""
+    """The image does not have the topic, but the request has its id."""
     first = hosting()
     first.broker.shutdown()
     first.disk.kill()
@@ -289,7 +289,7 @@ def test_a_stray_replica_is_deleted_with_its_topic() -> None:
 
 @pytest.mark.parametrize("epoch", [-2, -1, 9])
 def test_what_comes_late_hits_no_topic_that_has_the_name_since(epoch: int) -> None:
-    """Whatever its epoch: those of a new topic begin anew (the end of a move is a real epoch)."""
+    """Whatever its epoch: those of a new topic start at zero (a move ends with a real epoch)."""
     made = hosting()
     log = made.broker.log_dirs.get_or_create("old", OTHER_ID, 0, LogConfig())
     assert made.stop(0, topic_id=OTHER_ID, epoch=epoch) == {0: Error.NONE}

@@ -1,4 +1,4 @@
-"""UpdateMetadata tells who is there and who leads, and with a leader of -2 that a topic goes.
+"""UpdateMetadata has the live brokers and the leaders; a leader of -2 means a deleted topic.
 
 Method: a broker with logs on a disk in memory; requests through the codec.
 """
@@ -67,7 +67,7 @@ def test_partitions_that_are_not_named_stay() -> None:
 
 
 def test_of_all_partitions_one_that_is_not_named_is_a_ghost_where_a_replica_of_it_is() -> None:
-    """It was deleted, perhaps: the ledger is asked. Its name may have been used again."""
+    """It may have been deleted: the ledger is read. Its name may have been used again."""
     made = ZkMetadataWorld()
     made.lead(partition_state())
     made.update_metadata(known(), type=FULL)
@@ -115,7 +115,7 @@ def test_a_new_topic_of_a_name_that_was_read_at_the_start_takes_it_over_at_once(
 
 
 def test_the_configuration_of_the_next_topic_of_a_name_is_kept_and_read() -> None:
-    """All configurations were read when it was there, and what was told was the one before it."""
+    """All configurations were read when it existed, and the request was about its predecessor."""
     made = ZkMetadataWorld()
     made.update_metadata(elsewhere())
     made.apply([config_record("t", "retention.ms", "5")])
@@ -153,7 +153,7 @@ def test_metadata_is_full_from_the_first_full_update_of_a_registration_on() -> N
 
 
 def test_metadata_is_not_full_before_a_new_controllers_full_update() -> None:
-    """Its elections come first: a coordinator would take a topic that was made anew for the old."""
+    """Its elections come first: a coordinator would take a recreated topic for the old one."""
     made = ZkMetadataWorld()
     made.update_metadata(type=FULL)
     again = {"controller_epoch": CONTROLLER_EPOCH + 1}
@@ -167,7 +167,7 @@ def test_metadata_is_not_full_before_a_new_controllers_full_update() -> None:
 
 
 def test_requests_to_an_older_registration_are_stale_after_one_to_a_newer() -> None:
-    """The broker may not know yet that it is registered anew; of its epochs it has heard."""
+    """The broker may not know its new registration yet; the request has its epoch."""
     made = ZkMetadataWorld()
     made.update_metadata(elsewhere(), broker_epoch=BROKER_EPOCH + 1, topic_id=OTHER_ID)
     assert made.update_metadata(elsewhere(), topic_id=TOPIC_ID) is Error.STALE_BROKER_EPOCH
@@ -211,7 +211,7 @@ def test_a_move_and_a_recovery_are_known_from_leader_and_isr_alone() -> None:
     now = state(made)
     assert (now.adding_replicas, now.removing_replicas) == ((3,), (2,))
     assert (now.leader_recovery_state, now.isr) == (1, (1,))
-    # It ends with the leader's next AlterPartition, of which a former replica hears only here.
+    # It ends with the leader's next AlterPartition, which a former replica gets only here.
     made.update_metadata(known(replicas=(1, 2, 3), isr=(1, 3), zk_version=1))
     assert (state(made).leader_recovery_state, state(made).isr) == (0, (1, 3))
     made.update_metadata(known(replicas=(1, 3), isr=(1, 3), leader_epoch=1, zk_version=2))
@@ -263,7 +263,7 @@ def test_epochs() -> None:
 
 
 def test_the_end_of_a_move_is_known_to_a_broker_that_is_no_replica_any_more() -> None:
-    """LeaderAndIsr tells it to replicas alone."""
+    """LeaderAndIsr is sent to replicas alone."""
     made = ZkMetadataWorld()
     made.update_metadata()
     made.lead(partition_state(replicas=(1, 2, 3), adding_replicas=(3,), removing_replicas=(1,)))

@@ -84,7 +84,7 @@ def order(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> Pending[A
 
 
 def late(made: World, *partitions: int, topic_id: Uuid = TOPIC_ID) -> dict[int, Error]:
-    """Order what this broker will not hear of, and wait for as long as it does."""
+    """Request a deletion that never reaches this broker's metadata, and wait for its timeout."""
     answer = order(made, *partitions, topic_id=topic_id)
     assert not answer.done
     made.clock.advance(METADATA_WAIT_MS)
@@ -292,7 +292,7 @@ def test_an_unreadable_partition_dir_delays_the_receipt_of_its_own_topic_alone()
 
 
 def test_a_partition_dir_that_cannot_be_renamed_affects_its_replica_alone() -> None:
-    """A mount point in the only log folder ended the broker when its topic was deleted."""
+    """A mount point in the only log directory ended the broker when its topic was deleted."""
     made = world()
     alarms: list[None] = []
     made.broker.replicas.on_log_dir_failed = made.broker.replicas.on_all_log_dirs_failed = lambda: (

@@ -1,4 +1,4 @@
-"""DescribeDeletions tells what the ledger has, in both modes, to whom it is told of.
+"""DescribeDeletions returns the entries of the deletion ledger, in both modes.
 
 Method: the controller of the handlers' tests with entries written into its image; every answer
 passes the codec. Entries are made by the ledger's own functions, so the numbers on the wire are
@@ -166,7 +166,7 @@ def test_who_is_not_the_controller_refuses() -> None:
 def test_a_response_has_a_maximum_of_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last entry is told whole: a topic of many partitions must not be untellable."""
+    """The last entry is returned whole: a topic may have more replicas than the limit."""
     monkeypatch.setattr(k1003, "DELETED_REPLICAS_PER_RESPONSE_MAX", 3)
     wide = deletion(1, "wide").with_status(1, STARTED, range(10))
     narrow = [deletion(each, "n").with_status(1, STARTED, (0, 1)) for each in (2, 3, 4)]
@@ -217,7 +217,7 @@ def test_the_pages_return_the_whole_ledger(
 
 
 def test_a_request_for_open_deletions_does_not_read_receipts() -> None:
-    """`--wait` asks again and again, and receipts are kept for a week."""
+    """`--wait` polls, and receipts are kept for a week."""
     ledger = counting([deletion(each, "t", finished_ms=5) for each in range(1, 101)])
     page = k1003.page_of(ledger, DescribeDeletionsRequest(include_receipts=False))
     assert (page, ledger.looked_at) == (k1003.Page(()), [])
@@ -248,7 +248,7 @@ def test_a_name_is_looked_for_among_so_many_entries_at_a_time(
 def test_the_response_has_exactly_the_requested_topics(
     names: set[str], numbers: set[int], receipts: bool, limit: int, looks: int
 ) -> None:
-    """However long each may be; and only the last one says that it is the last."""
+    """Whatever the size of a page; and only the last one has no cursor."""
     ledger = [
         deletion(number, "abc"[number % 3], finished_ms=5 if number > 3 else -1)
         for number in range(1, 7)

@@ -1,4 +1,4 @@
-"""The dry view says what reports have said of topics, and deletes none.
+"""DescribeIdleTopics returns the reported idle times, and deletes no topic.
 
 Method: the controller of the handlers' tests with one broker, whose reports pass their own handler.
 """

@@ -1,4 +1,4 @@
-"""ApiVersions tells each client what it may ask: Ottla's own of more than others.
+"""ApiVersions lists each client's APIs: more of them to Ottla's own clients.
 
 Method: the handler with the real table of APIs; what is told on which listener is test_dispatch's.
 """
@@ -20,7 +20,7 @@ TABLE = load_apis()
 
 
 class Node:
-    """What the handler asks of a node."""
+    """The node as the handler uses it."""
 
     image = EMPTY
     supported_features: Mapping[str, tuple[int, int]] = {}
@@ -30,7 +30,7 @@ class Node:
 
 
 def names(name: str, version: int) -> set[int]:
-    """Return the keys that a client of that name is told of."""
+    """Return the keys that are listed to a client of that name."""
     ctx = Context(
         header=RequestHeader(18, version, 1, "test"),
         connection=Connection("1", Listener.CLIENT, "PLAINTEXT", "localhost", 1),

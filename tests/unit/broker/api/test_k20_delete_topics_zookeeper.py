@@ -28,7 +28,7 @@ NOW_MS = 1_000
 
 
 class Cluster:
-    """A controller and its own broker. `forget`: the broker is told that the topic goes."""
+    """A controller and its own broker. `forget`: the broker's metadata drops the topic."""
 
     def __init__(self, **given: str) -> None:
         self.controller = Controller()

@@ -1,4 +1,4 @@
-"""DeleteRecords moves the log start forward, where it may, and says how far it got."""
+"""DeleteRecords advances the log start, and returns the low watermark."""
 
 from typing import Any
 
@@ -121,7 +121,7 @@ class TestFollowers:
         assert world.broker.replicas.delete_records_purgatory.count == 0
 
     def test_the_request_is_dropped_when_the_connection_closes(self, world: World) -> None:
-        """How long they would is the peer's word: weeks, for each connection that was opened."""
+        """The timeout is the client's choice: weeks, for each connection that was opened."""
         waiting = self.begin(world)
         assert world.broker.replicas.delete_records_purgatory.count == 1
         world.connection.closed.complete(None)

@@ -1,4 +1,4 @@
-"""DescribeConfigs tells topics, this broker and the default of all, in every version.
+"""DescribeConfigs describes topics, this broker and the default of all, in every version.
 
 Method: an image with overrides; every answer passes the codec of its version.
 """

@@ -1,4 +1,4 @@
-"""DescribeLogDirs tells each folder's logs and space, and which folders are lost."""
+"""DescribeLogDirs returns each log directory's logs and space, or its error."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def world() -> World:
 
 
 def sizes(answer: Any) -> dict[str, dict[tuple[str, int], int]]:
-    """Return the sizes of all logs by folder."""
+    """Return the sizes of all logs by log directory."""
     return {
         result.log_dir: {
             (topic.name, part.partition_index): part.partition_size

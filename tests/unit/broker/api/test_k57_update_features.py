@@ -1,4 +1,4 @@
-"""UpdateFeatures sets levels, and tells each version of it as that version can be told.
+"""UpdateFeatures sets levels, and responds in the form of each version.
 
 Method: the real decider on an image in memory; every answer passes the codec of its version.
 """

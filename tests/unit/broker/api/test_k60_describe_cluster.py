@@ -1,4 +1,4 @@
-"""DescribeCluster tells brokers on a broker's listener and controllers on a controller's."""
+"""DescribeCluster returns brokers on a broker's listener, controllers on a controller's."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_operations(world: World) -> None:
 
 
 def test_controllers(world: World) -> None:
-    """The voters: this node by the listener that was asked, the others where its file has them."""
+    """The voters: this node by the request's listener, the others by its configuration."""
     world.quorum.nodes = {
         1: (("OTHER", "aside", 1), ("CONTROLLER", "quorum1", 9093)),
         3: (("VOTERS", "quorum3", 9095),),

@@ -1,4 +1,4 @@
-"""A broker that is told by requests, with logs on a disk in memory: for tests of keys 4 to 6."""
+"""A broker in ZooKeeper mode, with logs on a disk in memory: for tests of keys 4 to 6."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -163,13 +163,13 @@ class ZkMetadataWorld(World):
         }
 
     def partition_dirs(self) -> list[str]:
-        """Return the names of partitions' folders that a start would load."""
+        """Return the names of the partition directories that a start would load."""
         names = self.disk.listdir("/logs")
         return [name for name in names if name[0] == "t" and not name.endswith("-delete")]
 
 
 def partition_state(number: int = 0, **how: Any) -> lai.LeaderAndIsrPartitionState:
-    """Return a state that says: broker 1 leads, 2 is in sync, for the first time."""
+    """Return a first state: broker 1 leads, 2 is in sync."""
     usual: dict[str, Any] = {
         "partition_index": number,
         "controller_epoch": CONTROLLER_EPOCH,
@@ -184,7 +184,7 @@ def partition_state(number: int = 0, **how: Any) -> lai.LeaderAndIsrPartitionSta
 
 
 def known(number: int = 0, **how: Any) -> meta.UpdateMetadataPartitionState:
-    """Return what UpdateMetadata says of the same."""
+    """Return the same state for UpdateMetadata."""
     usual: dict[str, Any] = {
         "partition_index": number,
         "controller_epoch": CONTROLLER_EPOCH,

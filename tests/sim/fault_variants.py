@@ -14,7 +14,7 @@ from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import completed
 from ottla.base.zookeeper import ANY_VERSION, Check, SetData
 from ottla.broker import (
-    following,
+    follower_rules,
     isr_proposals,
     partition,
     replica_fetcher,
@@ -183,16 +183,16 @@ def leaves_retired_files_open() -> Iterator[None]:
 @contextmanager
 def forgets_deadlines() -> Iterator[None]:
     """What waits in a purgatory is answered ten times later than it was asked to be."""
-    park = Purgatory.park
+    add = Purgatory.add
 
     def late(self: Purgatory, keys: Any, *, deadline_ms: int, **rest: Any) -> Any:
-        parked = park(self, keys, deadline_ms=deadline_ms, **rest)
-        if parked._timer is not None:
-            parked._timer.cancel()
-            parked._timer = self._timers.at(deadline_ms + 20_000, parked._time_out)
-        return parked
+        operation = add(self, keys, deadline_ms=deadline_ms, **rest)
+        if operation._timer is not None:
+            operation._timer.cancel()
+            operation._timer = self._timers.at(deadline_ms + 20_000, operation._time_out)
+        return operation
 
-    with replaced(Purgatory, "park", late):
+    with replaced(Purgatory, "add", late):
         yield
 
 
@@ -236,7 +236,7 @@ def ignores_broker_epochs_of_fetches() -> Iterator[None]:
         return broker is not None and broker.active and broker_epoch is not None
 
     with (
-        replaced(partition, "check_life", lambda broker, broker_epoch: None),
+        replaced(partition, "check_broker_epoch", lambda broker, broker_epoch: None),
         replaced(partition, "may_join", may_join),
         replaced(isr_proposals, "may_join", may_join),
         replaced(isr_proposals, "_epochs", epochs),
@@ -264,7 +264,7 @@ def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
     """A leader goes on with what it knew of its followers before others led."""
     begin, fetched = Partition._begin_epoch, {}
 
-    def trusting(self: Partition, led: bool) -> None:
+    def trusting(self: Partition, led_previous_epoch: bool) -> None:
         known = fetched.get(id(self), {})
         for node, follower in self.followers.items():
             if follower.log_end_offset < 0 and node in known:
@@ -273,9 +273,9 @@ def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
 
     note_fetch = Partition.note_fetch
 
-    def note(self: Partition, follower: Any, asked: Any, broker_epoch: int) -> bool:
+    def note(self: Partition, follower: Any, requested: Any, broker_epoch: int) -> bool:
         fetched[id(self)] = dict(self.followers)
-        return note_fetch(self, follower, asked, broker_epoch)
+        return note_fetch(self, follower, requested, broker_epoch)
 
     with replaced(Partition, "_begin_epoch", trusting), replaced(Partition, "note_fetch", note):
         yield
@@ -285,10 +285,10 @@ def trusts_what_followers_said_in_other_epochs() -> Iterator[None]:
 def cuts_to_another_epochs_end() -> Iterator[None]:
     """A follower cuts to the end of an epoch that it does not know itself (KIP-279)."""
 
-    def common_end(log: Any, epoch: int, end_offset: int) -> int:
+    def truncation_offset(log: Any, epoch: int, end_offset: int) -> int:
         return min(end_offset, log.log_end_offset) if end_offset >= 0 else log.high_watermark
 
-    with replaced(following, "common_end", common_end):
+    with replaced(follower_rules, "truncation_offset", truncation_offset):
         yield
 
 

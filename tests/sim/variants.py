@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ottla.base.errors import Error
-from ottla.broker import fetcher
+from ottla.broker import delayed_fetch
 from ottla.broker.partition import Partition
 from ottla.controller import brokers as brokers_module
 from ottla.controller import isr as isr_module
@@ -188,7 +188,7 @@ def ignores_min_insync_replicas() -> Iterator[None]:
 @contextmanager
 def sees_no_divergence() -> Iterator[None]:
     """A leader does not return diverging epochs to followers: none truncates."""
-    with replaced(fetcher, "divergence", lambda asked, log: None):
+    with replaced(delayed_fetch, "divergence", lambda requested, log: None):
         yield
 
 

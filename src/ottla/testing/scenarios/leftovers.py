@@ -61,11 +61,11 @@ def _of_node(node: SimNode, core: NodeCore) -> Iterator[tuple[str, int, int]]:
 def _of_broker(node: SimNode, broker: Broker, brokers: int) -> Iterator[tuple[str, int, int]]:
     replicas = broker.replicas
     followers = (brokers - 1) * node.config["num.replica.fetchers"]
-    yield "delayed produces", replicas.produces.count, 0
-    yield "delayed DeleteRecords", replicas.deletes.count, 0
-    yield "delayed fetches of consumers", replicas.fetcher.parked.count, 0
-    yield "delayed fetches of followers", replicas.fetcher.followers.count, followers
-    yield "requests that wait for deletions", broker.vanishing.count, 0
+    yield "delayed produces", replicas.produce_purgatory.count, 0
+    yield "delayed DeleteRecords", replicas.delete_records_purgatory.count, 0
+    yield "delayed fetches of consumers", replicas.fetch_reader.consumer_purgatory.count, 0
+    yield "delayed fetches of followers", replicas.fetch_reader.follower_purgatory.count, followers
+    yield "requests that wait for deletions", broker.topic_deletion_purgatory.count, 0
     pending = sum(each.pending is not None for each in replicas.hosted())
     yield "AlterPartition proposals without an answer", pending, 0
 

@@ -41,7 +41,7 @@ def read_replica_logs(sim: Sim) -> Iterator[ReplicaLog]:
     }
     for node_id, broker in brokers_of(sim):
         for partition in broker.replicas.hosted():
-            key = (partition.topic_id, partition.index)
+            key = (partition.topic_id, partition.partition_id)
             log = partition.log
             if log is not None and not log.failed and (node_id, key) in assigned:
                 files = sim.nodes[node_id].disk.files_in(log.directory)

@@ -187,7 +187,9 @@ class NodeWatch:
         for node_id, broker in brokers_of(self._sim):
             known = registered.get(node_id)
             if known is not None and known.epoch == broker.epoch:
-                hosted = {(each.topic_id, each.index): each for each in broker.replicas.hosted()}
+                hosted = {
+                    (each.topic_id, each.partition_id): each for each in broker.replicas.hosted()
+                }
                 found[node_id] = hosted
         return found
 

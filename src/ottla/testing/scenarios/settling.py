@@ -70,7 +70,7 @@ def brokers_of(sim: Sim) -> Iterator[tuple[int, Broker]]:
 def log_of(broker: Broker, key: TopicPartition) -> PartitionLog | None:
     """Return a broker's log of a partition, or None where it has none."""
     for partition in broker.replicas.hosted():
-        if (partition.topic_id, partition.index) == key:
+        if (partition.topic_id, partition.partition_id) == key:
             return partition.log
     return None
 

@@ -52,7 +52,7 @@ def follow_deletions(sim: "Sim", delta: ClusterDelta) -> None:
 def _left(node: "SimNode", replica: Replica) -> tuple[str, ...]:
     """Return what a node has of a replica: directories, and a hosted partition without one."""
     served = () if node.broker is None else node.broker.replicas.hosted()
-    is_served = any((each.topic_id, each.index) == replica for each in served)
+    is_served = any((each.topic_id, each.partition_id) == replica for each in served)
     return node.partition_dirs.of(replica) + (("a hosted partition",) if is_served else ())
 
 

@@ -476,7 +476,7 @@ class SimNode:
                     self.id,
                     self.incarnation,
                     partition.topic_id,
-                    partition.index,
+                    partition.partition_id,
                     epoch,
                     response.base_offset,
                     crc,

@@ -341,7 +341,7 @@ class Watch:
                 self._look_at_partition(partition, log)
 
     def _look_at_partition(self, partition: Partition, log: PartitionLog) -> None:
-        key = partition.topic_id, partition.index
+        key = partition.topic_id, partition.partition_id
         if self._logs.get(key) is not log:
             self._logs[key] = log
             self._notify(
@@ -360,7 +360,7 @@ class Watch:
                     self._node,
                     self._incarnation,
                     partition.topic_id,
-                    partition.index,
+                    partition.partition_id,
                     partition.leader_epoch,
                     partition.is_leader,
                     log.high_watermark,

@@ -284,7 +284,7 @@ class ControllerWorld(ZooKeeperWorld):
 
     def ruling(self) -> list[Node]:
         """Return the nodes that rule, as they see it."""
-        return [each for each in self.nodes.values() if each.alive and each.controller.in_office]
+        return [each for each in self.nodes.values() if each.alive and each.controller.is_active]
 
     @property
     def controller(self) -> Node:

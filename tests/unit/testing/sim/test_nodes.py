@@ -37,7 +37,7 @@ def ends(node: SimNode) -> dict[int, int]:
     """Return the log ends of the written topic's partitions."""
     assert node.broker is not None
     return {
-        each.index: each.log.log_end_offset
+        each.partition_id: each.log.log_end_offset
         for each in node.broker.replicas.hosted()
         if each.topic == TOPIC and each.log is not None
     }
@@ -127,7 +127,7 @@ def test_one_killed_and_one_without_power_lose_no_acknowledged_write() -> None:
             if partition.topic == TOPIC:
                 assert partition.log is not None
                 for (index, offset), crc in acknowledged.items():
-                    if index == partition.index:
+                    if index == partition.partition_id:
                         assert crc_at(partition.log, offset) == crc
     assert sim.problems == []
 

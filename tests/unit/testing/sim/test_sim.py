@@ -35,7 +35,7 @@ def test_a_cluster_without_faults_serves() -> None:
     assert sim.leaderless() == 0
     ends = {
         tuple(
-            (each.topic, each.index, each.log.log_end_offset)
+            (each.topic, each.partition_id, each.log.log_end_offset)
             for each in node.broker.replicas.hosted()
             if each.log is not None
         )

@@ -1,6 +1,6 @@
 """`ottla topics --describe-idle`: which idle topics will be deleted, when, and why not.
 
-Changes nothing. Reasons are the names of `controller.idle.Why`.
+Changes nothing. Reasons are the names of `controller.idle.IdleReason`.
 """
 
 import json

@@ -191,9 +191,11 @@ class BrokerNode:
         yield from self._folders.load_logs(image, self._config)
         yield from self._check_logs()
         broker = self._make_broker()
-        broker.replicas.on_folder_lost = self._folder_lost
+        broker.replicas.on_log_dir_failed = self._folder_lost
         broker.epoch = self._lifecycle.epoch
-        broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
+        broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
+            "every log folder has failed"
+        )
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:
             # What changed while the logs were loading.

@@ -137,7 +137,7 @@ class ControllerNode:
         return self.runtime.leader_id
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it may decide.
 
         A new leader of several voters waits until its office is certain: until then it may be
@@ -149,7 +149,7 @@ class ControllerNode:
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
         """Decide now, if in office; answer once committed."""
-        if not self.in_office:
+        if not self.is_active:
             refused: Pending[R | ApiError] = Pending()
             refused.complete(ApiError(Error.NOT_CONTROLLER))
             return refused

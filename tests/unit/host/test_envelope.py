@@ -100,17 +100,17 @@ def test_who_was_elected_and_does_not_decide_yet_lets_the_broker_ask_again() -> 
 class Elected:
     """A controller whose office is not certain."""
 
-    in_office = False
+    is_active = False
 
 
 def test_who_lost_his_office_over_a_request_does_not_say_that_nothing_was_done() -> None:
     """What he wrote may be committed by the next controller."""
     controller = Elected()
-    controller.in_office = True
+    controller.is_active = True
 
     class Deposed(Controller):
         def dispatch_embedded(self, ctx: Context, frame: memoryview) -> Pending[bytes | None]:
-            controller.in_office = False
+            controller.is_active = False
             return super().dispatch_embedded(ctx, frame)
 
     world = World()

@@ -18,7 +18,7 @@ from ottla.base.pending import Pending
 from ottla.base.zookeeper import Create, Session, ZkCode, ZkError
 from ottla.broker.core import Broker
 from ottla.broker.zk_metadata import without_own_leadership
-from ottla.broker.zk_replica_drops import drop_topics, note_unproven, unproven_at_start
+from ottla.broker.zk_replica_drops import drop_topics, note_unconfirmed, unconfirmed_at_start
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
@@ -101,8 +101,8 @@ class ZooKeeperBrokerNode:
         )
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._configs = ConfigFollower(self._zk_metadata, ports.clock)
-        self._zk_metadata.learn = self._configs.learn
-        self._zk_metadata.doubt = self._doubt
+        self._zk_metadata.read_configs = self._configs.read_configs
+        self._zk_metadata.check_missing_topics = self._check_missing_topics
         self._cleaner = Cleaner(
             ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
@@ -147,15 +147,17 @@ class ZooKeeperBrokerNode:
         yield from self._folders.load_logs(image, self._config)
         stored, image = image, without_deleted(image)
         self._zk_metadata.begin(image)
-        note_unproven(
+        note_unconfirmed(
             self._zk_metadata.facts,
-            unproven_at_start(stored, image, self._config.node_id, self._folders.log_dirs),
+            unconfirmed_at_start(stored, image, self._config.node_id, self._folders.log_dirs),
         )
         self._zk_metadata.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
         broker.zk_metadata = self._zk_metadata
-        broker.replicas.on_folder_lost = self._folder_lost
-        broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
+        broker.replicas.on_log_dir_failed = self._folder_lost
+        broker.replicas.on_all_log_dirs_failed = lambda: self._on_failure(
+            "every log folder has failed"
+        )
         broker.apply(delta_between(EMPTY, self.image))
         self.broker = broker
         if not self._folders.log_dirs.online_dirs:
@@ -225,28 +227,33 @@ class ZooKeeperBrokerNode:
         if self.broker is not None:
             self.broker.apply(delta)
 
-    def _doubt(self) -> None:
+    def _check_missing_topics(self) -> None:
         """Let go what was deleted while this broker was away and did not have to be asked.
 
         It held nothing of the topic; or a reassignment had taken its replica out, and nobody
         waited for it when the topic went. That the ledger knows the topic is proof; that the
         controller does not is none.
         """
-        session, ghosts = self._keeper.session, self._zk_metadata.facts.ghosts
+        session, missing_topics = self._keeper.session, self._zk_metadata.facts.missing_topics
         if session is not None:
-            follow(read_gone(session, ghosts), partial(self._undoubted, ghosts))
+            follow(
+                read_gone(session, missing_topics),
+                partial(self._missing_topics_checked, missing_topics),
+            )
 
-    def _undoubted(self, ghosts: frozenset[Uuid], found: frozenset[Uuid] | Exception) -> None:
+    def _missing_topics_checked(
+        self, missing_topics: frozenset[Uuid], found: frozenset[Uuid] | Exception
+    ) -> None:
         if isinstance(found, Exception):
             # After a new session the controller tells all again, and this is asked again.
             log.warning("which topics were deleted meanwhile is not known: %s", found)
             return
-        self._zk_metadata.facts.ghosts -= ghosts
+        self._zk_metadata.facts.missing_topics -= missing_topics
         gone = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
         if gone and self.broker is not None:
             log.info("%d topics were deleted while this broker was away", len(gone))
             drop_topics(self.broker, self._zk_metadata, gone)
-            if self._zk_metadata.facts.refused:
+            if self._zk_metadata.facts.inconsistent_ids:
                 # New topics of these names, of which only a change would tell it again.
                 self._request_log_dir_event()
 

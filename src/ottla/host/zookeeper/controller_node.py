@@ -107,9 +107,9 @@ class ZooKeeperController:
         return EMPTY if self._office is None else self._office.image
 
     @property
-    def in_office(self) -> bool:
+    def is_active(self) -> bool:
         """Tell whether it may decide."""
-        return self._office is not None and self._office.in_office
+        return self._office is not None and self._office.is_active
 
     @property
     def is_elected(self) -> bool:

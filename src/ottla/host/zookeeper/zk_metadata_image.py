@@ -31,9 +31,9 @@ class ZkMetadataImage(Publisher):
         super().__init__(on_image, clock=clock, timers=timers)
         self.facts = ZkMetadata(node_id)
         self.spoken: Pending[None] = self.until(self._names_this_broker)
-        self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
+        self.read_configs: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
         """Reads the configurations of topics that are new here."""
-        self.doubt: Callable[[], None] = lambda: None
+        self.check_missing_topics: Callable[[], None] = lambda: None
         """Finds out which topics that the controller does not know were deleted."""
 
     def _names_this_broker(self, image: ClusterImage) -> bool:

@@ -1,6 +1,6 @@
 """DescribeIdleTopics (key 1005): how long topics have been idle, and why they do not go.
 
-Ottla's own, for its clients. The numbers of reasons are those of `ottla.controller.idle.Why`.
+Ottla's own, for its clients. Reasons are those of `ottla.controller.idle.IdleReason`.
 """
 
 from ottla.base.ids import Uuid

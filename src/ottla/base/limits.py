@@ -69,7 +69,7 @@ closed, and who comes while all others are being answered is told to come back."
 METRICS_REQUEST_BYTES_MAX = 8 * 1024
 """Bytes of a scrape's request line and headers."""
 
-METRICS_ASKING_SECONDS_MAX = 5
+METRICS_REQUEST_SECONDS_MAX = 5
 """From a scraper's connection to the end of its request."""
 
 METRICS_SECONDS_MAX = 30

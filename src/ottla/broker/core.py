@@ -233,8 +233,8 @@ class Broker:
         """Let the controller hear of a replica that is offline, though its log folder is not."""
         if self.zk_metadata is None:
             self.directories.update(self.image, (partition,))
-        elif self.replicas.on_folder_lost is not None:
-            self.replicas.on_folder_lost()  # It asks anew, and hears of each replica.
+        elif self.replicas.on_log_dir_failure is not None:
+            self.replicas.on_log_dir_failure()  # It asks anew, and hears of each replica.
 
     def start_serving(self) -> None:
         """Begin with what happens by the clock: retention, flushes, checkpoints."""

@@ -98,7 +98,7 @@ class ReplicaManager:
         self._settings_of: Callable[[str], TopicSettings] = partial(settings, EMPTY)
         self.on_no_storage: Callable[[], None] | None = None
         """Called when the last log folder has failed: such a broker must end."""
-        self.on_folder_lost: Callable[[], None] | None = None
+        self.on_log_dir_failure: Callable[[], None] | None = None
         """Called when one has failed and others are left: the controller must hear of it."""
         self.on_replica_lost: Callable[[Partition], None] | None = None
         """Called when one replica has gone offline, and its log folder has not."""
@@ -633,7 +633,7 @@ class ReplicaManager:
                 partition.log = None
                 hit.append(partition)
         self._wake_each(hit)
-        told = self.on_folder_lost if self.log_dirs.online_dirs else self.on_no_storage
+        told = self.on_log_dir_failure if self.log_dirs.online_dirs else self.on_no_storage
         if told is not None:
             told()
 

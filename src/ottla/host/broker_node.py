@@ -17,10 +17,10 @@ from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
 from ottla.host.controller_links import ControllerLinks
 from ottla.host.controller_node import ControllerNode
-from ottla.host.folders import Folders, StartError
 from ottla.host.log_creation import LogCreation
 from ottla.host.metadata_follower import LocalFollower, MetadataFollower
 from ottla.host.metadata_publication import MetadataErrors
+from ottla.host.node_dirs import NodeDirs, StartError
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_snapshots import SnapshotLimits
 from ottla.host.steps import Steps, wait
@@ -37,7 +37,7 @@ SHUTDOWN_TIMEOUT_MS = 5 * 60_000
 """How long a broker waits for the controller to let it go, which it does once all others that
 live have heard who leads now: Kafka's. The silence of all controllers ends the wait earlier."""
 
-SHUTDOWN_SILENCE_MS_MAX = 8_000
+SHUTDOWN_RESPONSE_TIMEOUT_MS_MAX = 8_000
 """How long that silence may be, however long the quorum's timeouts are: a stop in order must end
 before whoever asked for it loses patience and kills the process."""
 
@@ -54,7 +54,7 @@ class BrokerNode:
         *,
         cluster_id: str,
         listeners: Iterable[Endpoint],
-        folders: Folders,
+        node_dirs: NodeDirs,
         controller: ControllerNode | None,
         ports: NodePorts,
         turns: Turns,
@@ -62,7 +62,7 @@ class BrokerNode:
     ) -> None:
         self._config = config
         self._on_failure = on_failure
-        self._folders = folders
+        self._node_dirs = node_dirs
         self._ports = ports
         self.broker: Broker | None = None
         self._log_creation = LogCreation(turns, lambda: self.broker)
@@ -87,7 +87,7 @@ class BrokerNode:
         )
         self._controller_changed = self._lifecycle.controller_changed
         self._cleaner = Cleaner(
-            ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
+            ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
         self._make_broker: Callable[[], Broker] = lambda: Broker(
             config=config,
@@ -96,7 +96,7 @@ class BrokerNode:
             dice=ports.dice,
             workers=ports.workers,
             timers=ports.timers,
-            log_dirs=folders.log_dirs,
+            log_dirs=node_dirs.log_dirs,
             forwarder=self._links.forwarder,
             peers=self._peers,
         )
@@ -105,7 +105,7 @@ class BrokerNode:
         self, cluster_id: str, controller: ControllerNode | None, ports: NodePorts
     ) -> LocalFollower | MetadataFollower:
         if controller is not None:
-            controller.runtime.on_leader(self._led_by)
+            controller.runtime.on_leader(self._on_controller_change)
             return LocalFollower(
                 controller.runtime,
                 on_image=self._changed,
@@ -118,13 +118,13 @@ class BrokerNode:
             node_id=self._config.node_id,
             cluster_id=cluster_id,
             voters=tuple(voter.id for voter in self._config.quorum_voters),
-            storage=self._folders.quorum,
+            storage=self._node_dirs.quorum,
             clock=ports.clock,
             timers=ports.timers,
             workers=ports.workers,
             on_image=self._changed,
             on_failure=self._on_failure,
-            on_leader=self._led_by,
+            on_leader=self._on_controller_change,
             snapshot_limits=SnapshotLimits.of(self._config.values),
             prepare=self._log_creation.prepare,
         )
@@ -142,17 +142,17 @@ class BrokerNode:
             ),
             features=tuple((each.name, each.min_version, each.max_version) for each in SUPPORTED),
             rack=config.rack,
-            log_dirs=self._folders.directory_ids,
-            previous_broker_epoch=self._folders.previous_broker_epoch,
+            log_dirs=self._node_dirs.directory_ids,
+            previous_broker_epoch=self._node_dirs.previous_broker_epoch,
             heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
             session_timeout_ms=config["broker.session.timeout.ms"],
             registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
             shutdown_timeout_ms=SHUTDOWN_TIMEOUT_MS,
-            shutdown_silence_ms=min(
+            shutdown_response_timeout_ms=min(
                 config["controller.quorum.fetch.timeout.ms"]
                 + 2 * config["controller.quorum.election.timeout.ms"]
                 + ELECTION_SLACK_MS,
-                SHUTDOWN_SILENCE_MS_MAX,
+                SHUTDOWN_RESPONSE_TIMEOUT_MS_MAX,
             ),
         )
 
@@ -188,10 +188,10 @@ class BrokerNode:
             raise StartError(f"no registration with the controller: {registered.message}")
         yield self._lifecycle.milestones.caught_up
         image = self.image
-        yield from self._folders.load_logs(image, self._config)
+        yield from self._node_dirs.load_logs(image, self._config)
         yield from self._check_logs()
         broker = self._make_broker()
-        broker.replicas.on_folder_lost = self._folder_lost
+        broker.replicas.on_log_dir_failure = self._on_log_dir_failure
         broker.epoch = self._lifecycle.epoch
         broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
         broker.apply(delta_between(EMPTY, image))
@@ -199,9 +199,9 @@ class BrokerNode:
             # What changed while the logs were loading.
             broker.apply(delta_between(image, self.image))
         self.broker = broker
-        if not self._folders.log_dirs.online_dirs:
+        if not self._node_dirs.log_dirs.online_dirs:
             raise StartError("every log folder has failed")
-        self._folder_lost()
+        self._on_log_dir_failure()
 
     def _await_metadata(self) -> Steps[None]:
         """Bring the own image up to date, where a former registration may count as this one's.
@@ -212,7 +212,7 @@ class BrokerNode:
         it is not to register: who is taken for unclean is not eligible to lead any more, though
         it may be the only one that has everything. Raises: StartError.
         """
-        if self._folders.previous_broker_epoch < 0:
+        if self._node_dirs.previous_broker_epoch < 0:
             return
         limit_ms = self._config["initial.broker.registration.timeout.ms"]
         if not (yield self._up_to_date(limit_ms)):
@@ -243,7 +243,7 @@ class BrokerNode:
         The first registration said that nothing was lost: damage shows only when logs are read,
         and only who is registered knows which logs are its own.
         """
-        lacking = self._folders.log_dirs.lacking
+        lacking = self._node_dirs.log_dirs.lacking
         if not lacking:
             return
         if self._lifecycle.config.previous_broker_epoch < 0:
@@ -268,32 +268,32 @@ class BrokerNode:
         node_id = self._config.node_id
         yield self._follower.until(lambda image: image.is_active(node_id))
 
-    def _led_by(self, leader_id: int, epoch: int) -> None:
-        self._links.led_by(leader_id, epoch)
+    def _on_controller_change(self, leader_id: int, epoch: int) -> None:
+        self._links.controller_changed(leader_id, epoch)
         if leader_id != NO_LEADER:
             self._controller_changed()
 
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:
-            self._peers.moved()
+            self._peers.brokers_changed()
         if self.broker is not None:
             self.broker.apply(delta)
 
-    def _folder_lost(self) -> None:
+    def _on_log_dir_failure(self) -> None:
         """Tell the controller of the folders that failed, so that nothing is led from them."""
         registered = self._lifecycle.config.log_dirs
-        for directory in self._folders.log_dirs.offline_dirs:
+        for directory in self._node_dirs.log_dirs.offline_dirs:
             if directory.directory_id in registered:
-                self._lifecycle.dir_failed(directory.directory_id)
+                self._lifecycle.propagate_dir_failure(directory.directory_id)
 
     def _epoch_changed(self, epoch: int) -> None:
-        self._folders.log_dirs.note_running(epoch, self._ports.boot_id)
+        self._node_dirs.log_dirs.note_running(epoch, self._ports.boot_id)
         if self.broker is not None:
             self.broker.epoch = epoch
 
     # -- stop ----------------------------------------------------------------------------------
 
-    def leave(self) -> Steps[None]:
+    def controlled_shutdown(self) -> Steps[None]:
         """Tell the controller, so that it fences this broker now and not after a session.
 
         controlled.shutdown.enable=false leaves as if the process had died.

@@ -75,7 +75,7 @@ class Channel:
         """The attempt under way, or the pause before the next one."""
         self._dialing: Address | None = None
         """Where an attempt is under way; None in a pause."""
-        self._skip_pause = False
+        self._skip_backoff = False
         """Another endpoint is named since the attempt under way began."""
         self._closed = False
 
@@ -127,7 +127,7 @@ class Channel:
                 self._connecting.cancel()
                 self._try_after(0)
             else:
-                self._skip_pause = True
+                self._skip_backoff = True
 
     def close(self) -> None:
         """End the connection; everything unanswered fails with NETWORK_EXCEPTION."""
@@ -174,7 +174,7 @@ class Channel:
         self._connecting = None
         if not self._unsent or self._protocol is not None or self._closed:
             return
-        self._skip_pause = False
+        self._skip_backoff = False
         address = self._choose_endpoint()
         if address is None:
             self._failed()
@@ -212,7 +212,7 @@ class Channel:
 
         An impatient channel waits, too: what is sent meanwhile is tried when the wait is over.
         """
-        if self._skip_pause:
+        if self._skip_backoff:
             delay_ms = 0
         else:
             self._failures += 1
@@ -226,18 +226,18 @@ class Channel:
 
     def _received(self, body: Buffer) -> None:
         if not self._in_flight:
-            self._break("an answer that nobody asked for")
+            self._abort_connection("an answer that nobody asked for")
             return
         call = self._in_flight.popleft()
         if int.from_bytes(body[:4], "big", signed=True) != call.correlation_id:
             self._in_flight.appendleft(call)
-            self._break("an answer out of order")
+            self._abort_connection("an answer out of order")
             return
         try:
             value = call.decode(body)
         except WireError as error:
             self._in_flight.appendleft(call)
-            self._break(f"a malformed {call.name} response: {error}")
+            self._abort_connection(f"a malformed {call.name} response: {error}")
             return
         self._finish(call, value)
 
@@ -249,7 +249,7 @@ class Channel:
         if self._unsent:
             self._connect()
 
-    def _break(self, reason: str) -> None:
+    def _abort_connection(self, reason: str) -> None:
         log.warning("breaking the connection of %s: %s", self.client_id, reason)
         assert self._protocol is not None
         self._protocol.abort()

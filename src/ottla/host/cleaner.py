@@ -60,9 +60,9 @@ class ProcessRunner:
 
 
 class _Child:
-    def __init__(self, job: CleaningJob, tell: Callable[[Result], None]) -> None:
+    def __init__(self, job: CleaningJob, on_result: Callable[[Result], None]) -> None:
         self._job = job
-        self._tell = tell
+        self._on_result = on_result
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -78,7 +78,7 @@ class _Child:
             self._work()
         except Exception as error:
             # Told like any other end: the loop decides what it means.
-            self._tell(error)
+            self._on_result(error)
 
     def _work(self) -> None:
         with self._lock:
@@ -95,7 +95,7 @@ class _Child:
             process.stdin.flush()
             while True:
                 result: Result = pickle.load(process.stdout)
-                self._tell(result)
+                self._on_result(result)
                 if isinstance(result, CleaningEnd | BaseException):
                     return
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):

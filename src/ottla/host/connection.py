@@ -38,7 +38,7 @@ Handler = Callable[[Connection, memoryview], "Outcome"]
 FIRST_LARGE_BYTES = 4 * 1024
 """What a large frame gets at first, before it has shown that it sends what it claims."""
 
-GROWTH = 4
+GROWTH_FACTOR = 4
 """A buffer that is full grows to so many times what has arrived, up to KEPT_BYTES_MIN; from there
 on twice."""
 
@@ -80,9 +80,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        facts: Callable[[tuple[str, int], tuple[str, int]], Connection],
+        connection_info: Callable[[tuple[str, int], tuple[str, int]], Connection],
         handler: Handler,
-        lent: memoryview,
+        shared_buffer: memoryview,
         budget: FrameBudget,
         buffers: FrameBuffers,
         turns: Turns,
@@ -91,13 +91,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         *,
         frame_bytes_max: int,
         on_open: Callable[["ServerConnection"], bool],
-        on_short: Callable[["ServerConnection", int], None],
-        on_large: Callable[[], None],
+        on_budget_exceeded: Callable[["ServerConnection", int], None],
+        on_large_response: Callable[[], None],
         on_close: Callable[["ServerConnection"], None],
     ) -> None:
-        self._facts = facts
+        self._connection_info = connection_info
         self._handler = handler
-        self._lent = lent
+        self._shared_buffer = shared_buffer
         self._budget = budget
         self._buffers = buffers
         self._turns = turns
@@ -105,27 +105,27 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._refusals = refusals
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
-        self._on_short = on_short
-        self._on_large = on_large
+        self._on_budget_exceeded = on_budget_exceeded
+        self._on_large_response = on_large_response
         self._on_close = on_close
         self._partial = bytearray()
         self._filled = 0
-        self._wanted = 0
-        self._charged = 0
+        self._frame_bytes = 0
+        self._reserved_bytes = 0
         """Bytes of `_partial` that the budget was charged for: never more than will be read."""
         self._began = self._marked = 0.0
         """When the unfinished frame began, and since when its rate is measured: loop time."""
         self._marked_bytes = 0
         self._waiting: deque[bytearray] = deque()
         self._waiting_bytes = 0
-        self._answering = False
+        self._is_awaiting_response = False
         self._held_bytes = 0
         """Bytes of a request that is being worked on."""
         self.unread_since = 0.0
         """Since when the peer has not read what is sent; the loop's time."""
         self._is_heavy = False
         """The last request took long: the next one waits for the turn of such connections."""
-        self._is_in_line = False
+        self._is_waiting_for_turn = False
         self._has_turn = False
         self._reading = True
         self._closing = False
@@ -143,7 +143,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         local = transport.get_extra_info("sockname") or ("unknown", 0)
-        self.info = self._facts(local[:2], peer[:2])
+        self.info = self._connection_info(local[:2], peer[:2])
         self._outgoing = Outgoing(transport, self._drained, self._broken, self._sockets)
         if not self._on_open(self):
             self._closing = True
@@ -181,10 +181,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _drop_input(self) -> None:
         """Forget the requests that nobody will handle any more."""
-        self._budget.give_back(self._charged + self._waiting_bytes + self._held_bytes)
+        self._budget.give_back(self._reserved_bytes + self._waiting_bytes + self._held_bytes)
         self._held_bytes = 0
         self._partial = bytearray()
-        self._filled = self._wanted = self._charged = 0
+        self._filled = self._frame_bytes = self._reserved_bytes = 0
         self._waiting.clear()
         self._waiting_bytes = 0
 
@@ -225,7 +225,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     @property
     def unfinished_bytes(self) -> int:
         """Return what is reserved for a frame that has not come whole; 0 = there is none."""
-        return self._charged
+        return self._reserved_bytes
 
     @property
     def is_unread(self) -> bool:
@@ -245,7 +245,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
         A frame may take `seconds_max`, and longer while it comes at a fair rate.
         """
-        if not self._charged or self._closing:
+        if not self._reserved_bytes or self._closing:
             return False
         fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
         if self.age(now) <= seconds_max + fair:
@@ -257,7 +257,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Reserve bytes, those of slower peers where none are left; False = this one is closed."""
         if self._budget.take(count):
             return True
-        self._on_short(self, count)
+        self._on_budget_exceeded(self, count)
         if not self._closing and self._budget.take(count):
             return True
         self.close(NO_ROOM, Refusal.SLOW_REQUEST)
@@ -278,27 +278,27 @@ class ServerConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Lend the shared buffer, or the rest of the large frame under way."""
         if self._closing:
-            return self._lent  # Read and dropped: the peer may be sending still.
-        if self._wanted:
-            end = min(self._wanted, len(self._partial))
+            return self._shared_buffer  # Read and dropped: the peer may be sending still.
+        if self._frame_bytes:
+            end = min(self._frame_bytes, len(self._partial))
             return memoryview(self._partial)[self._filled : end]
         # The start of a frame left over from the last read goes before what comes now.
-        self._lent[: self._filled] = self._partial
-        return self._lent[self._filled :]
+        self._shared_buffer[: self._filled] = self._partial
+        return self._shared_buffer[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
         """Take `count` bytes that arrived in the buffer that was lent."""
         if self._closing:
             return
         self.active = True
-        if self._wanted:
+        if self._frame_bytes:
             self._grow_large(count)
         else:
             held, self._filled = self._filled, 0
-            self._budget.give_back(self._charged)
-            self._charged = 0
+            self._budget.give_back(self._reserved_bytes)
+            self._reserved_bytes = 0
             self._partial = bytearray()
-            self._split(self._lent[: held + count], held)
+            self._split(self._shared_buffer[: held + count], held)
         self._continue()
 
     def _split(self, data: memoryview, held: int) -> None:
@@ -330,37 +330,37 @@ class ServerConnection(asyncio.BufferedProtocol):
         if len(rest) and not self._take(len(rest)):
             return
         self._partial = bytearray(rest)
-        self._filled = self._charged = len(rest)
+        self._filled = self._reserved_bytes = len(rest)
 
-    def _begin_large(self, size: int, begun: memoryview) -> None:
-        first = min(size, max(FIRST_LARGE_BYTES, GROWTH * len(begun)))
+    def _begin_large(self, size: int, received: memoryview) -> None:
+        first = min(size, max(FIRST_LARGE_BYTES, GROWTH_FACTOR * len(received)))
         if not self._take(first):
             return
-        self._charged = first
+        self._reserved_bytes = first
         self._partial = self._buffers.take(first)
-        self._partial[: len(begun)] = begun
-        self._filled = len(begun)
-        self._wanted = size
+        self._partial[: len(received)] = received
+        self._filled = len(received)
+        self._frame_bytes = size
 
     def _grow_large(self, count: int) -> None:
         self._mark(is_new=False)
         self._filled += count
-        if self._filled == self._wanted:
+        if self._filled == self._frame_bytes:
             buffer, self._partial = self._partial, bytearray()
-            frame = memoryview(buffer)[: self._wanted]
-            charged, self._charged = self._charged, 0
-            self._filled = self._wanted = 0
+            frame = memoryview(buffer)[: self._frame_bytes]
+            reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
+            self._filled = self._frame_bytes = 0
             self._on_frame(frame)
-            self._budget.give_back(charged)
+            self._budget.give_back(reserved_bytes)
             self._buffers.give_back(buffer)
         elif self._filled == len(self._partial):
             # Memory stays within a few times of what was sent, whatever size was claimed.
             # A copy, not a resize: the transport still holds a view of the old buffer.
-            growth = GROWTH if self._filled < KEPT_BYTES_MIN // GROWTH else 2
-            size = min(self._wanted, growth * self._filled)
-            if not self._take(size - self._charged):
+            factor = GROWTH_FACTOR if self._filled < KEPT_BYTES_MIN // GROWTH_FACTOR else 2
+            size = min(self._frame_bytes, factor * self._filled)
+            if not self._take(size - self._reserved_bytes):
                 return
-            self._charged = size
+            self._reserved_bytes = size
             grown = self._buffers.take(size)
             grown[: self._filled] = self._partial
             self._buffers.give_back(self._partial)
@@ -370,7 +370,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def _busy(self) -> bool:
-        return self._answering or self._outgoing.is_behind
+        return self._is_awaiting_response or self._outgoing.is_behind
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
@@ -405,10 +405,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             # Not through a listener: requests answered so would be handled one in another.
             self._answer(outcome.value)
         else:
-            self._answering = True
+            self._is_awaiting_response = True
             if isinstance(outcome, LongOutcome):
                 self._hold(outcome.held_bytes)
-            outcome.then(self._answered_later)  # Closed or not: an answer may pin files.
+            outcome.then(self._on_delayed_response)  # Closed or not: an answer may pin files.
 
     def _hold(self, count: int) -> None:
         """Count the bytes of a request that is kept while it is worked on."""
@@ -424,10 +424,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _send(self, chunks: "Chunks") -> None:
         self._outgoing.add(chunks)
         if self._outgoing.queued_bytes >= limits.UNREAD_LARGE_BYTES:
-            self._on_large()
+            self._on_large_response()
 
-    def _answered_later(self, chunks: "Chunks | None") -> None:
-        self._answering = False
+    def _on_delayed_response(self, chunks: "Chunks | None") -> None:
+        self._is_awaiting_response = False
         self._budget.give_back(self._held_bytes)
         self._held_bytes = 0
         if self._closing:
@@ -442,7 +442,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._outgoing.flush()
         while self._waiting and not self._busy and not self._closing:
             if not self._has_turn and not self._turns.may_handle(heavy=self._is_heavy):
-                self._stand_in_line()
+                self._wait_for_turn()
                 break
             self._has_turn = False
             frame = self._waiting.popleft()
@@ -459,14 +459,14 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
 
-    def _stand_in_line(self) -> None:
-        if not self._is_in_line:
-            self._is_in_line = True
+    def _wait_for_turn(self) -> None:
+        if not self._is_waiting_for_turn:
+            self._is_waiting_for_turn = True
             self._turns.wait(self._take_turn, heavy=self._is_heavy)
 
     def _take_turn(self) -> None:
         """Handle one request that waited for a turn of the loop, and more where there is time."""
-        self._is_in_line = False
+        self._is_waiting_for_turn = False
         if not self._closing:
             self._has_turn = True
             self._continue()

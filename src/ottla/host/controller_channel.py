@@ -144,13 +144,13 @@ class ControllerChannels:
 
     def add_broker(self, broker_id: int, broker_epoch: int) -> None:
         """Open a channel to a broker; in place of an older registration's, which is dropped."""
-        known = self._channels.get(broker_id)
-        if known is not None and known.queue.broker_epoch >= broker_epoch:
+        existing = self._channels.get(broker_id)
+        if existing is not None and existing.queue.broker_epoch >= broker_epoch:
             return
         self.metrics.setdefault(broker_id, ChannelMetrics())
         self._channels[broker_id] = self._open(broker_id, broker_epoch)
-        if known is not None:
-            self._stop(known, Error.STALE_BROKER_EPOCH)
+        if existing is not None:
+            self._stop(existing, Error.STALE_BROKER_EPOCH)
 
     def remove_broker(self, broker_id: int) -> None:
         """Close a channel; everything unanswered is dropped."""
@@ -159,7 +159,7 @@ class ControllerChannels:
             del self.metrics[broker_id]
             self._stop(channel, Error.BROKER_NOT_AVAILABLE)
 
-    def follow(self, brokers: Iterable[tuple[int, int]]) -> None:
+    def set_brokers(self, brokers: Iterable[tuple[int, int]]) -> None:
         """Have channels to exactly these brokers, by id and epoch."""
         wanted = dict(brokers)
         for broker_id in sorted(self._channels.keys() - wanted.keys()):
@@ -176,7 +176,7 @@ class ControllerChannels:
 
     def send(self, requests: Iterable[BrokerRequest]) -> None:
         """Queue requests, each to its broker; what is fenced already is dropped at once."""
-        touched: dict[int, _Channel] = {}
+        updated: dict[int, _Channel] = {}
         fenced: list[ChannelEvent] = []
         for request in requests:
             channel = self._channels.get(request.broker_id)
@@ -186,11 +186,11 @@ class ControllerChannels:
                 continue
             assert channel is not None
             channel.queue.offer(request, self._clock.monotonic_ms())
-            touched[request.broker_id] = channel
-        for channel in touched.values():
+            updated[request.broker_id] = channel
+        for channel in updated.values():
             channel.pump()
         for event in fenced:
-            self._tell(event)
+            self._emit(event)
 
     def _fence(self, request: BrokerRequest, channel: "_Channel | None") -> Error | None:
         if request.controller_epoch != self.controller_epoch:
@@ -219,16 +219,16 @@ class ControllerChannels:
             self._open_link(broker_id, broker_epoch),
             clock=self._clock,
             timers=self._timers,
-            tell=self._tell,
+            on_event=self._emit,
             retry_ms=self._retry_ms,
             request_timeout_ms=self._request_timeout_ms,
         )
 
     def _stop(self, channel: "_Channel", error: Error) -> None:
         for request in channel.stop():
-            self._tell(Dropped(sent=request, error=error))
+            self._emit(Dropped(sent=request, error=error))
 
-    def _tell(self, event: ChannelEvent) -> None:
+    def _emit(self, event: ChannelEvent) -> None:
         try:
             self._on_event(event)
         except Exception:  # Whoever listens badly must not stop what all brokers wait for.
@@ -245,7 +245,7 @@ class _Channel:
         *,
         clock: Clock,
         timers: Timers,
-        tell: Callable[[ChannelEvent], None],
+        on_event: Callable[[ChannelEvent], None],
         retry_ms: int,
         request_timeout_ms: int,
     ) -> None:
@@ -253,7 +253,7 @@ class _Channel:
         self._link = link
         self._clock = clock
         self._timers = timers
-        self._tell = tell
+        self._emit = on_event
         self._retry_ms = retry_ms
         self._request_timeout_ms = request_timeout_ms
         self._retry: Timer | None = None
@@ -295,23 +295,23 @@ class _Channel:
         except EncodeError:  # Our bug, for which later requests need not wait.
             log.exception("a request to broker %d cannot be sent", request.broker_id)
             self.queue.finish(attempt)
-            self._tell(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))
+            self._emit(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))
             return
-        sent.then(lambda response: self._answered(attempt, response))
+        sent.then(lambda response: self._on_response(attempt, response))
 
-    def _answered(self, attempt: int, response: Any | ApiError) -> None:
+    def _on_response(self, attempt: int, response: Any | ApiError) -> None:
         if self._stopped:
             return  # Closing the link has ended what was in flight.
         # What was heard before the queue does not know.
         if isinstance(response, ApiError):
-            self._again_later(attempt, response)
+            self._retry_later(attempt, response)
             return
         request = self.queue.finish(attempt)
         if request is not None:
-            self._tell(Answered(sent=request, response=response))
+            self._emit(Answered(sent=request, response=response))
             self.pump()
 
-    def _again_later(self, attempt: int, error: ApiError) -> None:
+    def _retry_later(self, attempt: int, error: ApiError) -> None:
         request = self.queue.fail(attempt)
         if request is None:
             return

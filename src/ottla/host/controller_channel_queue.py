@@ -59,7 +59,7 @@ class BrokerQueue:
         self._metrics = metrics
         self._waiting: deque[tuple[BrokerRequest, int]] = deque()
         self._first: BrokerRequest | None = None
-        self._is_out = False
+        self._in_flight = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -71,7 +71,7 @@ class BrokerQueue:
 
     def take(self, now_ms: int) -> BrokerRequest | None:
         """Return what is to be sent now; None while something is in flight, or nothing waits."""
-        if self._is_out:
+        if self._in_flight:
             return None
         if self._first is None:
             if not self._waiting:
@@ -81,31 +81,31 @@ class BrokerQueue:
         else:
             self._metrics.retries += 1
         self.attempt += 1
-        self._is_out = True
+        self._in_flight = True
         return self._first
 
     def fail(self, attempt: int) -> BrokerRequest | None:
         """Take back what that attempt was about, to be sent again; None where it is not out."""
-        if not self._is_out or attempt != self.attempt:
+        if not self._in_flight or attempt != self.attempt:
             return None
-        self._is_out = False
+        self._in_flight = False
         self.failures += 1
         return self._first
 
     def finish(self, attempt: int) -> BrokerRequest | None:
         """Take out what that attempt was about; None where it is not out."""
-        if not self._is_out or attempt != self.attempt:
+        if not self._in_flight or attempt != self.attempt:
             return None
         finished, self._first = self._first, None
-        self._is_out = False
+        self._in_flight = False
         self.failures = 0
         return finished
 
     def drain(self) -> list[BrokerRequest]:
         """Empty the queue; return all in order, the unanswered first one included."""
-        left = [request for request, _ in self._waiting]
+        unanswered = [request for request, _ in self._waiting]
         if self._first is not None:
-            left.insert(0, self._first)
+            unanswered.insert(0, self._first)
         self._waiting.clear()
-        self._first, self._is_out = None, False
-        return left
+        self._first, self._in_flight = None, False
+        return unanswered

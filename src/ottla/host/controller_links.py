@@ -52,7 +52,7 @@ class ControllerLinks:
         ]
         self._has_several = len(voters) > 1
         self._voters = VoterChannels(connect, voters, client_id=f"{name}-quorum")
-        self._fetching, forwarding, beating = self._channels
+        self._fetching, forwarding, heartbeating = self._channels
         self.forwarder, self.heartbeats = (
             ControllerForwarder(
                 channel,
@@ -62,14 +62,14 @@ class ControllerLinks:
                 on_not_controller=channel.retarget,
                 caught_up=caught_up,
             )
-            for channel in (forwarding, beating)
+            for channel in (forwarding, heartbeating)
         )
 
     def sender_to(self, voter_id: int) -> Sender:
         """Return the way of a metadata fetch to a voter; -1 = to any."""
         return self._voters.to(voter_id) if self._has_several else self._fetching
 
-    def led_by(self, leader_id: int, _epoch: int) -> None:
+    def controller_changed(self, leader_id: int, _epoch: int) -> None:
         """Go to the new leader at once: the old one may hang, and never answer."""
         self._endpoints.leader_id = leader_id
         if leader_id != NO_LEADER:

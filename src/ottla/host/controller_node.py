@@ -42,7 +42,7 @@ R = TypeVar("R")
 RECHECK_MS = 1000
 """How often sessions are looked at while nobody's can end."""
 
-AWAY_MS = 500
+PAUSE_MS_MIN = 500
 """How late that look comes where this process was stopped or starved. Heartbeats that came
 meanwhile were not heard and their senders have given up; if that time counted, a cluster's only
 controller would fence every live broker when it goes on."""
@@ -81,7 +81,7 @@ class ControllerNode:
         self._unclean_elections = self._periodic(
             elect_uncleanly, config["unclean.leader.election.interval.ms"]
         )
-        self._balance = self._periodic(
+        self._leader_rebalance = self._periodic(
             balance, 1_000 * config["leader.imbalance.check.interval.seconds"]
         )
         self._activations = 0
@@ -100,7 +100,7 @@ class ControllerNode:
             on_failure=on_failure,
             on_active=self._activated,
             on_inactive=self._deactivated,
-            on_effect=self._effect,
+            on_effect=self._on_effect,
             idle_interval_ms=config["metadata.max.idle.interval.ms"],
             snapshot_limits=SnapshotLimits.of(config.values),
             nodes=lambda: self._other_listeners() | {config.node_id: own_listeners},
@@ -174,7 +174,7 @@ class ControllerNode:
         self._check_sessions()
         self._unclean_elections.start()
         if config["auto.leader.rebalance.enable"]:
-            self._balance.start()
+            self._leader_rebalance.start()
         self.deletions.begin()
         self.ready.complete(None)
 
@@ -188,9 +188,9 @@ class ControllerNode:
         if self._timer is not None:
             self._timer.cancel()
         self._unclean_elections.stop()
-        self._balance.stop()
+        self._leader_rebalance.stop()
 
-    def _effect(self, effect: Any) -> None:
+    def _on_effect(self, effect: Any) -> None:
         if isinstance(effect, ElectUncleanly):
             self._unclean_elections.now()
 
@@ -209,12 +209,12 @@ class ControllerNode:
         wait_until_ms = now_ms + RECHECK_MS
         if due_ms is not None and failure is None:
             wait_until_ms = min(due_ms, wait_until_ms)
-        self._timer = self._timers.at(wait_until_ms, lambda: self._look(wait_until_ms))
+        self._timer = self._timers.at(wait_until_ms, lambda: self._on_session_timer(wait_until_ms))
 
-    def _look(self, planned_ms: int) -> None:
+    def _on_session_timer(self, planned_ms: int) -> None:
         """Look at sessions, but not at what brokers failed to say while this node was away."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - planned_ms >= AWAY_MS:
+        if now_ms - planned_ms >= PAUSE_MS_MIN:
             log.warning("the controller was held up for %d ms", now_ms - planned_ms)
             self.context.liveness.excuse(now_ms - planned_ms, now_ms)
         self._check_sessions()

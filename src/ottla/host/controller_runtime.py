@@ -173,7 +173,7 @@ class ControllerRuntime:
     def stop(self) -> None:
         """Resign: whoever waits is told that this is not the controller."""
         self._driver.stop()
-        self._retire()
+        self._shut_down()
 
     @property
     def image(self) -> ClusterImage:
@@ -200,7 +200,7 @@ class ControllerRuntime:
         """Return the quorum's member, for looking at it."""
         return self._driver.node
 
-    def _leave_office(self) -> None:
+    def _deactivate(self) -> None:
         """Decide no more. What is appended may yet be committed by the next leader, or not."""
         was_active, self.active = self.active, False
         if self._idle_timer is not None:
@@ -210,14 +210,14 @@ class ControllerRuntime:
         if was_active:
             self._on_inactive()
 
-    def _retire(self) -> None:
-        self._leave_office()
+    def _shut_down(self) -> None:
+        self._deactivate()
         self._snapshotter.stop()
         self._drop_appended(lambda appended: True)
 
-    def _drop_appended(self, is_gone: Callable[[_Appended], bool]) -> None:
+    def _drop_appended(self, is_removed: Callable[[_Appended], bool]) -> None:
         """Forget, from the newest on, what is no longer in the log."""
-        while self._queue and is_gone(self._queue[-1]):
+        while self._queue and is_removed(self._queue[-1]):
             self._queue.pop().outcome.complete(ApiError(Error.NOT_CONTROLLER))
         self._tail = self._queue[-1].delta.image if self._queue else self.committed_image
 
@@ -323,20 +323,20 @@ class ControllerRuntime:
         for listener in tuple(self._leader_listeners):
             listener(leader_id, epoch)
         if leader_id != self.node_id:
-            self._leave_office()
+            self._deactivate()
             return
         log.info("controller %d leads epoch %d of the metadata quorum", leader_id, epoch)
         end_offset = self._driver.node.log.end_offset
-        opened = replay(self._tail, (), offset=end_offset - 1, epoch=epoch)
-        first = self._enqueue(end_offset, opened, 0)
+        epoch_start = replay(self._tail, (), offset=end_offset - 1, epoch=epoch)
+        first = self._enqueue(end_offset, epoch_start, 0)
         self.active = True
         if METADATA_VERSION not in self._tail.features:
             log.info("writing %d bootstrap records", len(self._bootstrap))
             self.run_step(lambda image: Step(self._bootstrap))
-        first.outcome.then(self._opened)
+        first.outcome.then(self._on_epoch_start)
         self._arm_idle()
 
-    def _opened(self, error: ApiError | None) -> None:
+    def _on_epoch_start(self, error: ApiError | None) -> None:
         if error is None:
             _guarded(lambda _none: self._on_active(), None)
 
@@ -377,7 +377,7 @@ class ControllerRuntime:
     def failed(self, reason: str) -> None:
         """Stop for good; nothing uncommitted is acknowledged."""
         log.critical("controller %d stops: %s", self.node_id, reason)
-        self._retire()
+        self._shut_down()
         self._on_failure(reason)
 
     # -- time ----------------------------------------------------------------------------------

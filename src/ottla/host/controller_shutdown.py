@@ -19,7 +19,7 @@ GRACE_MS = 100
 """How long a controller waits for others to say that they leave too: they were perhaps told to
 at the same moment."""
 
-LEAVING_MS_MAX = 5_000
+OTHER_SHUTDOWNS_MS_MAX = 5_000
 """How long it waits for those that said so: one that dies on its way never arrives."""
 
 STALLED_MS = 1_000
@@ -29,35 +29,35 @@ at least. Where the others' votes are gone already, nobody can be let go any mor
 POLL_MS = 10
 
 
-def others_left(
+def others_shut_down(
     image: Callable[[], ClusterImage], own_id: int, clock: Clock, timers: Timers
 ) -> Pending[None]:
     """Return a promise kept once no broker but `own_id` is on its way out, or time is up."""
-    left: Pending[None] = Pending()
-    begin_ms = moved_ms = clock.monotonic_ms()
+    done: Pending[None] = Pending()
+    begin_ms = advanced_ms = clock.monotonic_ms()
     position = image().position
 
-    def look() -> None:
-        nonlocal moved_ms, position
+    def check() -> None:
+        nonlocal advanced_ms, position
         now_ms = clock.monotonic_ms()
         if image().position != position:
-            moved_ms, position = now_ms, image().position
-        staying, leaving = _others(image(), own_id)
-        limit_ms = LEAVING_MS_MAX if leaving else GRACE_MS if staying else 0
-        if now_ms - begin_ms < limit_ms and now_ms - moved_ms < STALLED_MS:
-            timers.at(now_ms + POLL_MS, look)
+            advanced_ms, position = now_ms, image().position
+        running, shutting_down = _others(image(), own_id)
+        limit_ms = OTHER_SHUTDOWNS_MS_MAX if shutting_down else GRACE_MS if running else 0
+        if now_ms - begin_ms < limit_ms and now_ms - advanced_ms < STALLED_MS:
+            timers.at(now_ms + POLL_MS, check)
             return
-        if leaving:
-            log.warning("the controller stops before the brokers %s have left", leaving)
-        left.complete(None)
+        if shutting_down:
+            log.warning("the controller stops before the brokers %s have left", shutting_down)
+        done.complete(None)
 
-    look()
-    return left
+    check()
+    return done
 
 
 def _others(image: ClusterImage, own_id: int) -> tuple[list[int], list[int]]:
     """Return the other unfenced brokers: those that stay, those that are on their way out."""
-    there = [each for each in image.broker_ids() if each != own_id]
-    unfenced = [each for each in there if not image.brokers[each].fenced]
-    leaving = [each for each in unfenced if image.brokers[each].in_controlled_shutdown]
-    return [each for each in unfenced if each not in leaving], leaving
+    others = [each for each in image.broker_ids() if each != own_id]
+    unfenced = [each for each in others if not image.brokers[each].fenced]
+    shutting_down = [each for each in unfenced if image.brokers[each].in_controlled_shutdown]
+    return [each for each in unfenced if each not in shutting_down], shutting_down

@@ -54,7 +54,7 @@ STALE = frozenset({Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH})
 replicas. The metadata will say so, too."""
 
 
-class Ruling(Protocol):
+class ControllerRuntimePort(Protocol):
     """What decides and commits; see `ottla.host.controller_runtime.ControllerRuntime`."""
 
     committed_image: ClusterImage
@@ -82,7 +82,7 @@ class DeletionChannel:
 
     def __init__(
         self,
-        runtime: Ruling,
+        runtime: ControllerRuntimePort,
         config: NodeConfig,
         *,
         connect: Connect,
@@ -93,7 +93,7 @@ class DeletionChannel:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._in_office = False
+        self._is_active = False
         self._driver: DeletionDriver | None = None
         self.channels = ControllerChannels(
             links_of_image(
@@ -104,7 +104,7 @@ class DeletionChannel:
             ),
             clock=clock,
             timers=timers,
-            on_event=self._heard,
+            on_event=self._on_channel_event,
         )
         runtime.subscribe(self._changed)
 
@@ -112,21 +112,21 @@ class DeletionChannel:
 
     def begin(self) -> None:
         """Take office: the first record of this term is committed."""
-        self._in_office = True
-        _guarded(lambda: self._drive(self._runtime.committed_image))
+        self._is_active = True
+        _guarded(lambda: self._start_driver(self._runtime.committed_image))
 
     def end(self) -> None:
         """Leave office, if in it: orders that are out are nobody's any more."""
-        self._in_office = False
-        self._forget()
+        self._is_active = False
+        self._stop_driver()
 
-    def _forget(self) -> None:
+    def _stop_driver(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.stop()
             self.channels.resign()
 
-    def _drive(self, image: ClusterImage) -> None:
+    def _start_driver(self, image: ClusterImage) -> None:
         """Begin with what is stored, where there is a ledger."""
         if self._driver is not None or not ledger_enabled(image.features):
             return
@@ -147,21 +147,21 @@ class DeletionChannel:
     # -- what happens --------------------------------------------------------------------------
 
     def _changed(self, delta: ClusterDelta) -> None:
-        if not self._in_office:
+        if not self._is_active:
             return
         _guarded(lambda: self._follow(delta))
 
     def _follow(self, delta: ClusterDelta) -> None:
         driver = self._driver
         if driver is None:
-            self._drive(delta.image)
+            self._start_driver(delta.image)
             return
         try:
             self._follow_brokers(delta.image, delta.changed_brokers)
             driver.changed(delta)
         except Exception:
             # Who missed a change is wrong about brokers from then on. The next one begins anew.
-            self._forget()
+            self._stop_driver()
             raise
 
     def _follow_brokers(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
@@ -191,14 +191,14 @@ class DeletionChannel:
             for order in orders
         )
 
-    def _heard(self, event: ChannelEvent) -> None:
+    def _on_channel_event(self, event: ChannelEvent) -> None:
         if self._driver is None:
             return
-        told = event_of(event)
-        if isinstance(told, DeletionsAnswered):
-            self._driver.answered(told)
+        result = event_of(event)
+        if isinstance(result, DeletionsAnswered):
+            self._driver.answered(result)
         else:
-            self._driver.dropped(told)
+            self._driver.dropped(result)
 
 
 def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
@@ -216,9 +216,9 @@ def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
 
 def _dropped(sent: BrokerRequest) -> OrdersDropped:
     replicas = tuple(
-        Replica(sent.broker_id, topic.topic_id, number)
+        Replica(sent.broker_id, topic.topic_id, partition)
         for topic in sent.request.topics
-        for number in topic.partitions
+        for partition in topic.partitions
     )
     return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas)
 

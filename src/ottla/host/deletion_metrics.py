@@ -40,14 +40,14 @@ def _replicas_left(image: ClusterImage, deletion: DeletionImage) -> int:
     if topic is None:
         return deletion.count(DeletionState.STARTED, DeletionState.INELIGIBLE)
     over = {
-        (broker_id, number)
-        for broker_id, standing, numbers in deletion.rows()
-        if standing.is_over
-        for number in numbers
+        (broker_id, partition_id)
+        for broker_id, state, partition_ids in deletion.rows()
+        if state.is_over
+        for partition_id in partition_ids
     }
     return sum(
-        (broker_id, number) not in over
-        for number, partition in topic.partitions.items()
+        (broker_id, partition_id) not in over
+        for partition_id, partition in topic.partitions.items()
         for broker_id in partition.replicas
     )
 

@@ -24,7 +24,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 
 log = logging.getLogger(__name__)
 
-AGAIN_AFTER_FAILURE_MS: Final = 10_000
+RETRY_AFTER_FAILURE_MS: Final = 10_000
 """How long the timer is left alone after an error of this software."""
 
 SendOrders = Callable[[ClusterImage, Iterable[DeletionOrder]], None]
@@ -48,7 +48,7 @@ class OrdersDropped:
     replicas: tuple[Replica, ...]
 
 
-class Decides(Protocol):
+class DecisionRunner(Protocol):
     """Makes decisions; see `ottla.broker.api.base.ControllerPort`."""
 
     def run(self, decide: Callable[[ClusterImage], Decision[Any]]) -> Pending[Any | ApiError]:
@@ -66,7 +66,7 @@ class DeletionDriver:
     def __init__(
         self,
         manager: DeletionManager,
-        runtime: Decides,
+        runtime: DecisionRunner,
         send: SendOrders,
         *,
         clock: Clock,
@@ -87,7 +87,7 @@ class DeletionDriver:
         """Begin on what is stored: everything in the queue is looked at once (KAFKA-1681)."""
         self._image = image
         self._order(self._manager.elected(image, now_ms=self._clock.monotonic_ms()))
-        self._look()
+        self._decide_next()
 
     def stop(self) -> None:
         """Forget everything: the office is over."""
@@ -100,36 +100,36 @@ class DeletionDriver:
         """Hear of a change that is a fact, after brokers were told of it."""
         self._image = delta.image
         self._order(self._manager.follow(delta, now_ms=self._clock.monotonic_ms()))
-        self._look()
+        self._decide_next()
 
     def answered(self, event: DeletionsAnswered) -> None:
         """Hear what a broker answered."""
         now_ms = self._clock.monotonic_ms()
         self._manager.answered(event.broker_id, event.broker_epoch, event.results, now_ms=now_ms)
-        self._look()
+        self._decide_next()
 
     def dropped(self, event: OrdersDropped) -> None:
         """Hear that orders will not be answered."""
         now_ms = self._clock.monotonic_ms()
         self._manager.dropped(event.broker_id, event.broker_epoch, event.replicas, now_ms=now_ms)
-        self._look()
+        self._decide_next()
 
     def halted_by(self, *, electing: Iterable[str], reassigning: Iterable[str]) -> None:
         """Hear of which topics elections and reassignments are asked for and not done yet."""
         self._manager.halted_by(electing=electing, reassigning=reassigning)
-        self._look()
+        self._decide_next()
 
-    def marks_changed(self, marked: Collection[str]) -> None:
+    def markers_changed(self, marked: Collection[str]) -> None:
         """Hear which topics bear a marker now."""
         self._manager.marked(marked)
-        self._look()
+        self._decide_next()
 
     def _order(self, orders: Iterable[DeletionOrder]) -> None:
         listed = tuple(orders)
         if listed:
             self._send(self._image, listed)
 
-    def _look(self) -> None:
+    def _decide_next(self) -> None:
         """Decide what is to be decided, and be there when something is due."""
         if self._is_over:
             return
@@ -141,19 +141,19 @@ class DeletionDriver:
 
     def _decide(self, wish: Wish) -> None:
         wall_ms = self._clock.now_ms()
-        has_written = False
+        wrote_records = False
 
         def decide_now(image: ClusterImage) -> Decision[tuple[IllegalMove, ...]]:
-            nonlocal has_written
+            nonlocal wrote_records
             decision = decide(image, wish, wall_ms=wall_ms, marked=self._marked())
-            has_written = bool(decision.step.records)
+            wrote_records = bool(decision.step.records)
             return decision
 
         self._is_deciding = True
-        self._runtime.run(decide_now).then(lambda reply: self._decided(wish, reply, has_written))
+        self._runtime.run(decide_now).then(lambda reply: self._decided(wish, reply, wrote_records))
 
     def _decided(
-        self, wish: Wish, reply: tuple[IllegalMove, ...] | ApiError, has_written: bool
+        self, wish: Wish, reply: tuple[IllegalMove, ...] | ApiError, wrote_records: bool
     ) -> None:
         self._is_deciding = False
         if isinstance(reply, ApiError):
@@ -162,8 +162,8 @@ class DeletionDriver:
         self._manager.decided()
         for move in reply:
             log.error("a replica was not moved from %s to %s: %s", move.source, move.target, move)
-        if has_written:
-            self._look()
+        if wrote_records:
+            self._decide_next()
         else:  # It waited for nobody: let others have their turn before the next decision.
             self._arm()
 
@@ -195,8 +195,8 @@ class DeletionDriver:
         clock = self._clock
         try:
             self._order(self._manager.tick(now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()))
-            self._look()
+            self._decide_next()
         except Exception:  # Whoever runs timers has others to run, and this one must come again.
             log.exception("deletions of topics: what is due was not done")
-            again_ms = clock.monotonic_ms() + AGAIN_AFTER_FAILURE_MS
-            self._timer = self._timers.at(again_ms, self._tick)
+            retry_ms = clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
+            self._timer = self._timers.at(retry_ms, self._tick)

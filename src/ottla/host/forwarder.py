@@ -67,7 +67,7 @@ ANONYMOUS = struct.pack(">h", PRINCIPAL_VERSION) + encode(
 RETRIED = frozenset({Error.NETWORK_EXCEPTION, Error.NOT_CONTROLLER})
 
 
-class Line(Sender, Protocol):
+class ControllerSender(Sender, Protocol):
     """A way to the controller, whoever that is."""
 
     def withdraw(self, answer: Pending[Any | ApiError]) -> bool:
@@ -83,7 +83,7 @@ class _Call:
     """One request until its answer; not sent after `send_until_ms` (monotonic).
 
     `deadline_ms`: when the connection that it went over is given up.
-    `again`: returns what to send where the request may have been done, None = nothing.
+    `retry`: returns what to send where the request may have been done, None = nothing.
     `sent`: the answer to the last sending.
     `is_clients`: it is sent when no other such is on its way.
     """
@@ -92,19 +92,19 @@ class _Call:
     version: int
     deadline_ms: int
     send_until_ms: int
-    again: Callable[[], object | None]
+    retry: Callable[[], object | None]
     answer: Pending[Any]
     is_clients: bool = False
     sent: Pending[Any | ApiError] | None = None
 
 
 @dataclass(slots=True)
-class _Passage:
+class _ForwardedRequest:
     """One client's request on its way through this broker."""
 
     ctx: Context
-    how: Forwarding
-    was_repeated: bool = False
+    forwarding: Forwarding
+    was_retried: bool = False
 
     def envelope(self, frame: bytes) -> EnvelopeRequest:
         return EnvelopeRequest(
@@ -113,19 +113,19 @@ class _Passage:
             client_host_address=address_bytes(self.ctx.connection.client_host),
         )
 
-    def repeated(self, left_ms: int) -> EnvelopeRequest | None:
+    def retry_envelope(self, remaining_ms: int) -> EnvelopeRequest | None:
         """Return what asks for the same act as a request that may have been done."""
-        deletion = self.how.deletion
-        frame = None if deletion is None else deletion.frame(left_ms)
+        deletion = self.forwarding.deletion
+        frame = None if deletion is None else deletion.frame(remaining_ms)
         if frame is None:
             return None
-        self.was_repeated = True
+        self.was_retried = True
         return self.envelope(frame)
 
     def response(self, data: bytes) -> bytes | None:
         """Return the response in the form in which the client has asked; None = it is none."""
-        deletion = self.how.deletion
-        if deletion is None or not self.was_repeated:
+        deletion = self.forwarding.deletion
+        if deletion is None or not self.was_retried:
             return data
         try:
             return deletion.answer(data, self.ctx.broker.image)
@@ -142,7 +142,7 @@ class ControllerForwarder:
 
     def __init__(
         self,
-        sender: Line,
+        sender: ControllerSender,
         *,
         clock: Clock,
         timers: Timers,
@@ -157,9 +157,9 @@ class ControllerForwarder:
         self._on_not_controller = on_not_controller
         self._caught_up = caught_up
         self._closed = False
-        self._under_way: _Call | None = None
-        self._line: deque[_Call] = deque()
-        self._is_moving_up = False
+        self._in_flight: _Call | None = None
+        self._queue: deque[_Call] = deque()
+        self._is_sending_queued = False
 
     def close(self) -> None:
         """Send nothing again; the channel's owner closes the channel."""
@@ -167,17 +167,19 @@ class ControllerForwarder:
 
     def forward(self, ctx: Context, frame: bytes) -> Pending[Forwarded]:
         """Send a client's request, header included; answer its response, header included."""
-        passage = _Passage(ctx, look_at(frame, ctx.broker.image))
-        envelope = passage.envelope(frame)
+        forwarded_request = _ForwardedRequest(ctx, look_at(frame, ctx.broker.image))
+        envelope = forwarded_request.envelope(frame)
         now_ms = self._clock.monotonic_ms()
-        limit_ms = passage.how.timeout_ms or self._forward_timeout_ms
+        limit_ms = forwarded_request.forwarding.timeout_ms or self._forward_timeout_ms
         send_until_ms = now_ms + min(self._forward_timeout_ms, limit_ms)
         answer_by_ms = now_ms + limit_ms + ANSWER_SLACK_MS
 
-        def again() -> object | None:
-            if not passage.how.once:
+        def retry() -> object | None:
+            if not forwarded_request.forwarding.once:
                 return envelope
-            return passage.repeated(max(1, send_until_ms - self._clock.monotonic_ms()))
+            return forwarded_request.retry_envelope(
+                max(1, send_until_ms - self._clock.monotonic_ms())
+            )
 
         # A controller that still answers at the limit keeps its connection.
         deadline_ms = max(now_ms + self._forward_timeout_ms, answer_by_ms) + ANSWER_SLACK_MS
@@ -186,26 +188,28 @@ class ControllerForwarder:
             ENVELOPE_VERSION,
             deadline_ms,
             send_until_ms,
-            again,
+            retry,
             Pending(),
             is_clients=True,
         )
-        self._end_with(ctx.connection.closed, call, answer_by_ms)
+        self._set_time_limits(ctx.connection.closed, call, answer_by_ms)
         self._send(call)
         forwarded: Pending[Forwarded] = Pending()
-        call.answer.then(lambda response: self._pass_on(response, passage, forwarded, answer_by_ms))
+        call.answer.then(
+            lambda response: self._respond(response, forwarded_request, forwarded, answer_by_ms)
+        )
         return forwarded
 
-    def _end_with(self, closed: Pending[None], call: _Call, answer_by_ms: int) -> None:
+    def _set_time_limits(self, closed: Pending[None], call: _Call, answer_by_ms: int) -> None:
         """Send nothing after the request's time, or once nobody is there to hear the answer.
 
         What is on its way then is waited for until `answer_by_ms`.
         """
 
-        def end(_: None = None) -> None:
+        def stop_sending(_: None = None) -> None:
             call.send_until_ms = self._clock.monotonic_ms()
-            if call in self._line:
-                self._line.remove(call)
+            if call in self._queue:
+                self._queue.remove(call)
                 expire()
             elif call.sent is not None:
                 self._sender.withdraw(call.sent)
@@ -213,21 +217,21 @@ class ControllerForwarder:
         def expire() -> None:
             call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
 
-        sent_until = self._timers.at(call.send_until_ms, end)
+        sent_until = self._timers.at(call.send_until_ms, stop_sending)
         answered_by = self._timers.at(answer_by_ms, expire)
 
         def answered(_: object) -> None:
             sent_until.cancel()
             answered_by.cancel()
-            closed.forget(end)
+            closed.forget(stop_sending)
 
-        closed.then(end)
+        closed.then(stop_sending)
         call.answer.then(answered)
 
-    def _pass_on(
+    def _respond(
         self,
         response: EnvelopeResponse | ApiError,
-        passage: _Passage,
+        forwarded_request: _ForwardedRequest,
         forwarded: Pending[Forwarded],
         answer_by_ms: int,
     ) -> None:
@@ -235,20 +239,20 @@ class ControllerForwarder:
         if isinstance(response, ApiError) or not isinstance(data, bytes):
             forwarded.complete(data)
             return
-        known = self._caught_up(response.committed_offset)
+        caught_up = self._caught_up(response.committed_offset)
         due_ms = min(self._clock.monotonic_ms() + METADATA_WAIT_MS, answer_by_ms)
 
         def give_up() -> None:
             # Whoever keeps the wait lets it go: a broker that hears nothing would gather answers.
-            known.complete(None)
+            caught_up.complete(None)
 
         timer = self._timers.at(due_ms, give_up)
 
-        def pass_on(_: None) -> None:
+        def respond(_: None) -> None:
             timer.cancel()
-            forwarded.complete(passage.response(data))
+            forwarded.complete(forwarded_request.response(data))
 
-        known.then(pass_on)
+        caught_up.then(respond)
 
     def call(self, request: object, *, timeout_ms: int) -> Pending[Any | ApiError]:
         """Ask the controller something of the broker's own."""
@@ -256,8 +260,8 @@ class ControllerForwarder:
         assert key is not None
         version = VERSIONS.get(key, APIS[key].last)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        again = None if is_once(key) else request
-        call = _Call(request, version, deadline_ms, deadline_ms, lambda: again, Pending())
+        retry = None if is_once(key) else request
+        call = _Call(request, version, deadline_ms, deadline_ms, lambda: retry, Pending())
         self._send(call)
         return call.answer
 
@@ -269,34 +273,34 @@ class ControllerForwarder:
             call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
             return
         if call.is_clients:
-            if self._under_way is not None:
-                self._line.append(call)
+            if self._in_flight is not None:
+                self._queue.append(call)
                 return
-            self._under_way = call
-        left_ms = call.deadline_ms - now_ms
-        call.sent = self._sender.send(call.request, call.version, timeout_ms=left_ms)
-        call.sent.then(lambda response: self._answered(call, response))
+            self._in_flight = call
+        remaining_ms = call.deadline_ms - now_ms
+        call.sent = self._sender.send(call.request, call.version, timeout_ms=remaining_ms)
+        call.sent.then(lambda response: self._on_channel_response(call, response))
 
-    def _move_up(self) -> None:
+    def _send_queued(self) -> None:
         """Send what is next in line; in a loop, for it may be answered at once."""
-        if self._is_moving_up:
+        if self._is_sending_queued:
             return
-        self._is_moving_up = True
+        self._is_sending_queued = True
         try:
-            while self._line and self._under_way is None:
-                self._send(self._line.popleft())
+            while self._queue and self._in_flight is None:
+                self._send(self._queue.popleft())
         finally:
-            self._is_moving_up = False
+            self._is_sending_queued = False
 
-    def _answered(self, call: _Call, response: Any) -> None:
+    def _on_channel_response(self, call: _Call, response: Any) -> None:
         try:
-            self._take(call, response)
+            self._on_response(call, response)
         finally:
-            if self._under_way is call:
-                self._under_way = None
-                self._move_up()
+            if self._in_flight is call:
+                self._in_flight = None
+                self._send_queued()
 
-    def _take(self, call: _Call, response: Any) -> None:
+    def _on_response(self, call: _Call, response: Any) -> None:
         failure = response.error if isinstance(response, ApiError) else _top_level_error(response)
         now_ms = self._clock.monotonic_ms()
         if failure is Error.NOT_CONTROLLER:
@@ -305,7 +309,7 @@ class ControllerForwarder:
             call.answer.complete(response)
             return
         if not getattr(response, "untouched", False):
-            request = call.again()
+            request = call.retry()
             if request is None:
                 call.answer.complete(ApiError(Error.REQUEST_TIMED_OUT))
                 return

@@ -77,7 +77,7 @@ class Publisher:
         self._publication = Publication(on_image, clock=clock, timers=timers)
         self._prepare = prepare
         self._is_preparing = False
-        self._behind: deque[ClusterDelta] = deque()
+        self._unpublished: deque[ClusterDelta] = deque()
         self._waiting: dict[Pending[None], Callable[[ClusterImage], bool]] = {}
 
     @property
@@ -114,25 +114,25 @@ class Publisher:
             pending.complete(None)
         else:
             self._waiting[pending] = holds
-            pending.then(lambda _: self._forget(pending))
+            pending.then(lambda _: self._remove_waiter(pending))
         return pending
 
-    def _forget(self, pending: Pending[None]) -> None:
+    def _remove_waiter(self, pending: Pending[None]) -> None:
         self._waiting.pop(pending, None)
 
     def publish(self, delta: ClusterDelta) -> None:
         """Make `delta.image` the image and tell everybody, the broker first."""
         assert delta.before.position == self.committed_image.position, "a change was left out"
         self.committed_image = delta.image
-        self._behind.append(delta)
-        self._go_on()
+        self._unpublished.append(delta)
+        self._publish_next()
 
-    def _go_on(self) -> None:
-        while self._behind and not self._is_preparing:
-            delta = self._behind.popleft()
+    def _publish_next(self) -> None:
+        while self._unpublished and not self._is_preparing:
+            delta = self._unpublished.popleft()
             prepared = self._prepare(delta)
             if prepared.done:
-                self._hand_over(delta)
+                self._apply(delta)
             else:
                 self._is_preparing = True
                 prepared.then(partial(self._prepared, delta))
@@ -140,10 +140,10 @@ class Publisher:
     def _prepared(self, delta: ClusterDelta, _: None) -> None:
         self._is_preparing = False
         if not self._publication.is_closed:
-            self._hand_over(delta)
-            self._go_on()
+            self._apply(delta)
+            self._publish_next()
 
-    def _hand_over(self, delta: ClusterDelta) -> None:
+    def _apply(self, delta: ClusterDelta) -> None:
         self.image = delta.image
         self._publication.hand_over(delta)
         for pending, holds in list(self._waiting.items()):

@@ -64,7 +64,7 @@ class Publication:
         self._newest = delta.image
         if not self._apply(delta) and self._applied is None:
             self._applied = delta.before
-            self._try_later()
+            self._schedule_retry()
 
     def close(self) -> None:
         """Try nothing again."""
@@ -89,18 +89,18 @@ class Publication:
     def _delay_ms(self) -> int:
         return min(RETRY_MS << min(self._failures, 16), RETRY_MAX_MS)
 
-    def _try_later(self) -> None:
+    def _schedule_retry(self) -> None:
         if self.is_closed:
             return
         at_ms = self._clock.monotonic_ms() + self._delay_ms
         self._failures += 1
-        self._timer = self._timers.at(at_ms, self._try_again)
+        self._timer = self._timers.at(at_ms, self._retry)
 
-    def _try_again(self) -> None:
+    def _retry(self) -> None:
         assert self._applied is not None
         assert self._newest is not None
         if not self._apply(delta_between(self._applied, self._newest)):
-            self._try_later()
+            self._schedule_retry()
             return
         log.info("metadata is applied up to offset %d", self._newest.position[0])
         self._applied = None

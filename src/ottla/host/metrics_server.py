@@ -17,9 +17,9 @@ from enum import Enum
 from http import HTTPStatus
 
 from ottla.base.limits import (
-    METRICS_ASKING_SECONDS_MAX,
     METRICS_CONNECTIONS_MAX,
     METRICS_REQUEST_BYTES_MAX,
+    METRICS_REQUEST_SECONDS_MAX,
     METRICS_SECONDS_MAX,
 )
 from ottla.base.metrics import CONTENT_TYPE, Family, render
@@ -76,7 +76,7 @@ class MetricsServer:
         if len(self.connections) <= METRICS_CONNECTIONS_MAX:
             return True
         *others, _newest = self.connections
-        for waits in (Stage.ASKING, Stage.READING):
+        for waits in (Stage.AWAITING_REQUEST, Stage.SENDING):
             for connection in others:
                 if connection.stage is waits:
                     connection.abort()
@@ -107,9 +107,9 @@ class MetricsServer:
 class Stage(Enum):
     """Whom a connection waits for: the peer's request, our answer, the peer to read it."""
 
-    ASKING = 0
-    ANSWERING = 1
-    READING = 2
+    AWAITING_REQUEST = 0
+    RENDERING = 1
+    SENDING = 2
 
 
 class MetricsConnection(asyncio.Protocol):
@@ -120,13 +120,13 @@ class MetricsConnection(asyncio.Protocol):
         self._loop = loop
         self._head = bytearray()
         self._answering: asyncio.Task[None] | None = None
-        self.stage = Stage.ASKING
+        self.stage = Stage.AWAITING_REQUEST
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, unless there are too many."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._deadline = self._loop.call_later(METRICS_ASKING_SECONDS_MAX, self.abort)
+        self._deadline = self._loop.call_later(METRICS_REQUEST_SECONDS_MAX, self.abort)
         self._server.connections[self] = None
         if not self._server.make_room():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -144,7 +144,7 @@ class MetricsConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Gather the request's head; what comes after it is not looked at."""
-        if self.stage is not Stage.ASKING:
+        if self.stage is not Stage.AWAITING_REQUEST:
             return
         # A look back, for the end may have been cut in two.
         searched = max(0, len(self._head) - 3)
@@ -156,11 +156,11 @@ class MetricsConnection(asyncio.Protocol):
             self._handle(bytes(self._head[:end]))
 
     def _handle(self, head: bytes) -> None:
-        status = judge(head)
+        status = status_of(head)
         if status is not HTTPStatus.OK:
             self._refuse(status)
             return
-        self.stage = Stage.ANSWERING
+        self.stage = Stage.RENDERING
         self._deadline.cancel()
         self._deadline = self._loop.call_later(METRICS_SECONDS_MAX, self.abort)
         self._answering = self._loop.create_task(self._answer())
@@ -178,7 +178,7 @@ class MetricsConnection(asyncio.Protocol):
         self._send(status, "text/plain; charset=utf-8", f"{status} {status.phrase}\n".encode())
 
     def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self.stage = Stage.READING
+        self.stage = Stage.SENDING
         self._head.clear()
         allow = "Allow: GET\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
         head = (
@@ -194,7 +194,7 @@ def _is_too_long(head: bytearray) -> bool:
     return len(head) > METRICS_REQUEST_BYTES_MAX
 
 
-def judge(head: bytes) -> HTTPStatus:
+def status_of(head: bytes) -> HTTPStatus:
     """Return what the head of a request deserves: OK, or the refusal."""
     try:
         line, *fields = head.decode("latin-1").split("\r\n")

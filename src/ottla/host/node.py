@@ -22,9 +22,9 @@ from ottla.host.cleaner import ProcessRunner
 from ottla.host.descriptors import check_limit, descriptor_limit, plan
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
-from ottla.host.folders import StartError
 from ottla.host.gc_pauses import limit_gc_pauses
 from ottla.host.node_core import Endpoints, NodeCore
+from ottla.host.node_dirs import StartError
 from ottla.host.node_metrics import NodeMetrics
 from ottla.host.node_ports import NodePorts
 from ottla.host.quorum_storage import MetadataDamaged
@@ -37,8 +37,8 @@ from ottla.host.server import (
     describe_listen_error,
     reachable,
 )
-from ottla.host.steps import walk
-from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
+from ottla.host.steps import drive_async
+from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers, boot_id
 from ottla.metadata.configs import ConfigsImage
 from ottla.metadata.listeners import parse_ip_limits
 from ottla.metadata.node_config import NodeConfig
@@ -85,10 +85,10 @@ class Node(NodeCore):
             sockets_max=self._descriptors.sockets,
             accepts_per_turn=self._descriptors.accepts,
         )
-        self._doors = _Sockets(loop, self._server)
+        self._listeners = _SocketListeners(loop, self._server)
         self.metrics = NodeMetrics(self, loop, self._server, disk.syncs.histogram)
         self._limits = ConnectionLimits()
-        self._limits_said_in: ConfigsImage | None = None
+        self._limits_configs: ConfigsImage | None = None
         self.stopping: asyncio.Future[str | None] = loop.create_future()
         """Set by a signal (None) or by a failure (why)."""
 
@@ -106,15 +106,15 @@ class Node(NodeCore):
         )
         self.open()
         await self.metrics.start()
-        await walk(self.start_roles(self._doors))
+        await drive_async(self.start_roles(self._listeners))
         mode = "" if self.config.zookeeper_connect is None else ", ZooKeeper mode"
         log.info("node %d is started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return what counts now: the limits can be changed while the node runs."""
         image = self.image
-        if image.configs is not self._limits_said_in:
-            self._limits_said_in = image.configs
+        if image.configs is not self._limits_configs:
+            self._limits_configs = image.configs
             config = self.config.dynamic(image)
             self._limits = ConnectionLimits(
                 total=config["max.connections"],
@@ -126,7 +126,7 @@ class Node(NodeCore):
     async def stop(self) -> None:
         """Stop serving, write all that is to be kept, release the folders."""
         self.metrics.stop()
-        await walk(self.stop_roles(self._doors))
+        await drive_async(self.stop_roles(self._listeners))
         self._workers.close()
         self._loop_timers.close()
         self.close()
@@ -142,14 +142,14 @@ class Node(NodeCore):
             self.stopping.set_result(None)
 
 
-class _Sockets:
-    """See `ottla.host.node_core.Doors`."""
+class _SocketListeners:
+    """See `ottla.host.node_core.NodeListeners`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
         self._loop = loop
         self._server = server
 
-    async def take(self, listeners: Endpoints, told: Endpoints, kind: Listener) -> Endpoints:
+    async def bind(self, listeners: Endpoints, advertised: Endpoints, kind: Listener) -> Endpoints:
         """Listen, without accepting yet; a look-up of the own name can take long."""
         bound: dict[str, int] = {}
         for each in listeners:
@@ -162,7 +162,7 @@ class _Sockets:
                 raise StartError(f"listeners={each.name}: {reason}") from None
             bound[each.name] = port
             log.info("%s has %s:%d", each.name, each.host or "every address", port)
-        return await self._loop.run_in_executor(None, reachable, told, bound, socket.getfqdn)
+        return await self._loop.run_in_executor(None, reachable, advertised, bound, socket.getfqdn)
 
     async def accept(self) -> None:
         """Accept connections."""
@@ -218,8 +218,8 @@ async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     node = Node(config, loop)
     loop.set_exception_handler(AcceptFailures())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.ask_to_stop)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, node.ask_to_stop)
     reason = await _until_stopped(node, loop.create_task(node.start()))
     try:
         await node.stop()
@@ -240,7 +240,7 @@ class AcceptFailures:
     """
 
     def __init__(self) -> None:
-        self._said = -math.inf
+        self._logged_at = -math.inf
         self.count = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -250,8 +250,8 @@ class AcceptFailures:
             loop.default_exception_handler(context)
             return
         self.count += 1
-        if loop.time() - self._said >= LOG_SECONDS:
-            self._said = loop.time()
+        if loop.time() - self._logged_at >= LOG_SECONDS:
+            self._logged_at = loop.time()
             reason = error.strerror or error
             log.warning("cannot accept connections (%d times so far): %s", self.count, reason)
 

@@ -15,7 +15,6 @@ from ottla.broker.metrics import ApiMetrics
 from ottla.host.broker_node import BrokerNode
 from ottla.host.controller_channel_metrics import channel_families
 from ottla.host.controller_node import ControllerNode
-from ottla.host.folders import StartError
 from ottla.host.loop_lag import LoopLag
 from ottla.host.metric_families import (
     ControllerFamilies,
@@ -27,6 +26,7 @@ from ottla.host.metric_families import (
     server_families,
 )
 from ottla.host.metrics_server import MetricsServer
+from ottla.host.node_dirs import StartError
 from ottla.host.server import Server, describe_listen_error
 from ottla.metadata.node_config import NodeConfig
 

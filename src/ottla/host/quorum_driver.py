@@ -83,23 +83,23 @@ class QuorumListener(Protocol):
 class Peers(Protocol):
     """The way to other members; a question is answered by one event at most, never by a raise."""
 
-    def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
+    def send_fetch(self, effect: AskFetch, on_event: Callable[[Event], None]) -> None:
         """Ask for records."""
         ...
 
-    def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
+    def send_fetch_snapshot(self, effect: AskSnapshot, on_event: Callable[[Event], None]) -> None:
         """Ask for a piece of a snapshot."""
         ...
 
-    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+    def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
         """Ask a voter for its vote."""
         ...
 
-    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
+    def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
         """Tell a voter that this member leads; no answer, no event."""
         ...
 
-    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
+    def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
         """Tell a voter that this member leads no more; no answer, no event."""
         ...
 
@@ -140,7 +140,7 @@ class QuorumDriver:
             dice=links.dice,
             timing=links.timing,
         )
-        self.answer: Callable[[Answer], None] = _nobody_asked
+        self.answer: Callable[[Answer], None] = _unexpected_answer
         self.alive = True
         self.load_errors = 0
         """How often the listener could not take what the log holds."""
@@ -149,9 +149,9 @@ class QuorumDriver:
         self._listener = listener
         self._peers = links.peers
         self._inbox: deque[Event] = deque()
-        self._news: deque[Callable[[], None]] = deque()
+        self._notifications: deque[Callable[[], None]] = deque()
         self._stepping = False
-        self._telling = False
+        self._is_notifying = False
         self._flushing = False
         self._timer: Timer | None = None
         storage.on_failure(self._disk_failed)
@@ -163,16 +163,16 @@ class QuorumDriver:
             TruncateLog: self._truncate,
             FlushLog: self._flush,
             AdvanceHighWatermark: self._commit,
-            LeaderChanged: self._tell_leader,
+            LeaderChanged: self._notify_leader,
             AnswerFetch: lambda effect: self.answer(effect),
             AnswerSnapshot: lambda effect: self.answer(effect),
             AnswerVote: lambda effect: self.answer(effect),
             AnswerEpoch: lambda effect: self.answer(effect),
-            AskFetch: lambda effect: self._asking.ask_fetch(effect, self.step),
-            AskSnapshot: lambda effect: self._asking.ask_snapshot(effect, self.step),
-            AskVote: lambda effect: self._asking.ask_vote(effect, self.step),
-            AskBeginEpoch: lambda effect: self._asking.ask_begin_epoch(effect, self.step),
-            AskEndEpoch: lambda effect: self._asking.ask_end_epoch(effect, self.step),
+            AskFetch: lambda effect: self._required_peers.send_fetch(effect, self.step),
+            AskSnapshot: lambda effect: self._required_peers.send_fetch_snapshot(effect, self.step),
+            AskVote: lambda effect: self._required_peers.send_vote(effect, self.step),
+            AskBeginEpoch: lambda effect: self._required_peers.send_begin_epoch(effect, self.step),
+            AskEndEpoch: lambda effect: self._required_peers.send_end_epoch(effect, self.step),
             WriteSnapshot: self._write_snapshot,
             AdoptSnapshot: self._adopt_snapshot,
             DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),
@@ -227,7 +227,7 @@ class QuorumDriver:
             self._fail(_text(error))
         finally:
             self._stepping = False
-        self._tell()
+        self._notify()
 
     def _run_inbox(self) -> None:
         wake_at_ms = None
@@ -241,26 +241,26 @@ class QuorumDriver:
     def _run(self, effect: Effect) -> None:
         self._handlers[type(effect)](effect)
 
-    def _tell(self) -> None:
-        if self._telling or self._stepping:
+    def _notify(self) -> None:
+        if self._is_notifying or self._stepping:
             return
-        self._telling = True
+        self._is_notifying = True
         try:
-            while self._news:
-                news = self._news.popleft()
+            while self._notifications:
+                notification = self._notifications.popleft()
                 try:
-                    news()
+                    notification()
                 except Exception as error:
                     self._cannot_load(error)
         finally:
-            self._telling = False
+            self._is_notifying = False
 
     def _cannot_load(self, error: Exception) -> None:
         """End: what follows what the listener could not take must not be told, nor voted for."""
         log.exception("the metadata log cannot be loaded; the quorum member stops")
         self.load_errors += 1
         if self.alive:
-            self._news.clear()
+            self._notifications.clear()
             self._fail(str(error) if isinstance(error, MetadataDamaged) else _text(error))
 
     def _fail(self, reason: str) -> None:
@@ -268,7 +268,7 @@ class QuorumDriver:
             return
         self._end()
         self._inbox.clear()
-        self._news.append(lambda: self._listener.failed(reason))
+        self._notifications.append(lambda: self._listener.failed(reason))
 
     def _wake_at(self, at_ms: int | None) -> None:
         self._timer = self._timers.move(self._timer, at_ms, self._tick)
@@ -304,11 +304,11 @@ class QuorumDriver:
         data = bytes(effect.data)
         self.storage.log.append(data)
         assert self.storage.log.end_offset == effect.next_offset
-        self._news.append(lambda: self._listener.fetched(data))
+        self._notifications.append(lambda: self._listener.fetched(data))
 
     def _truncate(self, effect: TruncateLog) -> None:
         self.storage.truncate_to(effect.offset)
-        self._news.append(lambda: self._listener.truncated(effect.offset))
+        self._notifications.append(lambda: self._listener.truncated(effect.offset))
 
     def _flush(self, effect: FlushLog) -> None:
         assert not self._flushing
@@ -333,16 +333,18 @@ class QuorumDriver:
         if self.alive:
             log.error("the metadata log cannot be made durable", exc_info=error)
             self._fail(_text(error))
-            self._tell()
+            self._notify()
 
     def _commit(self, effect: AdvanceHighWatermark) -> None:
-        self._news.append(lambda: self._listener.committed(effect.offset))
+        self._notifications.append(lambda: self._listener.committed(effect.offset))
 
-    def _tell_leader(self, effect: LeaderChanged) -> None:
-        self._news.append(lambda: self._listener.leader_changed(effect.leader_id, effect.epoch))
+    def _notify_leader(self, effect: LeaderChanged) -> None:
+        self._notifications.append(
+            lambda: self._listener.leader_changed(effect.leader_id, effect.epoch)
+        )
 
     @property
-    def _asking(self) -> Peers:
+    def _required_peers(self) -> Peers:
         assert self._peers is not None, "the only voter of a quorum asks nobody"
         return self._peers
 
@@ -351,12 +353,14 @@ class QuorumDriver:
 
     def _adopt_snapshot(self, effect: AdoptSnapshot) -> None:
         content = self.storage.adopt_snapshot(effect.snapshot)
-        self._news.append(lambda: self._listener.snapshot_adopted(effect.snapshot, content))
+        self._notifications.append(
+            lambda: self._listener.snapshot_adopted(effect.snapshot, content)
+        )
 
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _nobody_asked(effect: Answer) -> None:
+def _unexpected_answer(effect: Answer) -> None:
     raise AssertionError(f"an answer without a question: {effect}")

@@ -17,8 +17,8 @@ from ottla.base.timers import Timers
 from ottla.host.descriptors import METADATA_FILES
 from ottla.host.quorum_recovery_point import RecoveryPoint, RecoveryPointDamaged
 from ottla.host.quorum_storage import (
-    FOLDER,
     FROM_BACKUP,
+    METADATA_DIR,
     READ_BYTES_MAX,
     MetadataDamaged,
     QuorumStorage,
@@ -147,7 +147,7 @@ def open_quorum_storage(
             are to do where the folder is damaged.
     Raises: OSError; MetadataDamaged; what the files' readers raise.
     """
-    folder = posixpath.join(metadata_log_dir, FOLDER)
+    directory = posixpath.join(metadata_log_dir, METADATA_DIR)
     config = LogConfig(
         segment_bytes=segment_bytes,
         segment_ms=segment_ms,
@@ -168,7 +168,7 @@ def open_quorum_storage(
         # Never called clean: all of it is read, and is not long.
         return open_log(
             ports,
-            folder,
+            directory,
             topic=METADATA_TOPIC,
             partition=0,
             topic_id=METADATA_TOPIC_ID,
@@ -177,14 +177,14 @@ def open_quorum_storage(
             keep_below=keep_below,
         )
 
-    disk.mkdir(folder)
+    disk.mkdir(directory)
     try:
-        recovery_point = RecoveryPoint(disk, folder, clock=clock, workers=workers)
+        recovery_point = RecoveryPoint(disk, directory, clock=clock, workers=workers)
     except RecoveryPointDamaged as error:
         raise MetadataDamaged(f"{error}; {remedy}") from error
-    durable = max(recovery_point.offset, _newest_snapshot(disk, folder, whole=False))
-    metadata_log = SegmentedMetadataLog(_recovered(disk, folder, opened, durable, remedy), clock)
-    return QuorumStorage(disk, folder, metadata_log, recovery_point, remedy=remedy)
+    durable = max(recovery_point.offset, _newest_snapshot(disk, directory, whole=False))
+    metadata_log = SegmentedMetadataLog(_recovered(disk, directory, opened, durable, remedy), clock)
+    return QuorumStorage(disk, directory, metadata_log, recovery_point, remedy=remedy)
 
 
 class _Opened(Protocol):
@@ -193,14 +193,16 @@ class _Opened(Protocol):
     def __call__(self, keep_below: int, log_start_offset: int = 0) -> PartitionLog: ...
 
 
-def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: str) -> PartitionLog:
+def _recovered(
+    disk: Disk, directory: str, opened: _Opened, durable: int, remedy: str
+) -> PartitionLog:
     """Open a log that must not lack what was durable; warn of what is cut. See its caller."""
-    size_bytes = _log_bytes(disk, folder)
+    size_bytes = _log_bytes(disk, directory)
     try:
         partition_log = opened(durable)
         why = "they were not known to be durable"
     except LogDamaged as damage:
-        snapshot = _newest_snapshot(disk, folder, whole=True)
+        snapshot = _newest_snapshot(disk, directory, whole=True)
         if damage.offset < snapshot:
             # Where the segments before it were being deleted, a loss of power brings back any.
             with contextlib.suppress(LogDamaged):
@@ -222,7 +224,7 @@ def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: s
     if partition_log.size_bytes < size_bytes:
         log.warning(
             "metadata log %s: cut %d bytes from offset %d on; %s",
-            folder,
+            directory,
             size_bytes - partition_log.size_bytes,
             partition_log.log_end_offset,
             why,
@@ -230,26 +232,26 @@ def _recovered(disk: Disk, folder: str, opened: _Opened, durable: int, remedy: s
     return partition_log
 
 
-def _log_bytes(disk: Disk, folder: str) -> int:
+def _log_bytes(disk: Disk, directory: str) -> int:
     """Return the size of all segments."""
-    parsed = ((name, names.parse_segment_name(name)) for name in disk.listdir(folder))
+    parsed = ((name, names.parse_segment_name(name)) for name in disk.listdir(directory))
     return sum(
-        disk.size(posixpath.join(folder, name))
+        disk.size(posixpath.join(directory, name))
         for name, segment in parsed
         if segment is not None and segment[1] == names.LOG
     )
 
 
-def _newest_snapshot(disk: Disk, folder: str, *, whole: bool) -> int:
+def _newest_snapshot(disk: Disk, directory: str, *, whole: bool) -> int:
     """Return the end offset of the newest snapshot, of those that can be read if `whole`; or 0."""
     newest = 0
-    for name in disk.listdir(folder):
+    for name in disk.listdir(directory):
         parsed = parse_snapshot_name(name)
         if parsed is None or parsed[1] != SUFFIX or parsed[0].offset <= newest:
             continue
         try:
             if whole:
-                inspect_snapshot(disk.read_bytes(posixpath.join(folder, name)))
+                inspect_snapshot(disk.read_bytes(posixpath.join(directory, name)))
             newest = parsed[0].offset
         except CorruptSnapshot:
             continue

@@ -83,17 +83,17 @@ class ChannelPeers:
         self._cluster_id = cluster_id
         self._replica = replica
         self._clock = clock
-        self._complained: Error | None = None
+        self._last_error: Error | None = None
 
     # -- Fetch ---------------------------------------------------------------------------------
 
-    def ask_fetch(self, ask: AskFetch, answer: Callable[[Event], None]) -> None:
+    def send_fetch(self, effect: AskFetch, on_event: Callable[[Event], None]) -> None:
         """Ask for the records after what this member has."""
         partition = fetch_wire.FetchPartition(
             partition=0,
-            current_leader_epoch=ask.leader_epoch,
-            fetch_offset=ask.fetch_offset,
-            last_fetched_epoch=ask.last_fetched_epoch,
+            current_leader_epoch=effect.leader_epoch,
+            fetch_offset=effect.fetch_offset,
+            last_fetched_epoch=effect.last_fetched_epoch,
             partition_max_bytes=READ_BYTES_MAX,
             replica_directory_id=self._replica.directory_id,
         )
@@ -106,10 +106,10 @@ class ChannelPeers:
             max_bytes=READ_BYTES_MAX,
             topics=(topic,),
         )
-        pending = self._sender_to(ask.leader_id).send(
+        pending = self._sender_to(effect.leader_id).send(
             request, FETCH_VERSION, timeout_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS
         )
-        pending.then(lambda response: answer(_numbered(self._fetch_event(response), ask)))
+        pending.then(lambda response: on_event(_with_serial(self._fetch_event(response), effect)))
 
     def _fetch_event(self, response: fetch_wire.FetchResponse | ApiError) -> Outcome:
         if isinstance(response, ApiError):
@@ -127,7 +127,7 @@ class ChannelPeers:
             return self._malformed(f"a Fetch response cannot be used: {problem}")
         if data and not spans:
             return self._malformed("a Fetch response holds no whole batch")
-        self._note(error)
+        self._log_error(error)
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
         return FetchAnswered(
             error=error,
@@ -151,15 +151,15 @@ class ChannelPeers:
 
     # -- FetchSnapshot -------------------------------------------------------------------------
 
-    def ask_snapshot(self, ask: AskSnapshot, answer: Callable[[Event], None]) -> None:
+    def send_fetch_snapshot(self, effect: AskSnapshot, on_event: Callable[[Event], None]) -> None:
         """Ask for the next piece of a snapshot."""
         wanted = snapshot_wire.RequestPartitionSnapshot(
             partition=0,
-            current_leader_epoch=ask.leader_epoch,
+            current_leader_epoch=effect.leader_epoch,
             snapshot_id=snapshot_wire.SnapshotId(
-                end_offset=ask.snapshot.offset, epoch=ask.snapshot.epoch
+                end_offset=effect.snapshot.offset, epoch=effect.snapshot.epoch
             ),
-            position=ask.position,
+            position=effect.position,
             replica_directory_id=self._replica.directory_id,
         )
         topic = snapshot_wire.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(wanted,))
@@ -169,10 +169,12 @@ class ChannelPeers:
             max_bytes=READ_BYTES_MAX,
             topics=(topic,),
         )
-        pending = self._sender_to(ask.leader_id).send(
+        pending = self._sender_to(effect.leader_id).send(
             request, SNAPSHOT_VERSION, timeout_ms=REQUEST_TIMEOUT_MS
         )
-        pending.then(lambda response: answer(_numbered(self._snapshot_event(response), ask)))
+        pending.then(
+            lambda response: on_event(_with_serial(self._snapshot_event(response), effect))
+        )
 
     def _snapshot_event(self, response: snapshot_wire.FetchSnapshotResponse | ApiError) -> Outcome:
         if isinstance(response, ApiError):
@@ -199,16 +201,16 @@ class ChannelPeers:
 
     # -- elections, which only voters ask for -------------------------------------------------
 
-    def ask_vote(self, ask: AskVote, answer: Callable[[Event], None]) -> None:
+    def send_vote(self, effect: AskVote, on_event: Callable[[Event], None]) -> None:
         """Cannot come: an observer does not stand for election."""
         raise AssertionError("an observer asks for no vote")
 
-    def ask_begin_epoch(self, ask: AskBeginEpoch, answer: Callable[[Event], None]) -> None:
-        """Cannot come, as `ask_vote`."""
+    def send_begin_epoch(self, effect: AskBeginEpoch, on_event: Callable[[Event], None]) -> None:
+        """Cannot come, as `send_vote`."""
         raise AssertionError("an observer leads nobody")
 
-    def ask_end_epoch(self, ask: AskEndEpoch, answer: Callable[[Event], None]) -> None:
-        """Cannot come, as `ask_vote`."""
+    def send_end_epoch(self, effect: AskEndEpoch, on_event: Callable[[Event], None]) -> None:
+        """Cannot come, as `send_vote`."""
         raise AssertionError("an observer leads nobody")
 
     # -- failures ------------------------------------------------------------------------------
@@ -221,17 +223,17 @@ class ChannelPeers:
         return self._failed()
 
     def _refused(self, code: int) -> AskFailed:
-        self._note(error_of(code))
+        self._log_error(error_of(code))
         return self._failed()
 
-    def _note(self, error: Error) -> None:
+    def _log_error(self, error: Error) -> None:
         """Log a refusal, once for each kind in a row: the question is repeated every second."""
         if error in EXPECTED:
-            self._complained = None
-        elif error is not self._complained:
-            self._complained = error
+            self._last_error = None
+        elif error is not self._last_error:
+            self._last_error = error
             log.error("the controller refuses our fetch of the metadata log: %s", error.name)
 
 
-def _numbered(event: Outcome, ask: AskFetch | AskSnapshot) -> Outcome:
-    return replace(event, serial=ask.serial)
+def _with_serial(event: Outcome, effect: AskFetch | AskSnapshot) -> Outcome:
+    return replace(event, serial=effect.serial)

@@ -47,12 +47,12 @@ def _slots(disk: Disk, path: str) -> list[int | None]:
     return [_offset_in(data[at * SLOT_BYTES : (at + 1) * SLOT_BYTES]) for at in SLOTS]
 
 
-def read_recovery_point(disk: Disk, folder: str) -> int:
+def read_recovery_point(disk: Disk, directory: str) -> int:
     """Return the offset before which all is durable; 0 where nothing is known.
 
     Raises: OSError, RecoveryPointDamaged.
     """
-    path = posixpath.join(folder, FILE_NAME)
+    path = posixpath.join(directory, FILE_NAME)
     if not disk.exists(path):
         return 0
     found = [each for each in _slots(disk, path) if each is not None]
@@ -67,12 +67,12 @@ class RecoveryPoint:
     `on_failure` hears of a sync that failed.
     """
 
-    def __init__(self, disk: Disk, folder: str, *, clock: Clock, workers: Workers) -> None:
+    def __init__(self, disk: Disk, directory: str, *, clock: Clock, workers: Workers) -> None:
         """Blocks. Raises: OSError, RecoveryPointDamaged."""
-        self.offset = read_recovery_point(disk, folder)
+        self.offset = read_recovery_point(disk, directory)
         self.on_failure: Callable[[OSError], None] = lambda error: None
         self._disk = disk
-        self._path = posixpath.join(folder, FILE_NAME)
+        self._path = posixpath.join(directory, FILE_NAME)
         self._clock = clock
         self._workers = workers
         self._file: File | None = None

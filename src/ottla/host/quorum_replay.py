@@ -84,7 +84,7 @@ def _first_that_fails(
             except Exception:
                 file = storage.log.file_of(offset)
                 return f"{file}: the {type(record).__name__} at offset {offset}"
-    return f"{storage.folder}: what ends at offset {batches[-1].batch.next_offset}"
+    return f"{storage.directory}: what ends at offset {batches[-1].batch.next_offset}"
 
 
 def image_of(
@@ -117,13 +117,13 @@ def read_log(storage: QuorumStorage, start: int) -> Iterator[list[LogBatch]]:
     while start < end:
         data = storage.log.read(start, end, READ_BYTES_MAX)
         batches = [batch for batch in read_batches(data) if batch.base_offset >= start]
-        begun = start
+        read_start = start
         for batch in batches:
             # The checksum does not cover a batch's offset.
             if batch.base_offset != start:
                 break
             start = batch.next_offset
-        if start == begun or start != batches[-1].next_offset:
+        if start == read_start or start != batches[-1].next_offset:
             file = storage.log.file_of(start)
             raise MetadataDamaged(f"{file}: the metadata log has a hole at offset {start}")
         yield batches
@@ -139,9 +139,9 @@ def load_image(storage: QuorumStorage) -> ClusterImage:
     except MetadataDamaged as error:
         raise MetadataDamaged(f"{error}; {storage.remedy}") from error
     except (CorruptSnapshot, RecordsError, AssertionError) as error:
-        raise MetadataDamaged(f"{storage.folder} cannot be read: {error}; {storage.remedy}") from (
-            error
-        )
+        raise MetadataDamaged(
+            f"{storage.directory} cannot be read: {error}; {storage.remedy}"
+        ) from (error)
 
 
 def _load_image(storage: QuorumStorage) -> ClusterImage:

@@ -113,8 +113,8 @@ class Snapshotter:
         offset, epoch = image.position
         snapshot = OffsetAndEpoch(offset + 1, epoch)
         latest = self._driver.node.log.latest_snapshot
-        known = latest is not None and snapshot.rank <= latest.rank
-        if self._busy or not self._running or offset < 0 or known:
+        exists = latest is not None and snapshot.rank <= latest.rank
+        if self._busy or not self._running or offset < 0 or exists:
             return
         self._busy = True
         self._bytes = 0

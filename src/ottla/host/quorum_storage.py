@@ -38,7 +38,7 @@ from ottla.raft.values import EMPTY_LOG, EpochStart, OffsetAndEpoch
 
 log = logging.getLogger(__name__)
 
-FOLDER = f"{METADATA_TOPIC}-0"
+METADATA_DIR = f"{METADATA_TOPIC}-0"
 READ_BYTES_MAX = 8 * 1024 * 1024
 """The most that one answer carries, and the largest batch (KafkaRaftClient)."""
 
@@ -125,7 +125,7 @@ class QuorumStorage:
     def __init__(
         self,
         disk: Disk,
-        folder: str,
+        directory: str,
         metadata_log: MetadataLog,
         recovery_point: RecoveryPoint,
         *,
@@ -136,7 +136,7 @@ class QuorumStorage:
         self.corrupt_snapshots: list[str] = []
         self._recovery_point = recovery_point
         self._disk = disk
-        self._folder = folder
+        self._directory = directory
         self.log = metadata_log
         self._snapshots: dict[OffsetAndEpoch, StoredSnapshot] = {}
         self._part: File | None = None
@@ -147,19 +147,19 @@ class QuorumStorage:
 
     def _find_snapshots(self) -> None:
         """Remember the snapshots; remove pieces of some, and such as the log has outgrown."""
-        for name in self._disk.listdir(self._folder):
+        for name in self._disk.listdir(self._directory):
             parsed = parse_snapshot_name(name)
             if name.endswith(SUFFIX + CORRUPT_SUFFIX):
-                self.corrupt_snapshots.append(posixpath.join(self._folder, name))
+                self.corrupt_snapshots.append(posixpath.join(self._directory, name))
             if parsed is None:
                 continue
             snapshot, suffix = parsed
             if suffix != SUFFIX or snapshot.offset < self.log.start_offset:
-                self._disk.remove(posixpath.join(self._folder, name))
+                self._disk.remove(posixpath.join(self._directory, name))
             elif snapshot != EMPTY_LOG:
-                self._remember(snapshot)
+                self._load_snapshot(snapshot)
 
-    def _remember(self, snapshot: OffsetAndEpoch) -> None:
+    def _load_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         data = self._disk.read_bytes(self._path(snapshot))
         try:
             last_contained_ms = inspect_snapshot(data)
@@ -185,7 +185,7 @@ class QuorumStorage:
         end = OffsetAndEpoch(self.log.end_offset, epochs[-1].epoch if epochs else 0)
         if latest.rank > end.rank:
             self._restart_log_at(latest)
-            self._forget_before(latest)
+            self._remove_snapshots_before(latest)
 
     # -- what is durable -----------------------------------------------------------------------
 
@@ -215,9 +215,9 @@ class QuorumStorage:
         self.log.restart_at(snapshot.offset)
 
     @property
-    def folder(self) -> str:
+    def directory(self) -> str:
         """Return the folder's path, for messages."""
-        return self._folder
+        return self._directory
 
     def view(self) -> LogView:
         """Return what raft must know of the log."""
@@ -232,7 +232,7 @@ class QuorumStorage:
 
     def load_election(self) -> ElectionState | None:
         """Return the stored state; None where there is none. Raises: MetadataDamaged."""
-        path = posixpath.join(self._folder, FILE_NAME)
+        path = posixpath.join(self._directory, FILE_NAME)
         if not self._disk.exists(path):
             return None
         try:
@@ -243,7 +243,7 @@ class QuorumStorage:
 
     def store_election(self, state: ElectionState) -> None:
         """Replace the state, durably."""
-        self._disk.write_atomic(posixpath.join(self._folder, FILE_NAME), encode_election(state))
+        self._disk.write_atomic(posixpath.join(self._directory, FILE_NAME), encode_election(state))
 
     # -- snapshots -----------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class QuorumStorage:
 
     def _path(self, snapshot: OffsetAndEpoch, suffix: str = SUFFIX) -> str:
         name = snapshot_name(snapshot).removesuffix(SUFFIX) + suffix
-        return posixpath.join(self._folder, name)
+        return posixpath.join(self._directory, name)
 
     def snapshot_file(self, snapshot: OffsetAndEpoch) -> str:
         """Return the path of a snapshot: for messages."""
@@ -300,7 +300,7 @@ class QuorumStorage:
         except CorruptSnapshot as error:
             raise CorruptSnapshot(f"{part}: {error}") from error
         self._disk.rename(part, path)
-        self._disk.sync_dir(self._folder)
+        self._disk.sync_dir(self._directory)
         return StoredSnapshot(
             id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
         )
@@ -340,7 +340,7 @@ class QuorumStorage:
         stored = self._freeze(snapshot)
         self._restart_log_at(snapshot)
         self._snapshots[snapshot] = stored
-        self._forget_before(snapshot)
+        self._remove_snapshots_before(snapshot)
         return self.read_snapshot(snapshot)
 
     def _close_part(self) -> None:
@@ -352,9 +352,9 @@ class QuorumStorage:
         """Remove the log's segments before a snapshot, and the older snapshots."""
         assert snapshot in self._snapshots
         self.log.delete_before(snapshot.offset)
-        self._forget_before(snapshot)
+        self._remove_snapshots_before(snapshot)
 
-    def _forget_before(self, snapshot: OffsetAndEpoch) -> None:
+    def _remove_snapshots_before(self, snapshot: OffsetAndEpoch) -> None:
         for older in [each for each in self._snapshots if each.rank < snapshot.rank]:
             del self._snapshots[older]
             self._disk.remove(self._path(older))

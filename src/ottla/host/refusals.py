@@ -33,35 +33,35 @@ class Refusals:
         self.listener = listener
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._untold = 0
+        self._unlogged = 0
 
     def note(self, why: Refusal, detail: str) -> None:
         """Count one; `detail` says what exactly, of whom."""
         self.counts[why] += 1
-        self._untold += 1
+        self._unlogged += 1
         self._last = detail
         if self._timer is None:
-            self._tell()
+            self._log_count()
 
-    def _tell(self) -> None:
+    def _log_count(self) -> None:
         self._timer = None
-        if not self._untold:
+        if not self._unlogged:
             return
         log.warning(
             "%s: refused or ended %d connections in %d s; the last one: %s",
             self.listener,
-            self._untold,
+            self._unlogged,
             LOG_SECONDS,
             self._last,
         )
-        self._untold = 0
-        self._timer = self._loop.call_later(LOG_SECONDS, self._tell)
+        self._unlogged = 0
+        self._timer = self._loop.call_later(LOG_SECONDS, self._log_count)
 
     def close(self) -> None:
         """Say what was not said yet."""
         if self._timer is not None:
             self._timer.cancel()
-            self._tell()
+            self._log_count()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

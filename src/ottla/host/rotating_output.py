@@ -41,15 +41,15 @@ class RotatingOutput(logging.StreamHandler):  # type: ignore[type-arg]
                 self._rotate()
 
     def _rotate(self) -> None:
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        new_file = self._path.with_name(f"{self._path.name}.new")
+        descriptor = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
             older = [numbered(self._path, number) for number in range(1, self._files_max)]
             files = [self._path, *older]
             for index in range(len(files) - 1, 0, -1):
                 with suppress(FileNotFoundError):  # Somebody may have taken one away.
                     files[index - 1].replace(files[index])
-            fresh.replace(self._path)
+            new_file.replace(self._path)
             for standard in (_OUTPUT, _ERRORS):
                 os.dup2(descriptor, standard)
         finally:

@@ -83,7 +83,7 @@ class Server:
         self.refusals: dict[str, Refusals] = {}
         """By listener."""
         self._socket_options = socket_options
-        self._lent = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
+        self._shared_buffer = memoryview(bytearray(limits.RECEIVE_BUFFER_BYTES))
         if frames_held_bytes_max is None:
             # Else one frame of the largest size might not find room beside others.
             frames_held_bytes_max = max(limits.FRAMES_HELD_BYTES_MAX, 2 * frame_bytes_max)
@@ -189,7 +189,7 @@ class Server:
         await asyncio.sleep(0)
 
     def _protocol(self, listener: Listener, name: str) -> ServerConnection:
-        def facts(local: tuple[str, int], peer: tuple[str, int]) -> Connection:
+        def connection_info(local: tuple[str, int], peer: tuple[str, int]) -> Connection:
             self._sequence += 1
             return Connection(
                 id=f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self._sequence}",
@@ -200,9 +200,9 @@ class Server:
             )
 
         return ServerConnection(
-            facts,
+            connection_info,
             self._handler,
-            self._lent,
+            self._shared_buffer,
             self._budget,
             self._buffers,
             self._turns,
@@ -210,8 +210,8 @@ class Server:
             self.refusals[name],
             frame_bytes_max=self._frame_bytes_max,
             on_open=self._opened,
-            on_short=self._make_room,
-            on_large=self._watch_unread,
+            on_budget_exceeded=self._make_room,
+            on_large_response=self._watch_unread,
             on_close=self._closed,
         )
 
@@ -248,11 +248,11 @@ class Server:
         if not self._by_ip[host]:
             del self._by_ip[host]
 
-    def _make_room(self, asking: ServerConnection, count: int) -> None:
-        """Close those whose frames come slowest, young ones last, until `count` bytes are free.
+    def _make_room(self, requester: ServerConnection, count: int) -> None:
+        """Close the connections with the slowest frames, young ones last, until bytes are free.
 
-        Then those that do not read their answers while their requests wait. `asking` closes itself
-        where it would be the next one.
+        Then those that do not read their responses while their requests wait. `requester` closes
+        itself where it would be the next one. `count`: the bytes that are needed.
         """
         now = self._loop.time()
         unfinished = sorted(
@@ -267,7 +267,7 @@ class Server:
         # Some more than is asked for, or the next one would have to look again.
         wanted = min(self._budget.limit_bytes, count + self._budget.limit_bytes // 16)
         for each in (*unfinished, *unread):
-            if each is asking:
+            if each is requester:
                 return
             each.close(NO_ROOM, Refusal.SLOW_REQUEST)
             if self._budget.free_bytes >= wanted:

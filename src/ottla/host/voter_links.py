@@ -11,7 +11,7 @@ from ottla.host.voter_channels import VoterChannels
 from ottla.metadata.node_config import NodeConfig
 from ottla.raft.values import ReplicaKey
 
-GOODBYE_MS = 500
+END_EPOCH_WAIT_MS = 500
 """How long a voter that stops waits for the others to hear that its epoch ends."""
 
 POLL_MS = 10
@@ -46,15 +46,15 @@ class VoterLinks:
         """Let what was said last be heard, then end the connections."""
         self._fetching.close()
         closed: Pending[None] = Pending()
-        end_ms = self._clock.monotonic_ms() + GOODBYE_MS
+        end_ms = self._clock.monotonic_ms() + END_EPOCH_WAIT_MS
 
-        def look() -> None:
+        def check() -> None:
             now_ms = self._clock.monotonic_ms()
-            if self.peers.unheard and now_ms < end_ms:
-                self._timers.at(now_ms + POLL_MS, look)
+            if self.peers.unanswered and now_ms < end_ms:
+                self._timers.at(now_ms + POLL_MS, check)
                 return
             self._elections.close()
             closed.complete(None)
 
-        look()
+        check()
         return closed

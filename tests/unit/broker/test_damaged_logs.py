@@ -120,7 +120,7 @@ def test_so_is_every_one_over_zookeeper(world: Following, caplog: pytest.LogCapt
     """Brokers have no epochs there, and a leader may count a former life's fetch."""
     heard: list[str] = []
     world.broker.zk_metadata = object()  # type: ignore[assignment]
-    world.broker.replicas.on_folder_lost = lambda: heard.append("lost")
+    world.broker.replicas.on_log_dir_failure = lambda: heard.append("lost")
     world.add_broker(epoch=-1)
     change_leader(world, (3,))
     damage(world, 4, 6, 8)

@@ -21,7 +21,7 @@ from ottla.wire.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 
-from .world import CLUSTER_ID, World
+from .harness import CLUSTER_ID, Harness
 
 INCARNATION = Uuid(b"\1" * 16)
 DIRECTORIES = (Uuid(b"\3" * 16), Uuid(b"\2" * 16))
@@ -59,7 +59,7 @@ class Desk:
     """The broker, and the controller's side of its calls."""
 
     def __init__(self, config: LifecycleConfig = CONFIG) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.calls: list[tuple[int, Any, Pending[Any]]] = []
         self.follower = Follower()
         self.epochs: list[int] = []
@@ -68,8 +68,8 @@ class Desk:
             config,
             self,
             self.follower,
-            clock=self.world.clock,
-            timers=self.world.timers,
+            clock=self.harness.clock,
+            timers=self.harness.timers,
             on_epoch=self.epochs.append,
             registration=lambda: self.image,
         )
@@ -78,7 +78,7 @@ class Desk:
         assert timeout_ms < CONFIG.session_timeout_ms
         assert not self.waiting, "one request at a time"
         answer: Pending[Any] = Pending()
-        self.calls.append((self.world.clock.elapsed_ms, request, answer))
+        self.calls.append((self.harness.clock.elapsed_ms, request, answer))
         return answer
 
     @property
@@ -92,9 +92,9 @@ class Desk:
 
     def next_call(self, limit_ms: int = 60_000) -> tuple[int, Any]:
         """Let time pass until a request is sent; return how long that took, and the request."""
-        begin = self.world.clock.elapsed_ms
-        while self.waiting is None and self.world.clock.elapsed_ms - begin < limit_ms:
-            self.world.advance(1)
+        begin = self.harness.clock.elapsed_ms
+        while self.waiting is None and self.harness.clock.elapsed_ms - begin < limit_ms:
+            self.harness.advance(1)
         assert self.waiting is not None, "no request came"
         return self.calls[-1][0] - begin, self.waiting
 
@@ -173,14 +173,14 @@ def test_the_start_ends_when_no_registration_succeeds_in_time() -> None:
     desk.lifecycle.start()
     desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
     for _ in range(100):
-        desk.world.advance(1_000)
+        desk.harness.advance(1_000)
         if desk.waiting:
             desk.answer(ApiError(Error.REQUEST_TIMED_OUT))
     outcome = desk.lifecycle.milestones.registered.value
     assert isinstance(outcome, ApiError)
     assert "60000 ms" in outcome.message
     assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
-    assert desk.lifecycle.milestones.left.done
+    assert desk.lifecycle.milestones.controlled_shutdown.done
     assert all(moment <= 60_000 for moment, _, _ in desk.calls)
 
 
@@ -189,7 +189,7 @@ def test_the_time_limit_does_not_matter_once_registered() -> None:
     desk.run()
     for _ in range(100):
         desk.beat(fenced=False)
-    assert desk.world.clock.elapsed_ms > 60_000
+    assert desk.harness.clock.elapsed_ms > 60_000
     assert desk.lifecycle.state is BrokerState.RUNNING
 
 
@@ -227,7 +227,7 @@ def test_heartbeats_carry_offset_epoch_and_the_wish_to_stay_fenced() -> None:
 def test_a_start_does_not_wait_out_heartbeat_intervals() -> None:
     desk = Desk()
     desk.run()
-    assert desk.world.clock.elapsed_ms < 100
+    assert desk.harness.clock.elapsed_ms < 100
 
 
 def test_loading_logs_for_long_keeps_the_usual_rhythm() -> None:
@@ -251,7 +251,7 @@ def test_what_comes_while_a_heartbeat_is_under_way_is_said_right_after_it() -> N
     desk = Desk()
     desk.run()
     desk.next_call()
-    desk.lifecycle.dir_failed(DIRECTORIES[0])
+    desk.lifecycle.propagate_dir_failure(DIRECTORIES[0])
     assert len(desk.calls) == len({id(request) for _, request, _ in desk.calls})
     desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
     waited, request = desk.next_call()
@@ -332,7 +332,7 @@ def test_a_fenced_running_broker_asks_again_soon() -> None:
 def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
     desk = Desk()
     desk.run()
-    left = desk.lifecycle.begin_controlled_shutdown()
+    controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
     assert desk.beat(fenced=False).want_shut_down
     waited, _ = desk.next_call()
     assert waited == 50, "a broker that led little goes at once"
@@ -341,37 +341,39 @@ def test_controlled_shutdown_asks_until_it_is_let_go() -> None:
         desk.answer(BrokerHeartbeatResponse(error_code=0, is_fenced=False, should_shut_down=False))
         waits.append(desk.next_call()[0])
     assert waits == [100, 200, 400, 800, 1_600, 2_000, 2_000]
-    assert not left.done
+    assert not controlled_shutdown.done
     desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=True))
-    assert left.done
+    assert controlled_shutdown.done
     assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
-    desk.world.advance(60_000)
+    desk.harness.advance(60_000)
     assert desk.waiting is None
 
 
 def test_controlled_shutdown_ends_when_its_time_is_over() -> None:
     desk = Desk()
     desk.run()
-    left = desk.lifecycle.begin_controlled_shutdown()
-    while not left.done:
+    controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
+    while not controlled_shutdown.done:
         if desk.waiting is not None:
             desk.answer(BrokerHeartbeatResponse(error_code=0, should_shut_down=False))
-        desk.world.advance(1_000)
-    assert CONFIG.shutdown_timeout_ms <= desk.world.clock.elapsed_ms < 310_000
+        desk.harness.advance(1_000)
+    assert CONFIG.shutdown_timeout_ms <= desk.harness.clock.elapsed_ms < 310_000
 
 
 def test_controlled_shutdown_ends_where_no_controller_is_left() -> None:
     desk = Desk()
     desk.run()
-    left = desk.lifecycle.begin_controlled_shutdown()
+    controlled_shutdown = desk.lifecycle.begin_controlled_shutdown()
     desk.beat(fenced=False)
-    heard_ms = desk.world.clock.elapsed_ms
-    while not left.done:
+    heard_ms = desk.harness.clock.elapsed_ms
+    while not controlled_shutdown.done:
         if desk.waiting is not None:
             desk.answer(ApiError(Error.NETWORK_EXCEPTION))
-        desk.world.advance(10)
-    silence_ms = desk.world.clock.elapsed_ms - heard_ms
-    assert CONFIG.shutdown_silence_ms <= silence_ms < CONFIG.shutdown_silence_ms + 20
+        desk.harness.advance(10)
+    silence_ms = desk.harness.clock.elapsed_ms - heard_ms
+    assert (
+        CONFIG.shutdown_response_timeout_ms <= silence_ms < CONFIG.shutdown_response_timeout_ms + 20
+    )
     assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
@@ -403,7 +405,7 @@ def test_a_broker_that_does_not_serve_yet_leaves_without_asking(when: str) -> No
         desk.follower.grow(30)
         desk.beat()
     assert desk.lifecycle.begin_controlled_shutdown().done
-    desk.world.advance(60_000)
+    desk.harness.advance(60_000)
     assert desk.lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
@@ -449,7 +451,7 @@ def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -
 
 
 @pytest.mark.parametrize(
-    ("previous", "former", "expected"),
+    ("previous", "registered", "expected"),
     [
         (17, None, (17, -1)),
         (17, a_registration(17, b"x", DIRECTORIES), (17, 17)),
@@ -466,10 +468,10 @@ def a_registration(epoch: int, incarnation: bytes, log_dirs: tuple[Uuid, ...]) -
     ],
 )
 def test_what_a_registration_says_of_the_one_before(
-    previous: int, former: BrokerImage | None, expected: tuple[int, int]
+    previous: int, registered: BrokerImage | None, expected: tuple[int, int]
 ) -> None:
     desk = Desk(replace(CONFIG, previous_broker_epoch=previous))
-    desk.image = former
+    desk.image = registered
     desk.lifecycle.start()
     request = desk.waiting
     assert (request.previous_broker_epoch, request.superseded_broker_epoch) == expected
@@ -527,8 +529,8 @@ def test_the_answer_to_what_the_clean_process_asked_does_not_count_for_the_uncle
     desk.register()
     desk.follower.grow(30)
     desk.beat(error=Error.STALE_BROKER_EPOCH)
-    _, former = desk.next_call()
-    assert isinstance(former, BrokerRegistrationRequest)
+    _, previous = desk.next_call()
+    assert isinstance(previous, BrokerRegistrationRequest)
     unclean = desk.lifecycle.register_as_unclean(Uuid(b"\5" * 16))
     desk.answer(BrokerRegistrationResponse(error_code=0, broker_epoch=45))
     _, request = desk.next_call()

@@ -59,11 +59,11 @@ class Surroundings:
 
 
 def test_each_broker_and_lane_has_a_connection_made_once() -> None:
-    world = Surroundings()
-    assert world.links.to(2) is world.links.to(2, 0)
-    assert world.links.to(2, 1) is not world.links.to(2)
-    assert world.links.to(3) is not world.links.to(2)
-    assert [link.client_id for link in world.made] == [
+    harness = Surroundings()
+    assert harness.links.to(2) is harness.links.to(2, 0)
+    assert harness.links.to(2, 1) is not harness.links.to(2)
+    assert harness.links.to(3) is not harness.links.to(2)
+    assert [link.client_id for link in harness.made] == [
         "broker-1-fetcher-0",
         "broker-1-fetcher-1",
         "broker-1-fetcher-0",
@@ -71,23 +71,23 @@ def test_each_broker_and_lane_has_a_connection_made_once() -> None:
 
 
 def test_the_address_is_that_of_the_inter_broker_listener_at_each_look() -> None:
-    world = Surroundings()
-    world.links.to(2)
-    (link,) = world.made
+    harness = Surroundings()
+    harness.links.to(2)
+    (link,) = harness.made
     assert link.choose() is None  # Not registered yet: there is nowhere to go.
-    world.register(2, Endpoint("OTHER", "elsewhere", 1), Endpoint("PLAINTEXT", "here", 2))
+    harness.register(2, Endpoint("OTHER", "elsewhere", 1), Endpoint("PLAINTEXT", "here", 2))
     assert link.choose() == ("here", 2)
-    world.register(2, Endpoint("PLAINTEXT", "there", 3))
+    harness.register(2, Endpoint("PLAINTEXT", "there", 3))
     assert link.choose() == ("there", 3)
-    world.links.moved()
+    harness.links.brokers_changed()
     assert link.retargets == 1
-    world.register(2, Endpoint("OTHER", "elsewhere", 1))
+    harness.register(2, Endpoint("OTHER", "elsewhere", 1))
     assert link.choose() is None
 
 
 def test_closing_closes_all() -> None:
-    world = Surroundings()
-    world.links.to(2)
-    world.links.to(3)
-    world.links.close()
-    assert all(link.closed for link in world.made)
+    harness = Surroundings()
+    harness.links.to(2)
+    harness.links.to(3)
+    harness.links.close()
+    assert all(link.closed for link in harness.made)

@@ -33,7 +33,7 @@ from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.wire.errors import EncodeError
 
-from .world import World
+from .harness import Harness
 
 BROKEN = ApiError(Error.NETWORK_EXCEPTION, "broken")
 LATE = ApiError(Error.REQUEST_TIMED_OUT, "late")
@@ -83,13 +83,13 @@ class Room:
     """Channels with their surroundings."""
 
     def __init__(self, epoch: int = 1) -> None:
-        self.world = World()
+        self.harness = Harness()
         self.links: list[Link] = []
         self.events: list[ChannelEvent] = []
         self.channels = ControllerChannels(
             self.open,
-            clock=self.world.clock,
-            timers=self.world.timers,
+            clock=self.harness.clock,
+            timers=self.harness.timers,
             on_event=self.events.append,
         )
         self.channels.begin_epoch(epoch)
@@ -152,9 +152,9 @@ def test_what_is_not_answered_is_sent_again_for_ever_and_in_its_place(failure: A
     room.send("a", "b")
     for count in range(1, 50):
         link.answer(failure)
-        room.world.advance(RETRY_MS - 1)
+        room.harness.advance(RETRY_MS - 1)
         assert link.asked == ["a"] * count
-        room.world.advance(1)
+        room.harness.advance(1)
     link.answer()
     link.answer()
     assert link.asked == ["a"] * 50 + ["b"]
@@ -166,7 +166,7 @@ def test_a_refusal_is_an_answer_and_is_not_repeated() -> None:
     room, link = a_room()
     room.send("a")
     link.answer(Error.STALE_CONTROLLER_EPOCH)
-    room.world.advance(10 * RETRY_MS)
+    room.harness.advance(10 * RETRY_MS)
     assert link.asked == ["a"]
     assert room.told() == [("a", Error.STALE_CONTROLLER_EPOCH)]
 
@@ -191,7 +191,7 @@ def test_a_broker_that_goes_takes_no_answer_with_it() -> None:
     assert link.closed
     room.send("d")
     assert room.told()[3:] == [("d", gone)]
-    room.world.advance(10 * RETRY_MS)
+    room.harness.advance(10 * RETRY_MS)
     assert link.asked == ["a"]
     assert room.channels.queue_sizes() == []
     room.channels.remove_broker(1)
@@ -202,7 +202,7 @@ def test_a_broker_that_goes_while_its_request_waits_to_be_repeated() -> None:
     room.send("a")
     link.answer(BROKEN)
     room.channels.remove_broker(1)
-    room.world.advance(10 * RETRY_MS)
+    room.harness.advance(10 * RETRY_MS)
     assert link.asked == ["a"]
     assert room.told() == [("a", Error.BROKER_NOT_AVAILABLE)]
 
@@ -267,9 +267,9 @@ def test_duplicate_answers_count_once() -> None:
     room.send("a", "b", "c")
     first = channel.queue.attempt
     link.answer("1")
-    channel._answered(first, "1")
-    channel._answered(first, BROKEN)
-    room.world.advance(10 * RETRY_MS)
+    channel._on_response(first, "1")
+    channel._on_response(first, BROKEN)
+    room.harness.advance(10 * RETRY_MS)
     assert room.told() == [("a", "1")]
     assert link.asked == ["a", "b"]
     link.answer("2")
@@ -290,7 +290,7 @@ def test_a_term_that_ends_answers_everything() -> None:
 def test_following_the_cluster() -> None:
     room, link = a_room()
     room.channels.add_broker(2, 20)
-    room.channels.follow([(1, 12), (3, 30)])
+    room.channels.set_brokers([(1, 12), (3, 30)])
     assert [each for each, _ in room.channels.queue_sizes()] == [1, 3]
     assert link.closed
     assert [(each.broker_id, each.broker_epoch) for each in room.links if not each.closed] == [
@@ -347,7 +347,7 @@ def test_a_listener_may_send_and_close() -> None:
 def test_metrics_tell_sizes_and_waits() -> None:
     room, link = a_room()
     room.send("a", "b", "c")
-    room.world.advance(7)
+    room.harness.advance(7)
     link.answer()
     text = "".join(render(channel_families(room.channels)))
     prefix = "kafka_controller_controller_channel_manager"
@@ -363,7 +363,7 @@ def test_only_the_first_failure_in_a_row_is_worth_a_line(caplog: pytest.LogCaptu
     room.send("a")
     for _ in range(5):
         link.answer(BROKEN)
-        room.world.advance(RETRY_MS)
+        room.harness.advance(RETRY_MS)
     assert [each.levelno for each in caplog.records] == [logging.INFO]
 
 
@@ -468,7 +468,7 @@ class History:
             self.term += 1
             channels.begin_epoch(self.term)
         else:
-            self.room.world.advance(count)
+            self.room.harness.advance(count)
 
 
 @given(st.lists(STEPS, max_size=40))

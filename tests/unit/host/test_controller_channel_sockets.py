@@ -25,7 +25,7 @@ from ottla.host.controller_channel import (
 )
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.server import Server
-from ottla.host.world import LoopTimers, SystemClock
+from ottla.host.system_ports import LoopTimers, SystemClock
 from ottla.metadata.brokers import BrokerImage, Endpoint
 from ottla.metadata.deletions import DeletionImage, Policy, header_record
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -95,7 +95,7 @@ class Broker:
         await self.server.close()
         self.disk.kill()
 
-    def folders(self) -> list[str]:
+    def node_dirs(self) -> list[str]:
         return [name for name in self.disk.listdir("/logs") if name.startswith("t-")]
 
 
@@ -136,7 +136,7 @@ class Controller:
             endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", self.broker.port),),
         )
         self.image = ClusterImage(brokers=EMPTY.brokers.set(1, there))
-        self.channels.follow([(1, epoch)])
+        self.channels.set_brokers([(1, epoch)])
 
     def delete(self, epoch: int, *partitions: int, topic_id: Uuid = TOPIC_ID) -> None:
         request = DeleteReplicasRequest(
@@ -226,7 +226,7 @@ def test_replicas_are_deleted_and_confirmed() -> None:
             {0: Error.NONE, 1: Error.NONE},
             {5: Error.NONE},
         ]
-        assert all(name.endswith("-delete") for name in broker.folders())
+        assert all(name.endswith("-delete") for name in broker.node_dirs())
         assert broker.served == 3
 
     run(test)
@@ -262,7 +262,7 @@ def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back(
 
         # It returns as another process, whose logs nobody knows: they are set aside and kept.
         broker.start(41)
-        assert sorted(broker.folders()) == [
+        assert sorted(broker.node_dirs()) == [
             f"t-{number}.{TOPIC_ID.hex()}-stray" for number in range(2)
         ]
         await broker.listen()
@@ -276,7 +276,7 @@ def test_a_broker_that_dies_and_returns_loses_no_answer_and_brings_nothing_back(
         await controller.until(lambda: len(controller.events) == 3)
         assert controller.errors()[2] == {0: Error.NONE, 1: Error.NONE}
         broker.disk.crash()
-        assert all(name.endswith("-delete") for name in broker.folders())
+        assert all(name.endswith("-delete") for name in broker.node_dirs())
 
     run(test)
 

@@ -99,7 +99,7 @@ def test_a_controller_tells_what_is_not_proved_yet() -> None:
     cluster = Cluster()
     assert gauges(cluster) == (0, 0, 0, 0)
     cluster.delete()
-    cluster.world.workers.run()
+    cluster.harness.workers.run()
     assert gauges(cluster) == (1, 2, 0, 0)
     cluster.fence(12)
     assert gauges(cluster) == (1, 2, 1, 1)

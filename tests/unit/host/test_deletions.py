@@ -18,14 +18,14 @@ from ottla.controller.deletion_orders import DeletionOrder
 from ottla.controller.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
 from ottla.controller.step import Decision
-from ottla.host.deletions import AGAIN_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
+from ottla.host.deletions import RETRY_AFTER_FAILURE_MS, DeletionDriver, DeletionsAnswered
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import Record
 
-from .world import World
+from .harness import Harness
 
 TOPICS = tuple(Uuid(bytes([number]) * 16) for number in range(1, 4))
 RETENTION_MS = 120_000
@@ -41,7 +41,7 @@ class Controller:
     """Decides on what is written; `waiting`: answers that `commit` gives, in order."""
 
     def __init__(self, *topics: Uuid) -> None:
-        self.world = World()
+        self.harness = Harness()
         broker = BrokerImage(
             id=1, epoch=10, incarnation_id=Uuid(bytes(16)), endpoints=(), fenced=False
         )
@@ -60,8 +60,8 @@ class Controller:
             DeletionManager(enabled=True, retention_ms=RETENTION_MS),
             self,
             self.send,
-            clock=self.world.clock,
-            timers=self.world.timers,
+            clock=self.harness.clock,
+            timers=self.harness.timers,
         )
         self.driver.start(self.image)
         self.commit()
@@ -91,7 +91,7 @@ class Controller:
             if decision.step.records:
                 self.driver.changed(self.appended(*decision.step.records))
             answer.complete(decision.reply)
-            self.world.advance(0)
+            self.harness.advance(0)
 
     def send(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         """Take orders, unless broken."""
@@ -139,9 +139,9 @@ def test_what_cannot_be_written_is_logged_and_tried_again_after_a_pause(
     controller.answer(TOPICS[0])
     assert "the deletion of t could not be decided" in caplog.text
     controller.refusal = None
-    controller.world.advance(RETRY_FIRST_MS - 1)
+    controller.harness.advance(RETRY_FIRST_MS - 1)
     assert not controller.waiting
-    controller.world.advance(1)
+    controller.harness.advance(1)
     controller.commit()
     assert controller.finished() == {TOPICS[0]}
 
@@ -155,11 +155,11 @@ def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
     controller.refused = {TOPICS[1]}
     controller.commit()
     assert controller.finished() == {TOPICS[0], TOPICS[2]}
-    controller.world.advance(LOOK_AGAIN_MS)
+    controller.harness.advance(LOOK_AGAIN_MS)
     controller.commit()
     assert TOPICS[1] not in controller.finished()
     controller.refusal = None
-    controller.world.advance(RETRY_MS_MAX)
+    controller.harness.advance(RETRY_MS_MAX)
     controller.commit()
     assert TOPICS[1] in controller.finished()
 
@@ -167,10 +167,10 @@ def test_one_topic_that_cannot_be_written_holds_up_no_other() -> None:
 def test_others_have_their_turn_between_decisions_that_write_nothing() -> None:
     topics = [Uuid(number.to_bytes(16)) for number in range(1, 2 * TAKEN_MAX + 2)]
     controller = Controller(*topics)
-    controller.world.clock.elapsed_ms = LOOK_AGAIN_MS
+    controller.harness.clock.elapsed_ms = LOOK_AGAIN_MS
     turns = []
     for _ in range(5):
-        controller.world.timers.run_due(LOOK_AGAIN_MS)
+        controller.harness.timers.run_due(LOOK_AGAIN_MS)
         turns.append(len(controller.waiting))
         while controller.waiting:
             answer, decision = controller.waiting.popleft()
@@ -195,10 +195,10 @@ def test_a_mistake_by_the_clock_is_logged_and_the_clock_goes_on(
     put_off = {Replica(1, TOPICS[1], 0): Error.OPERATION_NOT_ATTEMPTED}
     controller.driver.answered(DeletionsAnswered(1, 10, put_off))
     controller.broken = True
-    controller.world.advance(1_000)
+    controller.harness.advance(1_000)
     assert "what is due was not done" in caplog.text
     controller.broken = False
-    controller.world.advance(AGAIN_AFTER_FAILURE_MS + LOOK_AGAIN_MS)
+    controller.harness.advance(RETRY_AFTER_FAILURE_MS + LOOK_AGAIN_MS)
     controller.commit()
     assert TOPICS[0] not in controller.finished(), "its receipt was old enough to go"
 
@@ -207,6 +207,6 @@ def test_after_the_end_nothing_is_decided_or_due() -> None:
     controller = Controller(TOPICS[0])
     controller.driver.stop()
     controller.answer(TOPICS[0])
-    controller.world.advance(2 * LOOK_AGAIN_MS)
+    controller.harness.advance(2 * LOOK_AGAIN_MS)
     assert not controller.waiting
-    assert len(controller.world.timers) == 0
+    assert len(controller.harness.timers) == 0

@@ -10,7 +10,7 @@ from ottla.host.metadata_follower import Publisher
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.records import RemoveTopicRecord, TopicRecord
 
-from .world import FakeClock
+from .harness import FakeClock
 
 
 class Followed:

@@ -151,7 +151,7 @@ def test_scrapes_are_served_beside_slow_connections(sent: bytes) -> None:
             slow.append((reader, writer))
         await eventually(lambda: len(server.connections) == METRICS_CONNECTIONS_MAX)
         if sent == GET:
-            await eventually(lambda: all(c.stage is Stage.READING for c in server.connections))
+            await eventually(lambda: all(c.stage is Stage.SENDING for c in server.connections))
         for _ in range(3):
             assert (await say(port, GET[:10], GET[10:]))[0] == 200
         assert METRICS_CONNECTIONS_MAX - 4 <= len(server.connections) <= METRICS_CONNECTIONS_MAX
@@ -163,7 +163,7 @@ def test_scrapes_are_served_beside_slow_connections(sent: bytes) -> None:
 
 
 def test_slow_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.host.metrics_server.METRICS_ASKING_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("ottla.host.metrics_server.METRICS_REQUEST_SECONDS_MAX", 0.2)
 
     async def test(server: MetricsServer, port: int, source: Source) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -191,7 +191,7 @@ def test_who_comes_while_all_are_answered_is_told_to_come_back() -> None:
         asking = [asyncio.ensure_future(say(port, GET)) for _ in range(METRICS_CONNECTIONS_MAX)]
         await eventually(
             lambda: (
-                [c.stage for c in server.connections] == [Stage.ANSWERING] * METRICS_CONNECTIONS_MAX
+                [c.stage for c in server.connections] == [Stage.RENDERING] * METRICS_CONNECTIONS_MAX
             )
         )
         assert (await say(port, b""))[0] == 503

@@ -17,11 +17,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.host.channel import Channel
 from ottla.host.dialer import AsyncioDialer
 from ottla.host.disk import OsDisk
-from ottla.host.folders import StartError
 from ottla.host.node import Node, _run, socket_options
+from ottla.host.node_dirs import StartError
 from ottla.host.storage import format_storage
+from ottla.host.system_ports import SystemClock, SystemDice
 from ottla.host.waiting import outcome_of
-from ottla.host.world import SystemClock, SystemDice
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.ports import free_ports
@@ -36,7 +36,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
-from .world import CLUSTER_ID
+from .harness import CLUSTER_ID
 
 
 def free_node(folder: Path, **properties: str) -> NodeConfig:
@@ -170,8 +170,8 @@ def test_a_failed_folder_is_reported_and_the_last_one_ends_the_node(
         node = await started(free_node(tmp_path))
         channel = channel_to(node)
         await ask(channel, creation(*"abcdefgh"), 7)
-        assert node._folders is not None
-        log_dirs = node._folders.log_dirs
+        assert node._node_dirs is not None
+        log_dirs = node._node_dirs.log_dirs
         first, second = log_dirs.dirs
         await eventually(lambda: len(list(log_dirs.logs())) == 8)
         assert first.logs

@@ -8,8 +8,8 @@ from ottla.host.metadata_follower import Publisher
 from ottla.metadata.delta import replay
 from ottla.metadata.image import ClusterImage
 
-from .quorum_world import a_topic
-from .world import FakeClock
+from .harness import FakeClock
+from .quorum_harness import a_topic
 
 
 def publish(publisher: Publisher, number: int) -> None:

@@ -20,16 +20,16 @@ from ottla.wire.messages import describe_quorum as describe_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import fetch_snapshot as snapshot_wire
 
-from .quorum_world import Controller, a_topic
-from .world import CLUSTER_ID, START_MS, World, a_connection
+from .harness import CLUSTER_ID, START_MS, Harness, a_connection
+from .quorum_harness import Controller, a_topic
 
 
 def running(topics: int = 0) -> Controller:
-    controller = Controller(World())
-    controller.world.workers.run()
+    controller = Controller(Harness())
+    controller.harness.workers.run()
     for number in range(1, topics + 1):
         controller.write(a_topic(number))
-        controller.world.workers.run()
+        controller.harness.workers.run()
     return controller
 
 
@@ -159,13 +159,13 @@ def test_a_parked_fetch_is_answered_by_the_next_commit_or_its_deadline() -> None
     assert isinstance(first, Pending)
     assert not first.done
     controller.write(a_topic(1))
-    controller.world.workers.run()
+    controller.harness.workers.run()
     (batch,) = read_batches(bytes(partition_of(first.value).records))  # type: ignore[arg-type]
     assert batch.base_offset == 2
     second = controller.serve(fetch_request(3, 1, wait_ms=500), 17)
-    controller.world.advance(499)
+    controller.harness.advance(499)
     assert not second.done
-    controller.world.advance(1)
+    controller.harness.advance(1)
     assert bytes(partition_of(second.value).records) == b""  # type: ignore[arg-type]
 
 
@@ -178,7 +178,7 @@ def test_a_closed_connection_leaves_nothing_parked() -> None:
     assert isinstance(server, QuorumServer)
     assert (server._waiting, server._of_connection) == ({}, {})
     controller.write(a_topic(1))
-    controller.world.advance(1_000)
+    controller.harness.advance(1_000)
     assert not any(answer.done for answer in answers)
 
 
@@ -187,7 +187,7 @@ def test_a_long_connection_is_listened_to_once() -> None:
     connection = a_connection()
     for _ in range(50):
         controller.serve(fetch_request(2, 1, wait_ms=5), 17, connection)
-        controller.world.advance(10)
+        controller.harness.advance(10)
     assert len(connection.closed._listeners) == 1
 
 
@@ -205,7 +205,7 @@ def test_a_stopped_controller_says_so() -> None:
 def with_snapshot() -> tuple[Controller, snapshot_wire.SnapshotId]:
     controller = running(topics=20)
     controller.runtime._snapshotter.take()
-    controller.world.workers.run()
+    controller.harness.workers.run()
     partition = partition_of(fetched(controller))
     assert bytes(partition.records) == b""  # type: ignore[arg-type]
     told = partition.snapshot_id
@@ -236,7 +236,7 @@ def piece(
         topics=(snapshot_wire.RequestTopicSnapshot(name=topic, partitions=(asked,)),),
     )
     request = decode(type(request), encode(request, 1), 1)
-    ctx = controller.world.context(version=1, key=59, quorum_or_none=controller.runtime.quorum)
+    ctx = controller.harness.context(version=1, key=59, quorum_or_none=controller.runtime.quorum)
     answer = k59_fetch_snapshot.handle(ctx, request)
     return decode(snapshot_wire.FetchSnapshotResponse, encode(answer, 1), 1)
 
@@ -289,7 +289,7 @@ def test_an_unknown_snapshot_and_another_cluster() -> None:
 
 def test_a_snapshot_whose_file_is_gone_is_a_storage_error() -> None:
     controller, snapshot = with_snapshot()
-    controller.world.disk.fail("open", path=".checkpoint", times=None)
+    controller.harness.disk.fail("open", path=".checkpoint", times=None)
     assert only(piece(controller, snapshot)).error_code == Error.KAFKA_STORAGE_ERROR
 
 
@@ -308,7 +308,7 @@ def described(
             for topic, index in partitions or [(METADATA_TOPIC, 0)]
         )
     )
-    ctx = controller.world.context(
+    ctx = controller.harness.context(
         version=version, key=55, quorum_or_none=controller.runtime.quorum
     )
     answer = k55_describe_quorum.handle(ctx, request)
@@ -318,10 +318,10 @@ def described(
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_leader_describes_itself_and_its_observers(version: int) -> None:
     controller = running(topics=2)
-    controller.world.advance(1_000)
+    controller.harness.advance(1_000)
     fetched(controller, offset=4, epoch=1, replica=7)
     fetched(controller, offset=2, epoch=1, replica=6)
-    controller.world.advance(500)
+    controller.harness.advance(500)
     response = described(controller, version=version)
     ((partition,),) = [topic.partitions for topic in response.topics]
     assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 1, 4)
@@ -342,7 +342,7 @@ def test_nodes_come_with_version_2() -> None:
     quorum = QuorumServer(
         controller.runtime._driver,
         cluster_id=CLUSTER_ID,
-        clock=controller.world.clock,
+        clock=controller.harness.clock,
         nodes=lambda: {1: (("CONTROLLER", "here", 9093),)},
     )
     controller.runtime.quorum = quorum

@@ -225,7 +225,7 @@ async def claiming(port: int, count: int, sent: bytes = b"") -> list[asyncio.Str
     return writers
 
 
-def begun(server: Server) -> int:
+def received(server: Server) -> int:
     return sum(connection.unfinished_bytes > 0 for connection in server.connections)
 
 

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from ottla.base.pending import Pending, completed
-from ottla.host.steps import Steps, follow, wait, walk
+from ottla.host.steps import Steps, drive, drive_async, wait
 
 
 def dialogue(first: Pending[int], said: list[str]) -> Steps[int]:
@@ -26,7 +26,7 @@ def test_steps_are_followed_by_callbacks() -> None:
     first: Pending[int] = Pending()
     said: list[str] = []
     ends: list[int | Exception] = []
-    follow(dialogue(first, said), ends.append)
+    drive(dialogue(first, said), ends.append)
     assert (said, ends) == ([], [])
     first.complete(21)
     assert (said, ends) == (["first 21", "end"], [42])
@@ -34,17 +34,17 @@ def test_steps_are_followed_by_callbacks() -> None:
 
 def test_what_a_step_raises_is_told() -> None:
     ends: list[int | Exception] = []
-    follow(dialogue(completed(-1), []), ends.append)
+    drive(dialogue(completed(-1), []), ends.append)
     assert isinstance(ends[0], ValueError)
     with pytest.raises(ValueError, match="below zero"):
-        asyncio.run(walk(dialogue(completed(-1), [])))
+        asyncio.run(drive_async(dialogue(completed(-1), [])))
 
 
 def test_steps_that_are_left_go_no_further() -> None:
     first: Pending[int] = Pending()
     said: list[str] = []
     ends: list[int | Exception] = []
-    leave = follow(dialogue(first, said), ends.append)
+    leave = drive(dialogue(first, said), ends.append)
     leave()
     first.complete(21)
     assert (said, ends) == ([], [])
@@ -52,7 +52,7 @@ def test_steps_that_are_left_go_no_further() -> None:
 
 def test_steps_that_have_ended_are_left_without_harm() -> None:
     ends: list[int | Exception] = []
-    follow(dialogue(completed(1), []), ends.append)()
+    drive(dialogue(completed(1), []), ends.append)()
     assert ends == [2]
 
 
@@ -69,7 +69,7 @@ def test_steps_are_walked_on_a_loop_and_may_wait_for_coroutines() -> None:
     async def fails() -> None:
         raise OSError("as it happens")
 
-    assert asyncio.run(walk(steps())) == 3
+    assert asyncio.run(drive_async(steps())) == 3
 
 
 def test_a_walk_that_is_cancelled_stands_still() -> None:
@@ -77,7 +77,7 @@ def test_a_walk_that_is_cancelled_stands_still() -> None:
     said: list[str] = []
 
     async def run() -> None:
-        task = asyncio.ensure_future(walk(dialogue(first, said)))
+        task = asyncio.ensure_future(drive_async(dialogue(first, said)))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait((task,))

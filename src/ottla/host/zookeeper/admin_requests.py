@@ -56,8 +56,9 @@ Change = Callable[[Sequence[Operation]], Pending[Written | ZkError]]
 class AdminRequests:
     """The requests by znode of one term of office.
 
-    `change` writes znodes that are no facts, fenced; `tell_again` tells a broker all there is;
-    `on_halts` hears of which topics elections and reassignments are asked for and not decided.
+    `change` writes znodes that are not part of the image, fenced; `resend` sends a broker the
+    state of all its partitions; `on_pending_requests` is called with the topics whose elections,
+    and whose reassignments, are requested and not decided yet.
     """
 
     def __init__(
@@ -66,50 +67,50 @@ class AdminRequests:
         context: DecisionContext,
         *,
         change: Change,
-        tell_again: Callable[[int], None],
-        on_halts: Callable[[frozenset[str], frozenset[str]], None],
+        resend: Callable[[int], None],
+        on_pending_requests: Callable[[frozenset[str], frozenset[str]], None],
     ) -> None:
         self._runtime = runtime
         self._context = context
         self._change = change
-        self._tell_again = tell_again
-        self._on_halts = on_halts
+        self._resend = resend
+        self._on_pending_requests = on_pending_requests
         self._listed: dict[Partition, tuple[int, ...]] = {}
         """What `/admin/reassign_partitions` holds, as far as it was taken up."""
-        self._undecided: frozenset[Partition] = frozenset()
+        self._undecided_reassignments: frozenset[Partition] = frozenset()
         self._to_check: set[Partition] = set()
         """What of it may have ended."""
-        self._electing: frozenset[str] = frozenset()
+        self._pending_elections: frozenset[str] = frozenset()
         self._is_writing = False
 
     def serve(self, hooks: StoreHooks) -> None:
         """Have the store hand its requests on to here."""
         hooks.on_reassign_request = self.reassign
         hooks.on_preferred_election = self.elect
-        hooks.on_log_dir_event = self._tell_again
+        hooks.on_log_dir_event = self._resend
 
     def changed(self, delta: ClusterDelta) -> None:
         """Hear of a change of the image, by which a reassignment may have ended."""
         changed = ((each.new.name, each.partitions) for each in delta.changed_topics.values())
-        gone = ((each.name, each.partitions) for each in delta.deleted_topics.values())
+        deleted = ((each.name, each.partitions) for each in delta.deleted_topics.values())
         touched = {
-            (name, number)
-            for name, numbers in (*changed, *gone)
-            for number in (numbers if self._listed else ())
+            (name, partition_id)
+            for name, partition_ids in (*changed, *deleted)
+            for partition_id in (partition_ids if self._listed else ())
         }
         self._to_check |= touched & self._listed.keys()
-        self._strike_out()
+        self._remove_ended()
 
     # -- reassignments -------------------------------------------------------------------------
 
-    def reassign(self, wanted: Mapping[Partition, tuple[int, ...]]) -> None:
+    def reassign(self, requested: Mapping[Partition, tuple[int, ...]]) -> None:
         """Begin what the znode asks for."""
-        log.info("%s asks for %d partitions", paths.REASSIGN_PARTITIONS, len(wanted))
-        self._listed = dict(wanted)
-        self._undecided = frozenset(wanted)
+        log.info("%s asks for %d partitions", paths.REASSIGN_PARTITIONS, len(requested))
+        self._listed = dict(requested)
+        self._undecided_reassignments = frozenset(requested)
         self._to_check = set()
-        self._tell_halts()
-        parts = _parts(wanted.items(), TARGETS_PER_DECISION_MAX)
+        self._report_pending()
+        parts = _parts(requested.items(), TARGETS_PER_DECISION_MAX)
         gather([self._begin(part) for part in parts]).then(self._begun)
 
     def _begin(
@@ -120,7 +121,7 @@ class AdminRequests:
     def _reassigned(
         self, image: ClusterImage, part: Sequence[tuple[Partition, tuple[int, ...]]]
     ) -> Decision[tuple[Reassigned, ...]]:
-        targets = [Target(topic, number, replicas) for (topic, number), replicas in part]
+        targets = [Target(topic, index, replicas) for (topic, index), replicas in part]
         decision = alter_reassignments(
             image,
             targets,
@@ -146,46 +147,46 @@ class AdminRequests:
                         each.number,
                         each.message or each.error.name,
                     )
-        self._undecided = frozenset()
-        self._tell_halts()
+        self._undecided_reassignments = frozenset()
+        self._report_pending()
         self._to_check = set(self._listed)
-        self._strike_out(is_first=True)
+        self._remove_ended(is_first=True)
 
-    def _strike_out(self, *, is_first: bool = False) -> None:
+    def _remove_ended(self, *, is_first: bool = False) -> None:
         """Take out of the znode what is not under way any more; one write at a time.
 
         `is_first`: a znode that lists nothing goes, too.
         """
-        if self._undecided or self._is_writing:
+        if self._undecided_reassignments or self._is_writing:
             return
         image, checked = self._runtime.image, self._to_check
         self._to_check = set()
         ended = {key for key in checked if not _moves_to(image, key, self._listed[key])}
         if not ended and (self._listed or not is_first):
             return
-        left = {key: target for key, target in self._listed.items() if key not in ended}
+        remaining = {key: target for key, target in self._listed.items() if key not in ended}
         path = paths.REASSIGN_PARTITIONS
-        operation = SetData(path, encode_reassignment(left)) if left else Delete(path)
-        self._listed = left
+        operation = SetData(path, encode_reassignment(remaining)) if remaining else Delete(path)
+        self._listed = remaining
         self._is_writing = True
-        self._change((operation,)).then(self._struck_out)
+        self._change((operation,)).then(self._on_ended_removed)
 
-    def _struck_out(self, outcome: Written | ZkError) -> None:
+    def _on_ended_removed(self, outcome: Written | ZkError) -> None:
         self._is_writing = False
         if isinstance(outcome, ZkError):
             log.error("%s was not brought up to date: %s", paths.REASSIGN_PARTITIONS, outcome)
-        self._strike_out()
+        self._remove_ended()
 
     # -- elections -----------------------------------------------------------------------------
 
-    def elect(self, wanted: tuple[Partition, ...]) -> None:
+    def elect(self, requested: tuple[Partition, ...]) -> None:
         """Hold preferred elections, then delete the znode."""
-        log.info("%s asks for %d partitions", paths.PREFERRED_ELECTION, len(wanted))
-        self._electing = frozenset(topic for topic, _ in wanted)
-        self._tell_halts()
+        log.info("%s asks for %d partitions", paths.PREFERRED_ELECTION, len(requested))
+        self._pending_elections = frozenset(topic for topic, _ in requested)
+        self._report_pending()
         self._runtime.run(
             lambda image: elect_leaders(
-                image, wanted, election_type=Election.PREFERRED.value, context=self._context
+                image, requested, election_type=Election.PREFERRED.value, context=self._context
             )
         ).then(self._elected)
 
@@ -203,14 +204,16 @@ class AdminRequests:
                     each.number,
                     each.message or each.error.name,
                 )
-        self._electing = frozenset()
-        self._tell_halts()
-        self._erase(paths.PREFERRED_ELECTION)
+        self._pending_elections = frozenset()
+        self._report_pending()
+        self._delete_znode(paths.PREFERRED_ELECTION)
 
-    def _tell_halts(self) -> None:
-        self._on_halts(self._electing, frozenset(topic for topic, _ in self._undecided))
+    def _report_pending(self) -> None:
+        self._on_pending_requests(
+            self._pending_elections, frozenset(topic for topic, _ in self._undecided_reassignments)
+        )
 
-    def _erase(self, path: str) -> None:
+    def _delete_znode(self, path: str) -> None:
         self._change([Delete(path)]).then(_note_failure)
 
 
@@ -221,9 +224,9 @@ def _note_failure(outcome: Written | ZkError) -> None:
 
 def _moves_to(image: ClusterImage, key: Partition, target: tuple[int, ...]) -> bool:
     """Tell whether a partition is on its way to some replicas."""
-    name, number = key
+    name, partition_id = key
     topic = image.topics.by_name(name)
-    partition = None if topic is None else topic.partitions.get(number)
+    partition = None if topic is None else topic.partitions.get(partition_id)
     return partition is not None and is_reassigned(partition) and target_of(partition) == target
 
 

@@ -22,16 +22,16 @@ from ottla.broker.zk_replica_drops import drop_topics, note_unproven, unproven_a
 from ottla.host.broker_lifecycle import BrokerState
 from ottla.host.broker_links import BrokerLinks
 from ottla.host.cleaner import Cleaner
-from ottla.host.folders import StartError
 from ottla.host.metadata_publication import MetadataErrors
+from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import Address, NodePorts
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.config_follower import ConfigFollower
-from ottla.host.zookeeper.controlled_shutdown import depart
+from ottla.host.zookeeper.controlled_shutdown import request_controlled_shutdown
 from ottla.host.zookeeper.controller_broker_links import ControllerBrokerLinks
-from ottla.host.zookeeper.folders import ZooKeeperFolders
+from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs
 from ottla.host.zookeeper.registration import Registration
-from ottla.host.zookeeper.start_reading import read_gone, read_image, without_deleted
+from ottla.host.zookeeper.start_reading import read_deleted, read_image, without_deleted
 from ottla.host.zookeeper.zk_metadata_image import ZkMetadataImage
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.delta import ClusterDelta, delta_between
@@ -42,12 +42,12 @@ from ottla.metadata.znodes.paths import LOG_DIR_EVENT
 
 log = logging.getLogger(__name__)
 
-SLACK_MS = 2_000
+SESSION_EXPIRY_SLACK_MS = 2_000
 """How much longer than a session another broker's node of this id may stay: ZooKeeper looks at
 sessions in ticks."""
 
 
-class Keeper(Protocol):
+class SessionHolder(Protocol):
     """What is needed of `ottla.host.zookeeper.session_keeper.SessionKeeper`."""
 
     @property
@@ -77,8 +77,8 @@ class ZooKeeperBrokerNode:
         *,
         cluster_id: str,
         listeners: Iterable[Endpoint],
-        folders: ZooKeeperFolders,
-        keeper: Keeper,
+        node_dirs: ZooKeeperNodeDirs,
+        keeper: SessionHolder,
         ports: NodePorts,
         on_failure: Callable[[str], None],
     ) -> None:
@@ -86,7 +86,7 @@ class ZooKeeperBrokerNode:
         self._cluster_id = cluster_id
         self._listeners = tuple(listeners)
         self._on_failure = on_failure
-        self._folders = folders
+        self._node_dirs = node_dirs
         self._keeper = keeper
         self._ports = ports
         self.broker: Broker | None = None
@@ -102,9 +102,9 @@ class ZooKeeperBrokerNode:
         self._peers = BrokerLinks(ports.connect, config, lambda: self.image)
         self._configs = ConfigFollower(self._zk_metadata, ports.clock)
         self._zk_metadata.learn = self._configs.learn
-        self._zk_metadata.doubt = self._doubt
+        self._zk_metadata.doubt = self._check_unknown_topics
         self._cleaner = Cleaner(
-            ports.cleanings, folders.log_dirs, ports.dice, lambda: config.dynamic(self.image)
+            ports.cleanings, node_dirs.log_dirs, ports.dice, lambda: config.dynamic(self.image)
         )
         self._registration = Registration(
             config.node_id,
@@ -112,8 +112,8 @@ class ZooKeeperBrokerNode:
             rack=config.rack,
             clock=ports.clock,
             timers=ports.timers,
-            note=folders.note_session,
-            former=folders.former_sessions,
+            store_session=node_dirs.store_session,
+            previous_sessions=node_dirs.previous_sessions,
             on_epoch=self._epoch_changed,
         )
 
@@ -144,21 +144,21 @@ class ZooKeeperBrokerNode:
             image = yield from read_image(session, self._config.node_id)
         except ZkError as error:
             raise StartError(f"the cluster's metadata cannot be read: {error}") from None
-        yield from self._folders.load_logs(image, self._config)
-        stored, image = image, without_deleted(image)
+        yield from self._node_dirs.load_logs(image, self._config)
+        stored_image, image = image, without_deleted(image)
         self._zk_metadata.begin(image)
         note_unproven(
             self._zk_metadata.facts,
-            unproven_at_start(stored, image, self._config.node_id, self._folders.log_dirs),
+            unproven_at_start(stored_image, image, self._config.node_id, self._node_dirs.log_dirs),
         )
         self._zk_metadata.apply(without_own_leadership(image, self._config.node_id))
         broker = self._make_broker()
         broker.zk_metadata = self._zk_metadata
-        broker.replicas.on_folder_lost = self._folder_lost
+        broker.replicas.on_log_dir_failure = self._on_log_dir_failure
         broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
         broker.apply(delta_between(EMPTY, self.image))
         self.broker = broker
-        if not self._folders.log_dirs.online_dirs:
+        if not self._node_dirs.log_dirs.online_dirs:
             raise StartError("every log folder has failed")
 
     def _make_broker(self) -> Broker:
@@ -170,33 +170,33 @@ class ZooKeeperBrokerNode:
             dice=ports.dice,
             workers=ports.workers,
             timers=ports.timers,
-            log_dirs=self._folders.log_dirs,
+            log_dirs=self._node_dirs.log_dirs,
             forwarder=self._links,
             peers=self._peers,
         )
 
     def register(self, election: Election) -> Steps[None]:
         """Register; the controller may speak from now on. Raises: StartError."""
-        election.on_controller(self._led_by)
+        election.on_controller(self._on_controller_change)
         session = self._keeper.session
-        for began in (self._configs.began, self._registration.began):
-            self._keeper.on_new(began)
+        for session_started in (self._configs.session_started, self._registration.session_started):
+            self._keeper.on_new(session_started)
             if session is not None:
-                began(session)
-        limit_ms = self._config["zookeeper.session.timeout.ms"] + SLACK_MS
-        over: Pending[None] = Pending()
+                session_started(session)
+        limit_ms = self._config["zookeeper.session.timeout.ms"] + SESSION_EXPIRY_SLACK_MS
+        finished: Pending[None] = Pending()
 
         def end(_: None = None) -> None:
-            over.complete(None)
+            finished.complete(None)
 
         timer = self._ports.timers.at(self._ports.clock.monotonic_ms() + limit_ms, end)
         self._registration.registered.then(end)
-        yield over
+        yield finished
         timer.cancel()
-        if self._registration.waits_for:
+        if self._registration.blocking_session:
             raise StartError(
                 f"broker.id={self._config.node_id}: a broker of this id is registered already, and"
-                f" its session (0x{self._registration.waits_for:x}) lives on"
+                f" its session (0x{self._registration.blocking_session:x}) lives on"
             )
         yield self._registration.registered
 
@@ -205,7 +205,7 @@ class ZooKeeperBrokerNode:
         assert self.broker is not None
         self.broker.start_serving()
         self._cleaner.start()
-        yield self._zk_metadata.spoken
+        yield self._zk_metadata.listed_as_live
         self.state = BrokerState.RUNNING
 
     # -- what happens --------------------------------------------------------------------------
@@ -215,42 +215,47 @@ class ZooKeeperBrokerNode:
         if self.broker is not None:
             self.broker.epoch = epoch
 
-    def _led_by(self, controller_id: int, epoch: int) -> None:
-        self._links.led_by(controller_id, epoch)
+    def _on_controller_change(self, controller_id: int, epoch: int) -> None:
+        self._links.controller_changed(controller_id, epoch)
 
     def _changed(self, delta: ClusterDelta) -> None:
         if delta.changed_brokers:
-            self._peers.moved()
-            self._links.moved()
+            self._peers.brokers_changed()
+            self._links.brokers_changed()
         if self.broker is not None:
             self.broker.apply(delta)
 
-    def _doubt(self) -> None:
+    def _check_unknown_topics(self) -> None:
         """Let go what was deleted while this broker was away and did not have to be asked.
 
         It held nothing of the topic; or a reassignment had taken its replica out, and nobody
         waited for it when the topic went. That the ledger knows the topic is proof; that the
         controller does not is none.
         """
-        session, ghosts = self._keeper.session, self._zk_metadata.facts.ghosts
+        session, checked = self._keeper.session, self._zk_metadata.facts.ghosts
         if session is not None:
-            follow(read_gone(session, ghosts), partial(self._undoubted, ghosts))
+            drive(
+                read_deleted(session, checked),
+                partial(self._drop_deleted_topics, checked),
+            )
 
-    def _undoubted(self, ghosts: frozenset[Uuid], found: frozenset[Uuid] | Exception) -> None:
+    def _drop_deleted_topics(
+        self, checked: frozenset[Uuid], found: frozenset[Uuid] | Exception
+    ) -> None:
         if isinstance(found, Exception):
             # After a new session the controller tells all again, and this is asked again.
             log.warning("which topics were deleted meanwhile is not known: %s", found)
             return
-        self._zk_metadata.facts.ghosts -= ghosts
-        gone = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
-        if gone and self.broker is not None:
-            log.info("%d topics were deleted while this broker was away", len(gone))
-            drop_topics(self.broker, self._zk_metadata, gone)
+        self._zk_metadata.facts.ghosts -= checked
+        deleted = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
+        if deleted and self.broker is not None:
+            log.info("%d topics were deleted while this broker was away", len(deleted))
+            drop_topics(self.broker, self._zk_metadata, deleted)
             if self._zk_metadata.facts.refused:
                 # New topics of these names, of which only a change would tell it again.
                 self._request_log_dir_event()
 
-    def _folder_lost(self) -> None:
+    def _on_log_dir_failure(self) -> None:
         """Let the controller ask what is still here: it learns of each replica from the answer."""
         self._request_log_dir_event()
 
@@ -271,14 +276,14 @@ class ZooKeeperBrokerNode:
 
     # -- stop ----------------------------------------------------------------------------------
 
-    def leave(self) -> Steps[None]:
+    def controlled_shutdown(self) -> Steps[None]:
         """Ask the controller to move away what this broker leads.
 
         controlled.shutdown.enable=false leaves as if the process had died.
         """
         if self._config["controlled.shutdown.enable"] and self.state is BrokerState.RUNNING:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            yield from depart(
+            yield from request_controlled_shutdown(
                 self._config,
                 self._links,
                 self.epoch,
@@ -287,9 +292,9 @@ class ZooKeeperBrokerNode:
             )
         self.state = BrokerState.SHUTTING_DOWN
 
-    def deregister(self) -> Pending[None]:
+    def unregister(self) -> Pending[None]:
         """Be no broker of the cluster any more, so that no controller gives it anything to lead."""
-        return self._registration.leave()
+        return self._registration.unregister()
 
     def close(self) -> Steps[None]:
         """Write the logs down, let go of the controller. The session is its keeper's to end."""

@@ -38,7 +38,7 @@ class BrokerRequestSender:
         self._level = parse_level(config["inter.broker.protocol.version"])
         self._previous_epochs: PreviousEpochs = {}
 
-    def introduce(self, image: ClusterImage, previous_epochs: PreviousEpochs) -> None:
+    def send_live_brokers(self, image: ClusterImage, previous_epochs: PreviousEpochs) -> None:
         """Begin to speak: open the channels, tell all brokers who is there and nothing else.
 
         They must know one another before they hear who leads what (KAFKA-4443). `previous_epochs`:
@@ -46,14 +46,14 @@ class BrokerRequestSender:
         """
         self._previous_epochs = previous_epochs
         self._channels.begin_epoch(self._epoch)
-        self._channels.follow((each.id, each.epoch) for each in image.brokers.values())
+        self._channels.set_brokers((each.id, each.epoch) for each in image.brokers.values())
         self._send(image, tell_brokers(self._view(image)))
 
-    def everything(self, image: ClusterImage) -> None:
+    def send_everything(self, image: ClusterImage) -> None:
         """Tell brokers all that they must know of a controller that they have not heard yet."""
         self._send(image, tell_everything(self._view(image)))
 
-    def changed(self, delta: ClusterDelta) -> None:
+    def send_changes(self, delta: ClusterDelta) -> None:
         """Tell brokers what follows from a change."""
         for broker_id in sorted(delta.changed_brokers):
             broker = delta.image.brokers.get(broker_id)
@@ -61,23 +61,23 @@ class BrokerRequestSender:
                 self._channels.remove_broker(broker_id)
             else:
                 self._channels.add_broker(broker_id, broker.epoch)
-        told = tell(self._view(delta.image), delta)
+        batch = tell(self._view(delta.image), delta)
         self._previous_epochs = followed(self._previous_epochs, delta)
-        self._send(delta.image, told)
+        self._send(delta.image, batch)
 
-    def again(self, image: ClusterImage, broker_id: int) -> None:
+    def resend(self, image: ClusterImage, broker_id: int) -> None:
         """Tell a broker of all partitions again: its answer names what it cannot read."""
         if broker_id in image.brokers:
             self._send(image, tell_again(self._view(image), broker_id))
 
-    def order(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
+    def send_deletions(self, image: ClusterImage, orders: Iterable[DeletionOrder]) -> None:
         """Have brokers delete replicas."""
         batch = RequestBatch(self._view(image))
         for order in orders:
             add_to_batch(batch, order)
         self._send(image, batch)
 
-    def fall_silent(self) -> None:
+    def close(self) -> None:
         """Say nothing any more; what is unanswered is dropped."""
         self._channels.resign()
 

@@ -23,7 +23,7 @@ from typing import Protocol
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
 from ottla.base.zookeeper import Delete, Event, Got, Session, ZkCode, ZkError
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.start_reading import topic_resource
 from ottla.host.zookeeper.store_gathering import Wanted, read_once
 from ottla.host.zookeeper.store_reading import read_each, reading
@@ -64,13 +64,13 @@ class ConfigFollower:
         self._seen: dict[str, int] = {}
         """The notifications that were acted on, with when they were made (epoch milliseconds)."""
         self._readings = 0
-        self._overtaken: dict[int, set[Resource]] = {}
+        self._superseded: dict[int, set[Resource]] = {}
         """The readings under way, by number, with what one that began later has read already."""
         self._is_busy = False
         self._is_wanted = False
         self._is_closed = False
 
-    def began(self, session: Session) -> None:
+    def session_started(self, session: Session) -> None:
         """Follow with a new session: watch first, then read everything."""
         if self._is_closed:
             return
@@ -99,7 +99,7 @@ class ConfigFollower:
             _log_failure(result)
             learned.complete(None)
 
-        follow(self._read(session, resources), ended)
+        drive(self._read(session, resources), ended)
         return learned
 
     # -- steps ---------------------------------------------------------------------------------
@@ -113,12 +113,12 @@ class ConfigFollower:
                 return
             self._is_busy = False
             if self._is_wanted:
-                self._look(session)
+                self._read_changes_soon(session)
 
         self._is_busy, self._is_wanted = True, False
-        follow(steps, ended)
+        drive(steps, ended)
 
-    def _look(self, session: Session) -> None:
+    def _read_changes_soon(self, session: Session) -> None:
         if self._is_busy:
             self._is_wanted = True
         elif session is self._session:
@@ -138,23 +138,23 @@ class ConfigFollower:
         names = yield from self._notifications(session)
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen[name] for name in names if name in self._seen}
-        told = yield from reading(
+        notifications = yield from reading(
             read_each(new, lambda name: session.get(f"{paths.CONFIG_CHANGES}/{name}"))
         )
-        yield from self._read(session, self._resources(told))
-        self._seen |= {name: got.stat.created_ms for name, got in told.items()}
+        yield from self._read(session, self._resources(notifications))
+        self._seen |= {name: got.stat.created_ms for name, got in notifications.items()}
         self._purge(session)
 
     def _notifications(self, session: Session) -> Steps[tuple[str, ...]]:
         def changed(_event: Event) -> None:
-            self._look(session)
+            self._read_changes_soon(session)
 
         return (yield from reading(session.children(paths.CONFIG_CHANGES, changed)))
 
-    def _resources(self, told: dict[str, Got]) -> list[Resource]:
+    def _resources(self, notifications: dict[str, Got]) -> list[Resource]:
         """Return what the notifications are about, each once; a bad one is told and left."""
         found: dict[Resource, None] = {}
-        for name, got in told.items():
+        for name, got in notifications.items():
             try:
                 entity = decode_config_change(f"{paths.CONFIG_CHANGES}/{name}", got.data)
             except ZnodeError as error:
@@ -178,21 +178,21 @@ class ConfigFollower:
         """Number a reading that begins now, once it is known what is to be read."""
         self._readings += 1
         number = self._readings
-        self._overtaken[number] = set()
+        self._superseded[number] = set()
         try:
             yield number
         finally:
-            del self._overtaken[number]
+            del self._superseded[number]
 
     def _take(self, session: Session, number: int, found: dict[Resource, Got | None]) -> None:
         if session is not self._session:
             return
-        for other, overtaken in self._overtaken.items():
+        for other, superseded in self._superseded.items():
             if other < number:
-                overtaken.update(found)
+                superseded.update(found)
         image = self._target.image
         records: list[ConfigRecord] = []
-        for resource in sorted(found.keys() - self._overtaken[number]):
+        for resource in sorted(found.keys() - self._superseded[number]):
             got = found[resource]
             try:
                 values = {} if got is None else dict(decode_config(resource, got.data).values)

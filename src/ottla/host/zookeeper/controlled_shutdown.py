@@ -25,7 +25,7 @@ from ottla.wire.messages.controlled_shutdown import (
 
 log = logging.getLogger(__name__)
 
-SILENCE_MS_MAX = 5_000
+UNANSWERED_MS_MAX = 5_000
 """How long unanswered requests may take together. Each is sent on to the next controller where one
 is elected meanwhile; who stops a whole cluster takes the controllers away, too."""
 
@@ -33,7 +33,7 @@ SHUTDOWN_MS_MAX = 10_500
 """How long all of it may take: what three quick answers with Kafka's pauses between them do."""
 
 
-class Caller(Protocol):
+class ControllerCaller(Protocol):
     """What is needed of a `Forwarder`."""
 
     def call(self, request: Any, *, timeout_ms: int) -> Pending[Any | ApiError]:
@@ -41,36 +41,41 @@ class Caller(Protocol):
         ...
 
 
-def depart(
-    config: NodeConfig, controller: Caller, broker_epoch: int, *, clock: Clock, timers: Timers
+def request_controlled_shutdown(
+    config: NodeConfig,
+    controller: ControllerCaller,
+    broker_epoch: int,
+    *,
+    clock: Clock,
+    timers: Timers,
 ) -> Steps[bool]:
     """Ask to be let go; return whether the controller did so."""
     request = ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=broker_epoch)
-    left = max(1, config["controlled.shutdown.max.retries"])
-    silent_ms = 0
+    attempts_left = max(1, config["controlled.shutdown.max.retries"])
+    unanswered_ms = 0
     deadline_ms = clock.monotonic_ms() + SHUTDOWN_MS_MAX
     while True:
-        asked_ms = clock.monotonic_ms()
-        timeout_ms = min(SILENCE_MS_MAX - silent_ms, deadline_ms - asked_ms)
+        sent_ms = clock.monotonic_ms()
+        timeout_ms = min(UNANSWERED_MS_MAX - unanswered_ms, deadline_ms - sent_ms)
         answer = yield from wait(controller.call(request, timeout_ms=timeout_ms))
-        reason = _refusal(answer)
+        reason = _failure(answer)
         if reason is None:
             return True
         now_ms = clock.monotonic_ms()
         if isinstance(answer, ApiError):
-            silent_ms += now_ms - asked_ms
-        left -= 1
+            unanswered_ms += now_ms - sent_ms
+        attempts_left -= 1
         due_ms = now_ms + config["controlled.shutdown.retry.backoff.ms"]
-        if left == 0 or silent_ms >= SILENCE_MS_MAX or due_ms >= deadline_ms:
+        if attempts_left == 0 or unanswered_ms >= UNANSWERED_MS_MAX or due_ms >= deadline_ms:
             log.warning("this broker leaves without the controller's word: %s", reason)
             return False
         log.info("this broker may not leave yet: %s", reason)
         pause: Pending[None] = Pending()
-        timers.at(due_ms, lambda over=pause: over.complete(None))  # type: ignore[misc]
+        timers.at(due_ms, lambda pause=pause: pause.complete(None))  # type: ignore[misc]
         yield pause
 
 
-def _refusal(answer: ControlledShutdownResponse | ApiError) -> str | None:
+def _failure(answer: ControlledShutdownResponse | ApiError) -> str | None:
     if isinstance(answer, ApiError):
         return f"the controller cannot be asked ({answer})"
     if answer.error_code:

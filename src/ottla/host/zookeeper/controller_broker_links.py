@@ -70,13 +70,13 @@ class ControllerBrokerLinks:
         """
         return self._own.call(request, timeout_ms=timeout_ms)
 
-    def led_by(self, controller_id: int, _epoch: int) -> None:
+    def controller_changed(self, controller_id: int, _epoch: int) -> None:
         """Go to the new controller at once: the old one may hang, and never answer."""
         self._controller_id = controller_id
         if controller_id != NO_LEADER:
-            self.moved()
+            self.brokers_changed()
 
-    def moved(self) -> None:
+    def brokers_changed(self) -> None:
         """Look where the controller is now: brokers have come, gone or changed their address."""
         for link in self._links:
             link.retarget()

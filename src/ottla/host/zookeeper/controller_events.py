@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Deposed:
+class ControllerMoved:
     """A broker has heard of a later controller: somebody else rules."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class FoldersLost:
+class LogDirFailure:
     """A broker cannot read some of its replicas: the folders that they are in have failed."""
 
     broker_id: int
@@ -44,43 +44,45 @@ class FoldersLost:
     partitions: tuple[PartitionKey, ...]
 
 
-BrokerEvent = Deposed | FoldersLost | DeletionsAnswered | OrdersDropped
+BrokerEvent = ControllerMoved | LogDirFailure | DeletionsAnswered | OrdersDropped
 
 
 def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | None:
     """Return what an answer asks for; None = nothing."""
-    sent = _as_meant(image, channel_event.sent)
+    sent = _without_stale_deletions(image, channel_event.sent)
     if isinstance(channel_event, Dropped):
         replicas = _ordered(image, sent)
         return OrdersDropped(sent.broker_id, sent.broker_epoch, replicas) if replicas else None
     response = channel_event.response
-    whole = error_of(response.error_code)
-    if whole is Error.STALE_CONTROLLER_EPOCH:
-        return Deposed(sent.broker_id)
-    if whole is not Error.NONE:
+    error = error_of(response.error_code)
+    if error is Error.STALE_CONTROLLER_EPOCH:
+        return ControllerMoved(sent.broker_id)
+    if error is not Error.NONE:
         # It is another process by now, which its registration tells as well.
         log.info(
-            "broker %d refuses %s: %s", sent.broker_id, type(sent.request).__name__, whole.name
+            "broker %d refuses %s: %s", sent.broker_id, type(sent.request).__name__, error.name
         )
     if isinstance(response, LeaderAndIsrResponse):
-        _say_refused(image, sent.broker_id, response)
+        _log_refused_topics(image, sent.broker_id, response)
         failed = failed_replicas(sent, response)
-        return FoldersLost(sent.broker_id, sent.broker_epoch, failed) if failed else None
+        return LogDirFailure(sent.broker_id, sent.broker_epoch, failed) if failed else None
     if isinstance(response, StopReplicaResponse):
         return _deletions(image, sent, response)
     return None
 
 
-def _say_refused(image: ClusterImage, broker_id: int, response: LeaderAndIsrResponse) -> None:
+def _log_refused_topics(
+    image: ClusterImage, broker_id: int, response: LeaderAndIsrResponse
+) -> None:
     """Name the topics that are alive and that a broker was told in this term are deleted.
 
     A broker cannot tell one that was put back from a request of the time before its deletion.
     """
-    for told in response.topics:
-        topic = image.topics.by_id(told.topic_id)
+    for topic_error in response.topics:
+        topic = image.topics.by_id(topic_error.topic_id)
         if topic is None or image.deletions.is_queued(topic.id):
             continue
-        if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in told.partition_errors):
+        if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in topic_error.partition_errors):
             log.error(
                 "broker %d refuses the topic %s with the id %s, of which it was told that it is"
                 " deleted. If it was put back since: delete the znode %s, so that another"
@@ -92,12 +94,12 @@ def _say_refused(image: ClusterImage, broker_id: int, response: LeaderAndIsrResp
             )
 
 
-def _as_meant(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
+def _without_stale_deletions(image: ClusterImage, sent: BrokerRequest) -> BrokerRequest:
     """Return a request without deletions of topics whose names other topics have by now."""
-    meant = frozenset(
+    current = frozenset(
         key for key in sent.deleted if image.topics.id_of(key.topic) in sent.deleted_topics
     )
-    return sent if meant == sent.deleted else replace(sent, deleted=meant)
+    return sent if current == sent.deleted else replace(sent, deleted=current)
 
 
 def _deletions(
@@ -113,7 +115,7 @@ def _deletions(
 def _ordered(image: ClusterImage, sent: BrokerRequest) -> tuple[Replica, ...]:
     named = ((image.topics.id_of(key.topic), key.number) for key in sorted(sent.deleted))
     return tuple(
-        Replica(sent.broker_id, topic_id, number)
-        for topic_id, number in named
+        Replica(sent.broker_id, topic_id, partition)
+        for topic_id, partition in named
         if topic_id is not None
     )

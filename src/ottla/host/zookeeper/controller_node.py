@@ -20,7 +20,7 @@ from ottla.controller.step import Decision
 from ottla.host.controller_channel import ChannelEvent, ControllerChannels, links_of_image
 from ottla.host.node_ports import NodePorts
 from ottla.host.zookeeper.controller_term import ControllerTerm, TermEnvironment
-from ottla.host.zookeeper.election import ControllerElection, Keeper, Term
+from ottla.host.zookeeper.election import ControllerElection, SessionHolder, Term
 from ottla.host.zookeeper.runtime import DecisionMetrics
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
@@ -43,7 +43,7 @@ class ZooKeeperController:
         config: NodeConfig,
         *,
         cluster_id: str,
-        keeper: Keeper,
+        keeper: SessionHolder,
         ports: NodePorts,
         on_failure: Callable[[str], None],
     ) -> None:
@@ -58,7 +58,7 @@ class ZooKeeperController:
         self.metrics = DecisionMetrics()
         self.leaders_seen = 0
         self._keeper = keeper
-        self._office: ControllerTerm | None = None
+        self._term: ControllerTerm | None = None
         self.election = ControllerElection(
             keeper,
             config.node_id,
@@ -78,13 +78,13 @@ class ZooKeeperController:
             timers=ports.timers,
             on_event=self._answered,
         )
-        self._around = TermEnvironment(
+        self._environment = TermEnvironment(
             context=self.context,
             clock=ports.clock,
             timers=ports.timers,
             channels=self.channels,
             metrics=self.metrics,
-            on_deposed=self.election.fenced,
+            on_controller_moved=self.election.fenced,
             on_failure=on_failure,
         )
 
@@ -93,7 +93,7 @@ class ZooKeeperController:
     def start(self) -> None:
         """Stand for election."""
         self.election.start()
-        self.election.on_controller(self._ruled_by)
+        self.election.on_controller(self._on_controller_change)
 
     def stop(self) -> Pending[None]:
         """Stand no more; the answer comes once another one can be elected."""
@@ -104,56 +104,56 @@ class ZooKeeperController:
     @property
     def image(self) -> ClusterImage:
         """Return the image on which the next decision rests; empty where this is not the one."""
-        return EMPTY if self._office is None else self._office.image
+        return EMPTY if self._term is None else self._term.image
 
     @property
     def in_office(self) -> bool:
         """Tell whether it may decide."""
-        return self._office is not None and self._office.in_office
+        return self._term is not None and self._term.in_office
 
     @property
     def is_elected(self) -> bool:
         """Tell whether this is the one, as far as it knows; it may still be reading."""
-        return self._office is not None
+        return self._term is not None
 
     @property
     def is_taking_over(self) -> bool:
         """Tell whether it is elected and brokers do not know everything of it yet."""
-        return self._office is not None and self._office.is_taking_over
+        return self._term is not None and self._term.is_taking_over
 
     @property
     def queue_size(self) -> int:
         """Return how many decisions wait for their turn."""
-        if self._office is None or self._office.runtime is None:
+        if self._term is None or self._term.runtime is None:
             return 0
-        return self._office.runtime.queue_size
+        return self._term.runtime.queue_size
 
     def run(
         self, decide: Callable[[ClusterImage], Decision[R]], *, deadline_ms: int | None = None
     ) -> Pending[R | ApiError]:
         """Decide when the turn comes, if in office; answer once it is a fact."""
-        if self._office is None or self._office.runtime is None:
+        if self._term is None or self._term.runtime is None:
             return completed(ApiError(Error.NOT_CONTROLLER))
-        return self._office.runtime.run(decide, deadline_ms=deadline_ms)
+        return self._term.runtime.run(decide, deadline_ms=deadline_ms)
 
     # -- terms ---------------------------------------------------------------------------------
 
-    def _ruled_by(self, controller_id: int, _epoch: int) -> None:
+    def _on_controller_change(self, controller_id: int, _epoch: int) -> None:
         if controller_id >= 0:
             self.leaders_seen += 1
 
     def _elected(self, epoch: int, epoch_version: int) -> None:
         session = self._keeper.session
         assert session is not None, "nobody is elected without a session"
-        assert self._office is None, "a term ends before the next one begins"
-        self._office = ControllerTerm(session, Term(epoch, epoch_version), self._around)
-        self._office.begin()
+        assert self._term is None, "a term ends before the next one begins"
+        self._term = ControllerTerm(session, Term(epoch, epoch_version), self._environment)
+        self._term.begin()
 
     def _resigned(self) -> None:
-        office, self._office = self._office, None
-        if office is not None:
-            office.end()
+        term, self._term = self._term, None
+        if term is not None:
+            term.end()
 
     def _answered(self, event: ChannelEvent) -> None:
-        if self._office is not None:
-            self._office.answered(event)
+        if self._term is not None:
+            self._term.answered(event)

@@ -45,8 +45,8 @@ from ottla.host.periodic import Periodic
 from ottla.host.zookeeper.admin_requests import AdminRequests
 from ottla.host.zookeeper.broker_request_sender import BrokerRequestSender
 from ottla.host.zookeeper.controller_events import (
-    Deposed,
-    FoldersLost,
+    ControllerMoved,
+    LogDirFailure,
     event_of,
 )
 from ottla.host.zookeeper.election import Term
@@ -71,29 +71,32 @@ UNCLEAN = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermEnvironment:
-    """What outlives a term. `on_deposed`: somebody else rules; `on_failure`: this node cannot be
-    a controller; `metrics`: of all terms."""
+    """What outlives a term.
+
+    Fields: `on_controller_moved`: another broker is the controller; `on_failure`: this node cannot
+            be a controller; `metrics`: of all terms.
+    """
 
     context: DecisionContext
     clock: Clock
     timers: Timers
     channels: ControllerChannels
     metrics: DecisionMetrics
-    on_deposed: Callable[[], None]
+    on_controller_moved: Callable[[], None]
     on_failure: Callable[[str], None]
 
 
 class ControllerTerm:
     """One term. `begin` it once, `end` it once."""
 
-    def __init__(self, session: Session, term: Term, around: TermEnvironment) -> None:
+    def __init__(self, session: Session, term: Term, environment: TermEnvironment) -> None:
         self.term = term
         self.runtime: DecisionRuntime | None = None
         self._session = session
-        self._around = around
-        self._config = around.context.config
+        self._environment = environment
+        self._config = environment.context.config
         self._store: ZooKeeperStore | None = None
-        self._teller = BrokerRequestSender(around.channels, self._config, epoch=term.epoch)
+        self._sender = BrokerRequestSender(environment.channels, self._config, epoch=term.epoch)
         self._deletions: DeletionDriver | None = None
         self._requests: AdminRequests | None = None
         self._markers: MarkerRequests | None = None
@@ -123,14 +126,14 @@ class ControllerTerm:
 
     def _periodic(self, elect: Callable[[ClusterImage, Any], Any], interval_ms: int) -> Periodic:
         return Periodic(
-            lambda: self._ruling.run(lambda image: elect(image, self._config)),
+            lambda: self._loaded_runtime.run(lambda image: elect(image, self._config)),
             interval_ms=interval_ms,
-            clock=self._around.clock,
-            timers=self._around.timers,
+            clock=self._environment.clock,
+            timers=self._environment.timers,
         )
 
     @property
-    def _ruling(self) -> DecisionRuntime:
+    def _loaded_runtime(self) -> DecisionRuntime:
         assert self.runtime is not None, "nothing is decided before the image is loaded"
         return self.runtime
 
@@ -138,13 +141,13 @@ class ControllerTerm:
 
     def begin(self) -> None:
         """Load the image, then take over."""
-        around = self._around
+        environment = self._environment
         store = self._store = ZooKeeperStore(
             self._session,
             epoch=self.term.epoch,
             epoch_version=self.term.epoch_version,
-            clock=around.clock,
-            timers=around.timers,
+            clock=environment.clock,
+            timers=environment.timers,
         )
         store.load().then(lambda failure: self._loaded(store, failure))
 
@@ -154,22 +157,22 @@ class ControllerTerm:
         if failure is None:
             self._take_over(store)
         elif failure.code is ZkCode.BAD_VERSION:
-            self._around.on_deposed()
+            self._environment.on_controller_moved()
         elif failure.code is ZkCode.NO_AUTH:
-            self._around.on_failure(f"the metadata may not be read: {failure}")
+            self._environment.on_failure(f"the metadata may not be read: {failure}")
         elif failure.code is not ZkCode.SESSION_EXPIRED:
             log.error("the metadata could not be read, which is tried again: %s", failure)
-            self._later(RELOAD_MS, self.begin)
+            self._schedule(RELOAD_MS, self.begin)
 
     def _take_over(self, store: ZooKeeperStore) -> None:
-        around, config = self._around, self._config
+        environment, config = self._environment, self._config
         runtime = self.runtime = DecisionRuntime(
             store,
             epoch=self.term.epoch,
-            clock=around.clock,
-            on_fenced=around.on_deposed,
-            on_effect=self._effect,
-            metrics=around.metrics,
+            clock=environment.clock,
+            on_fenced=environment.on_controller_moved,
+            on_effect=self._on_effect,
+            metrics=environment.metrics,
         )
         log.info(
             "controller of epoch %d: %d brokers, %d topics are loaded",
@@ -178,74 +181,76 @@ class ControllerTerm:
             len(runtime.image.topics),
         )
         runtime.subscribe(self._changed)
-        self._teller.introduce(runtime.image, found_at_start(runtime.image, store.started_since))
+        self._sender.send_live_brokers(
+            runtime.image, found_at_start(runtime.image, store.started_since)
+        )
         runtime.run_step(lambda image: fail_started(image, config, store.started_since))
         runtime.run_step(lambda image: settle(image, config))
         runtime.run_step(lambda image: bring_online(image, config))
         runtime.run_step(lambda image: finish_reassignments(image, config)).then(self._settled)
 
     def _settled(self, _failure: ApiError | None) -> None:
-        if self._is_over or not self._ruling.active:
+        if self._is_over or not self._loaded_runtime.active:
             return  # A write was refused: the end follows, and nobody is to hear this one.
-        runtime, store = self._ruling, self._store
+        runtime, store = self._loaded_runtime, self._store
         assert store is not None
-        self._teller.everything(runtime.image)
+        self._sender.send_everything(runtime.image)
         self._deletions = DeletionDriver(
             DeletionManager(
                 enabled=self._config["delete.topic.enable"],
                 retention_ms=self._config["ottla.deletion.receipt.retention.ms"],
             ),
             runtime,
-            self._teller.order,
-            clock=self._around.clock,
-            timers=self._around.timers,
+            self._sender.send_deletions,
+            clock=self._environment.clock,
+            timers=self._environment.timers,
             marked=lambda: store.known.marked,
         )
         self._deletions.start(runtime.image)
         self._serve_requests(runtime, store, self._deletions)
         self._unclean_elections.start()
         if self._config["auto.leader.rebalance.enable"]:
-            self._later(FIRST_BALANCE_MS, self._begin_to_balance)
+            self._schedule(FIRST_BALANCE_MS, self._begin_to_balance)
 
     def _serve_requests(
         self, runtime: DecisionRuntime, store: ZooKeeperStore, deletions: DeletionDriver
     ) -> None:
         self._requests = AdminRequests(
             runtime,
-            self._around.context,
+            self._environment.context,
             change=store.change,
-            tell_again=lambda broker_id: self._teller.again(runtime.image, broker_id),
-            on_halts=lambda electing, reassigning: deletions.halted_by(
+            resend=lambda broker_id: self._sender.resend(runtime.image, broker_id),
+            on_pending_requests=lambda electing, reassigning: deletions.halted_by(
                 electing=electing, reassigning=reassigning
             ),
         )
         self._requests.serve(store.hooks)
         markers = self._markers = MarkerRequests(
             runtime,
-            self._around.context,
-            clock=self._around.clock,
-            timers=self._around.timers,
+            self._environment.context,
+            clock=self._environment.clock,
+            timers=self._environment.timers,
             change=store.change,
             exists=self._session.exists,
             marked=lambda: store.known.marked,
-            gone=store.marks_gone,
+            on_removed=store.markers_gone,
             unreadable=lambda: store.known.unreadable,
         )
 
-        def marks_changed(marked: tuple[str, ...]) -> None:
-            deletions.marks_changed(frozenset(marked))
-            markers.look_at(marked)
+        def markers_changed(marked: tuple[str, ...]) -> None:
+            deletions.markers_changed(frozenset(marked))
+            markers.process_markers(marked)
 
-        store.hooks.on_deletion_requests = marks_changed
+        store.hooks.on_deletion_requests = markers_changed
         store.start_requests()
 
     def _begin_to_balance(self) -> None:
         self._balance.start()
         self._balance.now()
 
-    def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        now_ms = self._around.clock.monotonic_ms()
-        self._timer = self._around.timers.at(now_ms + delay_ms, call)
+    def _schedule(self, delay_ms: int, call: Callable[[], None]) -> None:
+        now_ms = self._environment.clock.monotonic_ms()
+        self._timer = self._environment.timers.at(now_ms + delay_ms, call)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -262,16 +267,16 @@ class ControllerTerm:
             self._deletions.stop()
         if self._markers is not None:
             self._markers.stop()
-        self._teller.fall_silent()
+        self._sender.close()
         if self.runtime is not None:
-            self.runtime.pre_empt()
+            self.runtime.resign()
 
     # -- what happens --------------------------------------------------------------------------
 
     def _changed(self, delta: ClusterDelta) -> None:
         if self._is_over:
             return
-        self._teller.changed(delta)
+        self._sender.send_changes(delta)
         if self._deletions is not None:
             self._deletions.changed(delta)
         if self._requests is not None:
@@ -281,16 +286,16 @@ class ControllerTerm:
         self._decide_what_follows(delta)
 
     def _decide_what_follows(self, delta: ClusterDelta) -> None:
-        runtime, config = self._ruling, self._config
-        if _came_or_went(delta):
+        runtime, config = self._loaded_runtime, self._config
+        if _brokers_changed(delta):
             runtime.run_step(lambda image: follow(image, config, delta))
             runtime.run_step(lambda image: bring_online(image, config))
-        elif _has_new_partitions(delta) or _serves_again(delta):
+        elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))
         if _allows_unclean_elections(delta):
             self._unclean_elections.now()
 
-    def _effect(self, effect: Any) -> None:
+    def _on_effect(self, effect: Any) -> None:
         if isinstance(effect, ElectUncleanly):
             self._unclean_elections.now()
 
@@ -299,27 +304,27 @@ class ControllerTerm:
         if self._is_over or self.runtime is None:
             return
         event = event_of(self.runtime.image, channel_event)
-        if isinstance(event, Deposed):
+        if isinstance(event, ControllerMoved):
             log.info("broker %d has heard of a later controller", event.broker_id)
-            self._around.on_deposed()
-        elif isinstance(event, FoldersLost):
-            self._lose_folders(event)
+            self._environment.on_controller_moved()
+        elif isinstance(event, LogDirFailure):
+            self._take_replicas_offline(event)
         elif isinstance(event, DeletionsAnswered) and self._deletions is not None:
             self._deletions.answered(event)
         elif isinstance(event, OrdersDropped) and self._deletions is not None:
             self._deletions.dropped(event)
 
-    def _lose_folders(self, event: FoldersLost) -> None:
+    def _take_replicas_offline(self, event: LogDirFailure) -> None:
         def decide(image: ClusterImage) -> Step:
             broker = image.brokers.get(event.broker_id)
             if broker is None or broker.epoch != event.broker_epoch:
                 return Step()
             return take_replicas_offline(image, self._config, event.broker_id, event.partitions)
 
-        self._ruling.run_step(decide)
+        self._loaded_runtime.run_step(decide)
 
 
-def _came_or_went(delta: ClusterDelta) -> bool:
+def _brokers_changed(delta: ClusterDelta) -> bool:
     """Tell whether brokers came, went, or are other processes now."""
     before, after = delta.before.brokers, delta.image.brokers
     return any(
@@ -338,13 +343,13 @@ def _has_new_partitions(delta: ClusterDelta) -> bool:
     ]
     changed += [(change.new, change.partitions) for change in delta.changed_topics.values()]
     return any(
-        topic.partitions[number].leader_epoch == NO_EPOCH
-        for topic, numbers in changed
-        for number in numbers
+        topic.partitions[partition_id].leader_epoch == NO_EPOCH
+        for topic, partition_ids in changed
+        for partition_id in partition_ids
     )
 
 
-def _serves_again(delta: ClusterDelta) -> bool:
+def _is_restored(delta: ClusterDelta) -> bool:
     """Tell whether somebody has struck a deletion that had begun, of a topic that is there.
 
     Nobody led what was added to it meanwhile.

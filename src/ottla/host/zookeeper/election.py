@@ -62,7 +62,7 @@ RETRY_MS = 100
 """How long to wait after what should not happen, before looking again."""
 
 
-class Keeper(Protocol):
+class SessionHolder(Protocol):
     """What keeps a session with ZooKeeper; see `ottla.host.zookeeper.session_keeper`."""
 
     @property
@@ -98,7 +98,7 @@ class ControllerElection:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: SessionHolder,
         broker_id: int,
         *,
         clock: Clock,
@@ -117,12 +117,12 @@ class ControllerElection:
         self._on_resigned = on_resigned
         self._listeners: list[Callable[[int, int], None]] = []
         self._session: Session | None = None
-        self._former_sessions: set[int] = set()
-        self._standing = False
+        self._previous_sessions: set[int] = set()
+        self._is_candidate = False
         self._attempt: Term | None = None
         self._is_watched = False
         self._is_busy = False
-        self._is_wanted = False
+        self._read_again = False
         self._timer: Timer | None = None
         self._unreadable = ""
 
@@ -130,19 +130,19 @@ class ControllerElection:
 
     def start(self) -> None:
         """Stand for election, with this session and every later one."""
-        self._standing = True
+        self._is_candidate = True
         self._keeper.on_new(self._began)
         self._keeper.on_lost(self._lost)
         if self._keeper.session is not None:
             self._began(self._keeper.session)
 
-    def remember(self, sessions: Iterable[int]) -> None:
+    def add_previous_sessions(self, sessions: Iterable[int]) -> None:
         """Take these sessions for this broker's own: those of a life that was killed."""
-        self._former_sessions.update(sessions)
+        self._previous_sessions.update(sessions)
 
     def close(self) -> Pending[None]:
         """Stand no more; resign where this broker rules."""
-        self._standing = False
+        self._is_candidate = False
         if self._timer is not None:
             self._timer.cancel()
         return self.resign()
@@ -156,15 +156,15 @@ class ControllerElection:
         self._session = session
         self._attempt = None
         self._is_watched = self._is_busy = False
-        self._look()
+        self._read_controller()
 
     def _lost(self) -> Pending[None] | None:
         if self._session is not None:
-            self._former_sessions.add(self._session.id)
+            self._previous_sessions.add(self._session.id)
         self._session = None
-        left = self._leave_office()
-        self._tell(NO_LEADER, self.epoch)
-        return left
+        ended = self._end_term()
+        self._notify(NO_LEADER, self.epoch)
+        return ended
 
     # -- office --------------------------------------------------------------------------------
 
@@ -174,31 +174,35 @@ class ControllerElection:
         if term is None:
             return completed(None)
         log.info("broker %d resigns as controller of epoch %d", self._broker_id, term.epoch)
-        self._leave_office()
-        gone: Pending[None] = Pending()
+        self._end_term()
+        deleted: Pending[None] = Pending()
         if session is None:
-            gone.complete(None)
+            deleted.complete(None)
         else:
-            self._make_way(session, term.epoch_version, gone)
-        return gone
+            self._delete_controller(session, term.epoch_version, deleted)
+        return deleted
 
-    def _make_way(self, session: Session, epoch_version: int, gone: Pending[None]) -> None:
+    def _delete_controller(
+        self, session: Session, epoch_version: int, deleted: Pending[None]
+    ) -> None:
         def answered(outcome: tuple[Result, ...] | ZkError) -> None:
             lost = isinstance(outcome, ZkError) and outcome.code is ZkCode.CONNECTION_LOSS
             if lost and self._session is session:
                 again = self._clock.monotonic_ms() + RETRY_MS
-                self._timers.at(again, lambda: self._make_way(session, epoch_version, gone))
+                self._timers.at(
+                    again, lambda: self._delete_controller(session, epoch_version, deleted)
+                )
             else:
-                gone.complete(None)
+                deleted.complete(None)
 
         session.multi((Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER))).then(answered)
 
     def fenced(self) -> None:
         """End the office: a write was refused, so somebody else has moved the epoch on."""
-        self._leave_office()
-        self._look()
+        self._end_term()
+        self._read_controller()
 
-    def _leave_office(self) -> Pending[None] | None:
+    def _end_term(self) -> Pending[None] | None:
         if self.term is None:
             return None
         log.info(
@@ -207,13 +211,13 @@ class ControllerElection:
         self.term = self._attempt = None
         return self._on_resigned()
 
-    def _take_office(self, term: Term) -> None:
+    def _begin_term(self, term: Term) -> None:
         log.info("broker %d is the controller, epoch %d", self._broker_id, term.epoch)
         self.term, self._attempt = term, None
         self._on_elected(term.epoch, term.epoch_version)
-        self._tell(self._broker_id, term.epoch)
+        self._notify(self._broker_id, term.epoch)
 
-    def _tell(self, controller_id: int, epoch: int) -> None:
+    def _notify(self, controller_id: int, epoch: int) -> None:
         if (controller_id, epoch) == (self.controller_id, self.epoch):
             return
         self.controller_id, self.epoch = controller_id, epoch
@@ -222,89 +226,91 @@ class ControllerElection:
 
     # -- looking -------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _read_controller(self) -> None:
         """Read who rules, and watch. What changes meanwhile is looked at afterwards."""
         session = self._session
         if session is None:
             return
         if self._is_busy:
-            self._is_wanted = True
+            self._read_again = True
             return
-        self._is_busy, self._is_wanted = True, False
+        self._is_busy, self._read_again = True, False
         if not self._is_watched:
             self._is_watched = True
-            session.exists(CONTROLLER, lambda event: self._saw(session, event))
+            session.exists(CONTROLLER, lambda event: self._on_watch(session, event))
         # The epoch first: whoever is found after it was not elected before it, so that a removal
         # guarded by that epoch cannot be one of a later controller's znode.
         reads = [session.get(CONTROLLER_EPOCH), session.get(CONTROLLER)]
-        gather(reads).then(lambda answers: self._looked(session, *answers))
+        gather(reads).then(lambda answers: self._on_read(session, *answers))
 
-    def _saw(self, session: Session, event: Event) -> None:
+    def _on_watch(self, session: Session, event: Event) -> None:
         if session is self._session:
             self._is_watched = False
-            self._look()
+            self._read_controller()
 
-    def _look_soon(self) -> None:
+    def _read_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._look)
+        self._timer = self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._read_controller)
 
-    def _looked(self, session: Session, stored: Got | ZkError, found: Got | ZkError) -> None:
+    def _on_read(self, session: Session, stored: Got | ZkError, found: Got | ZkError) -> None:
         if session is not self._session:
             return
         self._is_busy = False
         try:
-            self._judge(session, found, stored)
+            self._act_on(session, found, stored)
         except ZnodeError as error:
             if str(error) != self._unreadable:
                 log.error("no controller can be elected: %s", error)
             self._unreadable = str(error)
-            self._look_soon()
+            self._read_later()
         except ZkError as error:
             if error.code is not ZkCode.SESSION_EXPIRED:
                 log.warning("looking for the controller failed: %s", error)
-                self._look_soon()
+                self._read_later()
         else:
             self._unreadable = ""
-        if self._is_wanted:
-            self._look()
+        if self._read_again:
+            self._read_controller()
 
-    def _judge(self, session: Session, found: Got | ZkError, stored: Got | ZkError) -> None:
+    def _act_on(self, session: Session, found: Got | ZkError, stored: Got | ZkError) -> None:
         if _is_missing(stored):
             self._check_epoch(FIRST_EPOCH)
             self._write(session, (Create(CONTROLLER_EPOCH, encode_controller_epoch(FIRST_EPOCH)),))
             return
         epoch_node = _read(stored)
-        now = Term(decode_controller_epoch(epoch_node.data), epoch_node.stat.version)
-        self._check_epoch(now.epoch)
+        current = Term(decode_controller_epoch(epoch_node.data), epoch_node.stat.version)
+        self._check_epoch(current.epoch)
         if _is_missing(found):
-            self._leave_office()
-            self._tell(NO_LEADER, now.epoch)
-            if self._standing:
-                self._elect(session, now)
+            self._end_term()
+            self._notify(NO_LEADER, current.epoch)
+            if self._is_candidate:
+                self._elect(session, current)
             return
         node = _read(found)
         owner = node.stat.ephemeral_owner
         is_ours = owner == session.id
-        if is_ours and self.term == now:
+        if is_ours and self.term == current:
             return
-        if is_ours and self._attempt == now and self._standing:
-            self._take_office(now)
+        if is_ours and self._attempt == current and self._is_candidate:
+            self._begin_term(current)
             return
-        self._leave_office()
-        if is_ours or owner in self._former_sessions:
+        self._end_term()
+        if is_ours or owner in self._previous_sessions:
             # Nobody rules by it: its maker has resigned, or lost the session that it goes with.
             log.info("removing /controller, which this broker left there")
-            self._write(session, (Check(CONTROLLER_EPOCH, now.epoch_version), Delete(CONTROLLER)))
+            self._write(
+                session, (Check(CONTROLLER_EPOCH, current.epoch_version), Delete(CONTROLLER))
+            )
             return
-        self._tell(decode_controller(node.data).broker_id, now.epoch)
+        self._notify(decode_controller(node.data).broker_id, current.epoch)
 
     def _check_epoch(self, stored: int) -> None:
         """Leave every office where epochs have fallen. Raises: ZnodeError."""
         if stored < self.epoch:
             known = self.epoch
-            self._leave_office()
-            self._tell(NO_LEADER, known)
+            self._end_term()
+            self._notify(NO_LEADER, known)
             raise ZnodeError(
                 CONTROLLER_EPOCH,
                 f"the epoch is {stored} or none, and this broker has seen {known}: ZooKeeper has"
@@ -312,15 +318,15 @@ class ControllerElection:
                 " purpose, restart all brokers",
             )
 
-    def _elect(self, session: Session, now: Term) -> None:
-        self._attempt = Term(now.epoch + 1, now.epoch_version + 1)
-        epoch = encode_controller_epoch(now.epoch + 1)
+    def _elect(self, session: Session, current: Term) -> None:
+        self._attempt = Term(current.epoch + 1, current.epoch_version + 1)
+        epoch = encode_controller_epoch(current.epoch + 1)
         node = ControllerZnode(broker_id=self._broker_id, timestamp_ms=self._clock.now_ms())
         self._write(
             session,
             (
                 Create(CONTROLLER, encode_controller(node), ephemeral=True),
-                SetData(CONTROLLER_EPOCH, epoch, now.epoch_version),
+                SetData(CONTROLLER_EPOCH, epoch, current.epoch_version),
             ),
             self._elected,
         )
@@ -329,7 +335,7 @@ class ControllerElection:
         attempt, stat = self._attempt, results[1]
         assert attempt is not None
         assert isinstance(stat, Stat)
-        self._take_office(Term(attempt.epoch, stat.version))
+        self._begin_term(Term(attempt.epoch, stat.version))
 
     def _write(
         self,
@@ -345,17 +351,17 @@ class ControllerElection:
                 return
             self._is_busy = False
             if not isinstance(outcome, ZkError):
-                if done is not None and self._standing:
+                if done is not None and self._is_candidate:
                     done(outcome)
                 else:
-                    self._is_wanted = True
-                if self._is_wanted:
-                    self._look()
+                    self._read_again = True
+                if self._read_again:
+                    self._read_controller()
             elif outcome.code in EXPECTED:
-                self._look()
+                self._read_controller()
             elif outcome.code is not ZkCode.SESSION_EXPIRED:
                 log.warning("an election failed: %s", outcome)
-                self._look_soon()
+                self._read_later()
 
         session.multi(operations).then(answered)
 

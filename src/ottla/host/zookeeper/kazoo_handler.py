@@ -15,22 +15,22 @@ from typing import Any
 
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 
-Heard = Callable[[Any], None]
+OnResult = Callable[[Any], None]
 """Takes kazoo's result object of one request, once it has a value or an exception."""
 
 
 class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Calls back at once, and connects only while the session lives.
 
-    Fields: `over`: set on any thread; from then on no connection is made. kazoo asks in the same
-            thread that found its session expired, so no other session can come between.
-            `heard`: who is told of the result of the request that the loop makes at the moment.
+    Fields: `session_over`: set on any thread; from then on no connection is made. kazoo connects in
+            the thread that found its session expired, so no other session can come between.
+            `on_result`: called with the result of the request that the loop is sending now.
     """
 
     def __init__(self, connect_seconds: float) -> None:
         super().__init__()
-        self.over = False
-        self.heard: Heard | None = None
+        self.session_over = False
+        self.on_result: OnResult | None = None
         self._connect_seconds = connect_seconds
 
     def start(self) -> None:
@@ -40,10 +40,10 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Do nothing: there are no threads to stop."""
 
     def async_result(self) -> Any:
-        """Make a result that tells `heard`: linked later, an answer could come in between."""
+        """Make a result that tells `on_result`: linked later, an answer could come in between."""
         result = AsyncResult(self)
-        if self.heard is not None:
-            result.rawlink(self.heard)
+        if self.on_result is not None:
+            result.rawlink(self.on_result)
         return result
 
     def dispatch_callback(self, callback: Any) -> None:
@@ -52,10 +52,12 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Connect to a server within its share of the time; refuse once the session is over."""
-        if self.over:
+        if self.session_over:
             raise OSError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
-        asked = kwargs.pop("timeout", None) or self._connect_seconds
-        return super().create_connection(*args, timeout=min(asked, self._connect_seconds), **kwargs)
+        requested = kwargs.pop("timeout", None) or self._connect_seconds
+        return super().create_connection(
+            *args, timeout=min(requested, self._connect_seconds), **kwargs
+        )
 
     def create_socket_pair(self) -> tuple[socket.socket, "WakeUp"]:
         """Make what wakes kazoo's thread: it reads one end, requests write the other."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.base.zookeeper import Event, EventKind, Watcher
 
-Looks = tuple[int, ...] | None
+NodeVersion = tuple[int, ...] | None
 """What a watch would have seen change: of a node's data (czxid, mzxid), of its children (czxid,
 pzxid); None = there is no such node."""
 
@@ -23,10 +23,10 @@ CHILD_KINDS: Final = frozenset({EventKind.CHILDREN_CHANGED, EventKind.DELETED})
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One watch: `looks` is what its node looked like when it was set."""
+    """One watch: `version` is what its node looked like when it was set."""
 
     watcher: Watcher
-    looks: Looks
+    version: NodeVersion
 
 
 @dataclass(slots=True)
@@ -36,34 +36,34 @@ class Watches:
     data: dict[str, list[Watched]] = field(default_factory=dict)
     children: dict[str, list[Watched]] = field(default_factory=dict)
 
-    def add_data(self, path: str, watcher: Watcher, looks: Looks) -> None:
+    def add_data(self, path: str, watcher: Watcher, version: NodeVersion) -> None:
         """Keep a watch of a node's data and being."""
-        self.data.setdefault(path, []).append(Watched(watcher, looks))
+        self.data.setdefault(path, []).append(Watched(watcher, version))
 
-    def add_children(self, path: str, watcher: Watcher, looks: Looks) -> None:
+    def add_children(self, path: str, watcher: Watcher, version: NodeVersion) -> None:
         """Keep a watch of a node's children."""
-        self.children.setdefault(path, []).append(Watched(watcher, looks))
+        self.children.setdefault(path, []).append(Watched(watcher, version))
 
     def fire(self, event: Event) -> list[Watcher]:
         """Return who is to be told of the event, and forget them: a watch fires once."""
-        told: list[Watched] = []
+        fired: list[Watched] = []
         if event.kind in DATA_KINDS:
-            told += self.data.pop(event.path, [])
+            fired += self.data.pop(event.path, [])
         if event.kind in CHILD_KINDS:
-            told += self.children.pop(event.path, [])
-        return [each.watcher for each in told]
+            fired += self.children.pop(event.path, [])
+        return [each.watcher for each in fired]
 
-    def data_again(self, path: str, looks: Looks) -> Iterator[tuple[Watcher, Event]]:
+    def data_reread(self, path: str, version: NodeVersion) -> Iterator[tuple[Watcher, Event]]:
         """Tell, and forget, whose node's data is not what it was when the watch was set."""
-        kind = EventKind.DELETED if looks is None else EventKind.DATA_CHANGED
-        for watched in _take_changed(self.data, path, looks):
-            came = watched.looks is None
-            yield watched.watcher, Event(EventKind.CREATED if came else kind, path)
+        kind = EventKind.DELETED if version is None else EventKind.DATA_CHANGED
+        for watched in _take_changed(self.data, path, version):
+            is_new = watched.version is None
+            yield watched.watcher, Event(EventKind.CREATED if is_new else kind, path)
 
-    def children_again(self, path: str, looks: Looks) -> Iterator[tuple[Watcher, Event]]:
+    def children_reread(self, path: str, version: NodeVersion) -> Iterator[tuple[Watcher, Event]]:
         """Tell, and forget, whose node's children are not what they were."""
-        kind = EventKind.DELETED if looks is None else EventKind.CHILDREN_CHANGED
-        for watched in _take_changed(self.children, path, looks):
+        kind = EventKind.DELETED if version is None else EventKind.CHILDREN_CHANGED
+        for watched in _take_changed(self.children, path, version):
             yield watched.watcher, Event(kind, path)
 
     def clear(self) -> None:
@@ -72,9 +72,11 @@ class Watches:
         self.children.clear()
 
 
-def _take_changed(kept: dict[str, list[Watched]], path: str, looks: Looks) -> list[Watched]:
-    watched = kept.pop(path, [])
-    same = [each for each in watched if each.looks == looks]
+def _take_changed(
+    watches: dict[str, list[Watched]], path: str, version: NodeVersion
+) -> list[Watched]:
+    watched = watches.pop(path, [])
+    same = [each for each in watched if each.version == version]
     if same:
-        kept[path] = same
-    return [each for each in watched if each.looks != looks]
+        watches[path] = same
+    return [each for each in watched if each.version != version]

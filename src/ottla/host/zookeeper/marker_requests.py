@@ -29,10 +29,10 @@ from ottla.base.zookeeper import Delete, Operation, Stat, ZkCode, ZkError
 from ottla.controller.context import DecisionContext
 from ottla.controller.deletion_marks import mark_topics
 from ottla.controller.retry_queue import RetryQueue
-from ottla.host.steps import Steps, follow, wait
+from ottla.host.steps import Steps, drive, wait
 from ottla.host.zookeeper.runtime import DecisionRuntime
 from ottla.host.zookeeper.store_reading import read_each, reading
-from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, Deposed, Done, Written
+from ottla.host.zookeeper.store_writing import DELETES_PER_MULTI, ControllerMoved, Done, Written
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.znodes import paths
 
@@ -60,7 +60,7 @@ class MarkerRequests:
         change: Change,
         exists: Exists,
         marked: Callable[[], Collection[str]],
-        gone: Callable[[Collection[str]], None],
+        on_removed: Callable[[Collection[str]], None],
         unreadable: Callable[[], Mapping[str, str]],
     ) -> None:
         self._runtime = runtime
@@ -70,19 +70,19 @@ class MarkerRequests:
         self._change = change
         self._exists = exists
         self._marked = marked
-        self._gone = gone
+        self._on_removed = on_removed
         self._unreadable = unreadable
         self._waiting: set[str] = set()
         """Of which unreadable topics it was said that their markers wait."""
         self._queue: RetryQueue[str] = RetryQueue()
         self._timer: Timer | None = None
-        self._is_looking = self._is_over = False
+        self._is_processing = self._is_over = False
 
-    def look_at(self, names: Iterable[str]) -> None:
+    def process_markers(self, names: Iterable[str]) -> None:
         """Queue the topics that are marked and not queued yet; erase the markers of others."""
         image = self._runtime.image
         self._queue.add(each for each in names if not image.is_queued_for_deletion(each))
-        self._go_on()
+        self._process_next()
 
     def stop(self) -> None:
         """Look at nothing any more: the office is over."""
@@ -101,22 +101,22 @@ class MarkerRequests:
             entry = delta.before.deletions.of(topic_id)
             if entry is not None:
                 touched.add(entry.name)
-        self.look_at(touched.intersection(marked))
+        self.process_markers(touched.intersection(marked))
 
     @property
     def _is_open(self) -> bool:
         return self._runtime.active and not self._is_over
 
-    def _go_on(self) -> None:
-        if self._is_open and not self._is_looking:
-            self._is_looking = True
-            follow(self._look(), self._looked)
+    def _process_next(self) -> None:
+        if self._is_open and not self._is_processing:
+            self._is_processing = True
+            drive(self._process_all(), self._on_processed)
 
-    def _look(self) -> Steps[None]:
+    def _process_all(self) -> Steps[None]:
         """Look at all that is to be looked at, one set of markers after the other."""
         while self._is_open and (names := self._queue.take()):
             try:
-                yield from self._look_together(names)
+                yield from self._process(names)
             except Exception as error:
                 if isinstance(error, ZkError) and error.code is ZkCode.SESSION_EXPIRED:
                     return  # The next controller looks at all there are.
@@ -124,7 +124,7 @@ class MarkerRequests:
             else:
                 self._queue.done(names)
 
-    def _look_together(self, names: Sequence[str]) -> Steps[None]:
+    def _process(self, names: Sequence[str]) -> Steps[None]:
         """Queue the topics or erase their markers. Raises: whatever it fails with."""
         # The ids first: what is read after that is never older than the topics they are of.
         image = self._runtime.image
@@ -135,13 +135,13 @@ class MarkerRequests:
         }
         listed = [*map(paths.topic, ids), *map(paths.marker, ids)]
         found = yield from reading(read_each(listed, self._exists))
-        gone = [name for name in ids if found.get(paths.marker(name)) is None]
-        if gone:
-            self._gone(gone)
+        removed = [name for name in ids if found.get(paths.marker(name)) is None]
+        if removed:
+            self._on_removed(removed)
         wanted, refused = self._sort(ids, found)
         if wanted:
             yield from self._queue_topics(wanted, refused)
-        yield from self._erase(refused)
+        yield from self._delete_markers(refused)
 
     def _failed(self, names: Sequence[str], error: Exception) -> None:
         bug = None if isinstance(error, ApiError | ZkError) else error
@@ -153,8 +153,8 @@ class MarkerRequests:
             log.error(text, names[0], error, exc_info=bug)
         self._queue.failed(names, self._clock.monotonic_ms())
 
-    def _looked(self, outcome: Exception | None) -> None:
-        self._is_looking = False
+    def _on_processed(self, outcome: Exception | None) -> None:
+        self._is_processing = False
         if outcome is not None:
             log.error("deletions' markers are not looked at", exc_info=outcome)
         self._arm()
@@ -166,7 +166,7 @@ class MarkerRequests:
 
     def _tick(self) -> None:
         self._queue.end_pauses(self._clock.monotonic_ms())
-        self._go_on()
+        self._process_next()
 
     def _sort(
         self, ids: Mapping[str, Uuid | None], found: Mapping[str, Stat | None]
@@ -212,7 +212,7 @@ class MarkerRequests:
             else:
                 refused[name] = error.name
 
-    def _erase(self, refused: Mapping[str, str]) -> Steps[None]:
+    def _delete_markers(self, refused: Mapping[str, str]) -> Steps[None]:
         for name, reason in refused.items():
             log.warning("the topic %s is not deleted: %s", name, reason)
         names = list(refused)
@@ -221,6 +221,6 @@ class MarkerRequests:
             outcome = yield from wait(self._change([Delete(paths.marker(each)) for each in part]))
             if isinstance(outcome, ZkError):
                 raise outcome
-            if not isinstance(outcome, Done | Deposed):
+            if not isinstance(outcome, Done | ControllerMoved):
                 raise ApiError(Error.UNKNOWN_SERVER_ERROR, f"markers are still there: {outcome}")
-            self._gone(part)
+            self._on_removed(part)

@@ -74,6 +74,6 @@ class MeasuredSession:
         """End the session."""
         return self._session.close()
 
-    def _timed(self, asked_ns: int, answer: Pending[T]) -> Pending[T]:
-        answer.then(lambda _: self._latency.observe(self._ticks_ns() - asked_ns))
+    def _timed(self, sent_ns: int, answer: Pending[T]) -> Pending[T]:
+        answer.then(lambda _: self._latency.observe(self._ticks_ns() - sent_ns))
         return answer

@@ -90,7 +90,7 @@ def session_families(keeper: SessionKeeper, latency: Histogram) -> Iterator[Fami
         ("sync_connects", "Connections to ZooKeeper that were made.", SessionState.CONNECTED),
         ("expires", "Sessions that ZooKeeper has ended.", SessionState.EXPIRED),
     ):
-        yield counter(f"{prefix}_zookeeper_{name}_total", text, [((), keeper.states_heard[state])])
+        yield counter(f"{prefix}_zookeeper_{name}_total", text, [((), keeper.state_counts[state])])
     yield histogram(
         "kafka_server_zookeeper_client_metrics_zookeeper_request_latency_seconds",
         "From a request to ZooKeeper to its answer, waits for a connection included.",

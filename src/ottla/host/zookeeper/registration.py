@@ -32,7 +32,7 @@ from ottla.base.zookeeper import (
     ZkCode,
     ZkError,
 )
-from ottla.host.steps import Steps, follow, wait
+from ottla.host.steps import Steps, drive, wait
 from ottla.metadata.brokers import Endpoint
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.broker import BrokerZnode, encode_broker
@@ -44,9 +44,10 @@ RETRY_MS = 500
 
 
 class Registration:
-    """Keeps a broker registered. `on_epoch` hears of each registration's epoch.
+    """Keeps a broker registered. `on_epoch` is called with the epoch of each registration.
 
-    `note`: writes a session's id into the data folder; `former`: the ids that were noted there.
+    `store_session`: writes a session's id into the log directories; `previous_sessions`: the ids
+    that were read from them at the start.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class Registration:
         rack: str | None,
         clock: Clock,
         timers: Timers,
-        note: Callable[[int], Pending[None]],
-        former: Iterable[int],
+        store_session: Callable[[int], Pending[None]],
+        previous_sessions: Iterable[int],
         on_epoch: Callable[[int], None],
     ) -> None:
         self._path = paths.broker(broker_id)
@@ -66,25 +67,25 @@ class Registration:
         self._znode = BrokerZnode(endpoints=tuple(endpoints), rack=rack)
         self._clock = clock
         self._timers = timers
-        self._note = note
-        self._own_sessions = set(former)
+        self._store_session = store_session
+        self._own_sessions = set(previous_sessions)
         self._on_epoch = on_epoch
         self._session: Session | None = None
         self._timer: Timer | None = None
-        self._waits_for = 0
+        self._blocking_session = 0
         self._is_closed = False
         self.registered: Pending[None] = Pending()
         """Kept when the broker is registered for the first time."""
 
-    def began(self, session: Session) -> None:
+    def session_started(self, session: Session) -> None:
         """Register with a new session."""
         if self._is_closed:
             return
         self._session = session
         self._own_sessions.add(session.id)
-        self._note(session.id).then(lambda _: self._register(session))
+        self._store_session(session.id).then(lambda _: self._register(session))
 
-    def leave(self) -> Pending[None]:
+    def unregister(self) -> Pending[None]:
         """Register no more, and take the node away: the session may have more to do.
 
         Only this session's: whether a former one had the node says nothing, as it may be another
@@ -94,13 +95,13 @@ class Registration:
         self.close()
         if session is None:
             return completed(None)
-        left: Pending[None] = Pending()
+        unregistered: Pending[None] = Pending()
 
         def ended(_outcome: Exception | None) -> None:
-            left.complete(None)  # Whatever came of it: what is left goes with the session.
+            unregistered.complete(None)  # Whatever came of it: what is left goes with the session.
 
-        follow(self._take_away(session), ended)
-        return left
+        drive(self._delete_own_znode(session), ended)
+        return unregistered
 
     def close(self) -> None:
         """Register no more; the node goes with its session."""
@@ -109,9 +110,9 @@ class Registration:
         self._cancel()
 
     @property
-    def waits_for(self) -> int:
+    def blocking_session(self) -> int:
         """Return the session that another broker of this id holds the node with; 0 = none."""
-        return self._waits_for
+        return self._blocking_session
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -120,18 +121,18 @@ class Registration:
             return
         data = encode_broker(replace(self._znode, timestamp_ms=self._clock.now_ms()))
         made: list[Operation] = [*before, Create(self._path, data, ephemeral=True)]
-        session.multi(made).then(lambda outcome: self._made(session, outcome))
+        session.multi(made).then(lambda outcome: self._on_created(session, outcome))
 
-    def _made(self, session: Session, outcome: tuple[Result, ...] | ZkError) -> None:
+    def _on_created(self, session: Session, outcome: tuple[Result, ...] | ZkError) -> None:
         if session is not self._session:
             return
-        if isinstance(outcome, ZkError) and outcome.code not in LOOKED_AT:
+        if isinstance(outcome, ZkError) and outcome.code not in READ_AGAIN_AFTER:
             self._failed(session, outcome)
             return
         # Also after a success: only the node itself tells its epoch.
-        session.get(self._path).then(lambda found: self._found(session, found))
+        session.get(self._path).then(lambda found: self._on_read(session, found))
 
-    def _found(self, session: Session, found: Got | ZkError) -> None:
+    def _on_read(self, session: Session, found: Got | ZkError) -> None:
         if session is not self._session:
             return
         if isinstance(found, ZkError):
@@ -142,7 +143,7 @@ class Registration:
             return
         stat = found.stat
         if stat.ephemeral_owner == session.id:
-            self._waits_for = 0
+            self._blocking_session = 0
             log.info("broker %d is registered with the epoch %d", self._broker_id, stat.czxid)
             self._on_epoch(stat.czxid)
             self.registered.complete(None)
@@ -154,22 +155,22 @@ class Registration:
 
     def _wait_for(self, session: Session, owner: int) -> None:
         """Wait until another's node goes: a killed broker's stays until its session is over."""
-        if self._waits_for != owner:
-            self._waits_for = owner
+        if self._blocking_session != owner:
+            self._blocking_session = owner
             log.warning(
                 "%s is held by the session 0x%x: waiting until that is over", self._path, owner
             )
-        session.exists(self._path, partial(self._moved, session)).then(
-            partial(self._looked, session)
+        session.exists(self._path, partial(self._on_change, session)).then(
+            partial(self._on_exists, session)
         )
 
-    def _looked(self, session: Session, found: Stat | ZkError | None) -> None:
+    def _on_exists(self, session: Session, found: Stat | ZkError | None) -> None:
         if found is None:
             self._register(session)
         elif isinstance(found, ZkError) and session is self._session:
             self._failed(session, found)  # Nothing is watched, either.
 
-    def _moved(self, session: Session, event: Event) -> None:
+    def _on_change(self, session: Session, event: Event) -> None:
         self._register(session)
 
     def _failed(self, session: Session, error: ZkError) -> None:
@@ -180,7 +181,7 @@ class Registration:
         due_ms = self._clock.monotonic_ms() + RETRY_MS
         self._timer = self._timers.at(due_ms, lambda: self._register(session))
 
-    def _take_away(self, session: Session) -> Steps[None]:
+    def _delete_own_znode(self, session: Session) -> Steps[None]:
         # Asked after what is under way, so that a node that is being made is seen as well.
         found = yield from wait(session.get(self._path))
         if isinstance(found, Got) and found.stat.ephemeral_owner == session.id:
@@ -191,7 +192,7 @@ class Registration:
             self._timer.cancel()
 
 
-LOOKED_AT = frozenset(
+READ_AGAIN_AFTER = frozenset(
     {ZkCode.NODE_EXISTS, ZkCode.NO_NODE, ZkCode.BAD_VERSION, ZkCode.CONNECTION_LOSS}
 )
 """What another's node, or a lost answer, makes of a registration: the node itself tells more."""

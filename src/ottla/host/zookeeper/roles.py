@@ -18,13 +18,13 @@ from ottla.base.metrics import latency_ns
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import ZkError
 from ottla.broker.api.base import Listener
-from ottla.host.folders import StartError
+from ottla.host.node_dirs import StartError
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps
 from ottla.host.zookeeper.broker_node import ZooKeeperBrokerNode
 from ottla.host.zookeeper.controller_node import ZooKeeperController
-from ottla.host.zookeeper.folders import ZooKeeperFolders
 from ottla.host.zookeeper.measured_session import measured
+from ottla.host.zookeeper.node_dirs import ZooKeeperNodeDirs
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.session_keeper import SessionKeeper
 from ottla.host.zookeeper.start_reading import cluster_id_of
@@ -32,14 +32,14 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.znodes.fields import ZnodeError
 
 if TYPE_CHECKING:
-    from ottla.host.node_core import Doors
+    from ottla.host.node_core import NodeListeners
 
 log = logging.getLogger(__name__)
 
-FAREWELL_MS = 3_000
+ZOOKEEPER_SHUTDOWN_MS = 3_000
 """How long the last requests to ZooKeeper may take together."""
 
-FAREWELL_MS_MIN = 300
+ZOOKEEPER_SHUTDOWN_MS_MIN = 300
 """How long each of them may take in any case."""
 
 
@@ -54,21 +54,21 @@ class ZooKeeperRoles:
         self,
         config: NodeConfig,
         ports: NodePorts,
-        folders: ZooKeeperFolders,
+        node_dirs: ZooKeeperNodeDirs,
         *,
         on_failure: Callable[[str], None],
     ) -> None:
         assert ports.open_zookeeper is not None, "ZooKeeper mode needs a way to it"
         self._config = config
         self._ports = ports
-        self._folders = folders
+        self._node_dirs = node_dirs
         self._on_failure = on_failure
         self.registered: Pending[None] = Pending()
         self.serving: Pending[None] = Pending()
         self.broker: ZooKeeperBrokerNode | None = None
         self.controller: ZooKeeperController | None = None
         self.request_latency = latency_ns()
-        self._farewell_ms = FAREWELL_MS
+        self._zookeeper_shutdown_ms = ZOOKEEPER_SHUTDOWN_MS
         self.keeper = SessionKeeper(
             measured(ports.open_zookeeper, ports.ticks_ns, self.request_latency),
             clock=ports.clock,
@@ -91,21 +91,21 @@ class ZooKeeperRoles:
             cluster_id = yield from cluster_id_of(session, self._ports.dice)
         except (ZkError, ZnodeError) as error:
             raise StartError(f"zookeeper.connect={config.zookeeper_connect}: {error}") from None
-        self._folders.adopt(cluster_id)
+        self._node_dirs.adopt(cluster_id)
         log.info("the cluster %s is at %s", cluster_id, config.zookeeper_connect)
         return cluster_id
 
-    def start(self, cluster_id: str, doors: "Doors") -> Steps[None]:
+    def start(self, cluster_id: str, listeners: "NodeListeners") -> Steps[None]:
         """Start both roles; ends when clients are served. Raises: StartError."""
         config = self._config
-        told = yield doors.take(
+        endpoints = yield listeners.bind(
             config.broker_listeners, config.advertised_listeners, Listener.CLIENT
         )
         broker = ZooKeeperBrokerNode(
             config,
             cluster_id=cluster_id,
-            listeners=told,
-            folders=self._folders,
+            listeners=endpoints,
+            node_dirs=self._node_dirs,
             keeper=self.keeper,
             ports=self._ports,
             on_failure=self._on_failure,
@@ -118,45 +118,45 @@ class ZooKeeperRoles:
             ports=self._ports,
             on_failure=self._on_failure,
         )
-        controller.election.remember(self._folders.former_sessions)
+        controller.election.add_previous_sessions(self._node_dirs.previous_sessions)
         yield from broker.load()
         self.controller = controller
-        yield doors.accept()
+        yield listeners.accept()
         yield from broker.register(controller.election)
         self.registered.complete(None)
         controller.start()
         yield from broker.serve()
         self.serving.complete(None)
 
-    def stop(self, doors: "Doors") -> Steps[None]:
+    def stop(self, listeners: "NodeListeners") -> Steps[None]:
         """Stop serving, write all that is to be kept, end the session.
 
         ZooKeeper may be out of reach: it is not waited for long, and forgets the session itself.
         """
         if self.broker is not None:
-            yield from self.broker.leave()
+            yield from self.broker.controlled_shutdown()
             # Before another controller is elected, which would not know that this broker leaves.
-            yield self._within_limit(self.broker.deregister())
+            yield self._within_limit(self.broker.unregister())
         if self.controller is not None:
             yield self._within_limit(self.controller.stop())
-        yield doors.close()
+        yield listeners.close()
         if self.broker is not None:
             yield from self.broker.close()
         yield self._within_limit(self.keeper.close())
 
     def _within_limit(self, pending: Pending[None]) -> Pending[None]:
         """Return a promise kept when `pending` is, or when ZooKeeper has been waited for enough."""
-        over: Pending[None] = Pending()
+        finished: Pending[None] = Pending()
         began_ms = self._ports.clock.monotonic_ms()
 
         def end(_: None = None) -> None:
-            if over.done:
+            if finished.done:
                 return
             timer.cancel()
-            self._farewell_ms -= self._ports.clock.monotonic_ms() - began_ms
-            over.complete(None)
+            self._zookeeper_shutdown_ms -= self._ports.clock.monotonic_ms() - began_ms
+            finished.complete(None)
 
-        limit_ms = max(self._farewell_ms, FAREWELL_MS_MIN)
+        limit_ms = max(self._zookeeper_shutdown_ms, ZOOKEEPER_SHUTDOWN_MS_MIN)
         timer = self._ports.timers.at(began_ms + limit_ms, end)
         pending.then(end)
-        return over
+        return finished

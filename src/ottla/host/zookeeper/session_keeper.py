@@ -27,7 +27,7 @@ class SessionKeeper:
     """See the module. `on_new` listeners hear of a session once it is connected for the first time,
     in the order of their registration; `on_lost` listeners once it has expired.
 
-    Fields: `states_heard`: how often sessions came into each state.
+    Fields: `state_counts`: how often sessions came into each state.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SessionKeeper:
         timers: Timers,
         connection_timeout_ms: int | None = None,
     ) -> None:
-        self.states_heard: Counter[SessionState] = Counter()
+        self.state_counts: Counter[SessionState] = Counter()
         self._open_session = open_session
         self._clock = clock
         self._timers = timers
@@ -111,11 +111,11 @@ class SessionKeeper:
     def _changed(self, session: Session, state: SessionState) -> None:
         if session is not self._session:
             return
-        self.states_heard[state] += 1
+        self.state_counts[state] += 1
         if state is SessionState.CONNECTED and not self._announced and not self._is_closed:
             self._announce(session)
         elif state is SessionState.EXPIRED and not self._is_closed:
-            self._bury(session)
+            self._on_expired(session)
         for listener in self._on_state:
             listener(state)
 
@@ -126,10 +126,10 @@ class SessionKeeper:
             if session.state is SessionState.CONNECTED:
                 listener(session)
 
-    def _bury(self, session: Session) -> None:
-        was_known, self._announced = self._announced, False
+    def _on_expired(self, session: Session) -> None:
+        was_announced, self._announced = self._announced, False
         promises: list[Pending[None]] = []
-        for listener in tuple(self._on_lost) if was_known else ():
+        for listener in tuple(self._on_lost) if was_announced else ():
             promise = listener()
             if promise is not None:
                 promises.append(promise)

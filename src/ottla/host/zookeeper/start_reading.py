@@ -40,9 +40,9 @@ def cluster_id_of(session: Session, dice: Dice) -> Steps[str]:
         found = yield from reading_or_none(session.get(paths.CLUSTER_ID))
         if found is not None:
             return decode_cluster_id(found.data)
-        made = encode_cluster_id(uuid_text(random_uuid(dice)))
+        new_id = encode_cluster_id(uuid_text(random_uuid(dice)))
         yield from make_persistent(session, (paths.CLUSTER_ID.rpartition("/")[0],))
-        answer = yield from wait(session.multi((Create(paths.CLUSTER_ID, made),)))
+        answer = yield from wait(session.multi((Create(paths.CLUSTER_ID, new_id),)))
         # Whether this or another broker was first, the next look tells.
         if isinstance(answer, ZkError) and answer.code not in REPEATED:
             raise answer
@@ -61,17 +61,17 @@ def read_image(session: Session, node_id: int) -> Steps[ClusterImage]:
         session, Wanted(broker_list=True, topic_list=True, config_list=True)
     )
     # After the topics: one that goes meanwhile leaves its entry behind.
-    deletions, gone = yield from _read_deletions(session, snapshot.topics)
+    deletions, deleted = yield from _read_deletions(session, snapshot.topics)
     loaded = records_of(replace(snapshot, deletions=deletions))
     for problem in loaded.problems:
         log.error("%s", problem)
-    receipts = [header_record(_gone(topic_id)) for topic_id in sorted(gone)]
+    receipts = [header_record(_deleted_entry(topic_id)) for topic_id in sorted(deleted)]
     image = replay(EMPTY, (*loaded.records, *receipts), offset=0, epoch=-1).image
     own = image.brokers.get(node_id)
     if own is not None:
         # The node of a former life, or of a broker of the same id; the registration finds out.
-        former = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
-        image = replay(image, (former,), offset=0, epoch=-1).image
+        previous = UnregisterBrokerRecord(broker_id=node_id, broker_epoch=own.epoch)
+        image = replay(image, (previous,), offset=0, epoch=-1).image
     return image
 
 
@@ -97,10 +97,10 @@ def _read_deletions(
     """
     listed = yield from _read_listed(session)
     ids = [_id(name, got) for name, got in topics.items() if got is not None]
-    there = {topic_id for topic_id in ids if topic_id is not None}
-    found = yield from read_once(session, Wanted(deletions=there & listed))
+    present = {topic_id for topic_id in ids if topic_id is not None}
+    found = yield from read_once(session, Wanted(deletions=present & listed))
     is_sure = all(topic_id is not None for topic_id in ids)
-    return found.deletions, frozenset(listed - there if is_sure else ())
+    return found.deletions, frozenset(listed - present if is_sure else ())
 
 
 def _read_listed(session: Session) -> Steps[frozenset[Uuid]]:
@@ -110,13 +110,13 @@ def _read_listed(session: Session) -> Steps[frozenset[Uuid]]:
     return frozenset(topic_id for topic_id in listed if topic_id is not None)
 
 
-def read_gone(session: Session, suspects: frozenset[Uuid]) -> Steps[frozenset[Uuid]]:
+def read_deleted(session: Session, candidates: frozenset[Uuid]) -> Steps[frozenset[Uuid]]:
     """Return those topics whose deletion has begun, as the ledger has it. Raises: ZkError.
 
     One that waits for its deletion is served until then.
     """
     listed = yield from _read_listed(session)
-    found = yield from read_once(session, Wanted(deletions=set(suspects & listed)))
+    found = yield from read_once(session, Wanted(deletions=set(candidates & listed)))
     return frozenset(
         topic_id for topic_id, got in found.deletions.items() if got is not None and _has_begun(got)
     )
@@ -138,7 +138,7 @@ def _listed(name: str) -> Uuid | None:
         return None  # Somebody else's.
 
 
-def _gone(topic_id: Uuid) -> DeletionImage:
+def _deleted_entry(topic_id: Uuid) -> DeletionImage:
     """Return the entry of a topic of which no more is known than that it was deleted."""
     return DeletionImage(
         topic_id=topic_id, name="", policy=Policy.CLASSIC, asked_ms=0, finished_ms=0

@@ -31,7 +31,7 @@ from ottla.base.zookeeper import Create, Event, Operation, Session, ZkCode, ZkEr
 from ottla.controller.broker_changes import folders_anew
 from ottla.controller.metadata_port import Appended, Committed, Conflict, Fenced, Unknown
 from ottla.controller.step import Step
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.persistent import make_persistent
 from ottla.host.zookeeper.store_gathering import (
     Gathering,
@@ -44,7 +44,7 @@ from ottla.host.zookeeper.store_requests import StoreHooks, StoreRequests
 from ottla.host.zookeeper.store_writing import (
     RETRY_MS,
     Changed,
-    Deposed,
+    ControllerMoved,
     Done,
     Writer,
     Written,
@@ -95,7 +95,7 @@ class ZooKeeperStore:
         self._epoch_version = epoch_version
         self._clock = clock
         self._timers = timers
-        self._watched = Watched(session, self._saw)
+        self._watched = Watched(session, self._on_watch)
         self._gathering = Gathering(self._watched, lambda: (self.image, self.known))
         self._writer = Writer(session, epoch_version=epoch_version, clock=clock, timers=timers)
         self._requests = StoreRequests(
@@ -109,13 +109,13 @@ class ZooKeeperStore:
         self._listeners: list[Listener] = []
         self._problems: frozenset[str] = frozenset()
         self._wanted = Wanted()
-        self._gathered: Snapshot | None = None
-        self._is_loaded = self._is_gathering = self._is_appending = False
+        self._read: Snapshot | None = None
+        self._is_loaded = self._is_reading = self._is_appending = False
         self._is_rewriting = False
         self._serves_requests = False
         self._appended_paths: set[str] = set()
-        self._touched: set[str] = set()
-        self._unmarked: set[str] = set()
+        self._overwritten: set[str] = set()
+        self._removed_markers: set[str] = set()
         """Topics whose marker was seen to be gone since the list of markers was taken."""
 
     # -- life ----------------------------------------------------------------------------------
@@ -135,9 +135,9 @@ class ZooKeeperStore:
             self._is_loaded = outcome is None
             self.dead = self.dead or outcome is not None
             loaded.complete(outcome)
-            self._look()
+            self._read_wanted()
 
-        follow(self._load(), ended)
+        drive(self._load(), ended)
         return loaded
 
     def _load(self) -> Steps[None]:
@@ -154,7 +154,7 @@ class ZooKeeperStore:
         """Make `/feature` where it is missing: nothing is finalized, and something may be."""
         if (yield from reading(self._session.exists(paths.FEATURE))) is None:
             written = yield from self._writer.write([Create(paths.FEATURE, encode_feature({}))])
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
 
     def _rewrite_topics(self) -> Steps[None]:
@@ -166,9 +166,9 @@ class ZooKeeperStore:
             epoch_version=self._epoch_version,
         ):
             # A reading that is under way may have seen them as they were, and must not undo it.
-            self._touched |= {operation.path for operation in write.operations}
+            self._overwritten |= {operation.path for operation in write.operations}
             written = yield from self._write(write)
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 raise ZkError(ZkCode.BAD_VERSION, paths.CONTROLLER_EPOCH)
             if not isinstance(written, Done):
                 self._wanted.topics |= {paths.place(each).name for each in written.paths}
@@ -209,16 +209,16 @@ class ZooKeeperStore:
             raise ApiError(Error.POLICY_VIOLATION, str(error)) from error
         self._is_appending = True
         self._appended_paths = {op.path for write in writes for op in write.operations}
-        self._touched |= self._appended_paths
+        self._overwritten |= self._appended_paths
         answer: Pending[Appended | ApiError] = Pending()
-        follow(self._append(writes), lambda outcome: self._appended(answer, outcome))
+        drive(self._append(writes), lambda outcome: self._appended(answer, outcome))
         return answer
 
     def _append(self, writes: Sequence[Write]) -> Steps[Appended]:
         deltas = []
         for write in writes:
             written = yield from self._write(write)
-            if self.dead or isinstance(written, Deposed):
+            if self.dead or isinstance(written, ControllerMoved):
                 return Fenced()
             if isinstance(written, Done):
                 if write.records:
@@ -243,7 +243,7 @@ class ZooKeeperStore:
         for path in changed:
             wanted.add_path(path)
         # A reading that is under way may have seen all this before, and must not undo it.
-        self._touched.update(changed, map(paths.topic, wanted.whole_topics))
+        self._overwritten.update(changed, map(paths.topic, wanted.whole_topics))
         snapshot = yield from self._gathering.gather(wanted)
         self._take(snapshot)
 
@@ -264,10 +264,10 @@ class ZooKeeperStore:
             outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
         if isinstance(outcome, Fenced):
             self.close()
-        self._take_gathered()
+        self._take_read()
         assert not isinstance(outcome, Exception) or isinstance(outcome, ApiError)
         answer.complete(outcome)
-        self._look()
+        self._read_wanted()
 
     def change(self, operations: Sequence[Operation]) -> Pending[Written | ZkError]:
         """Write something that is no fact of the image: markers, requests. Fenced like the rest.
@@ -276,9 +276,9 @@ class ZooKeeperStore:
         """
         answer: Pending[Written | ZkError] = Pending()
         if self.dead:
-            answer.complete(Deposed())
+            answer.complete(ControllerMoved())
             return answer
-        self._touched |= {operation.path for operation in operations}
+        self._overwritten |= {operation.path for operation in operations}
 
         def ended(outcome: Written | Exception) -> None:
             if isinstance(outcome, Exception) and not isinstance(outcome, ZkError):
@@ -286,24 +286,24 @@ class ZooKeeperStore:
                 outcome = ZkError(ZkCode.SYSTEM_ERROR)
             answer.complete(outcome)
 
-        follow(self._writer.write(operations), ended)
+        drive(self._writer.write(operations), ended)
         return answer
 
-    def marks_gone(self, names: Iterable[str]) -> None:
+    def markers_gone(self, names: Iterable[str]) -> None:
         """Hear that these topics' markers are gone, erased by us or by somebody else.
 
         One that is written again before the list of markers is read leaves the list as it was.
         It is another one all the same, and is told of.
         """
-        self._unmarked.update(names)
+        self._removed_markers.update(names)
         self._wanted.marker_list = True
-        self._look()
+        self._read_wanted()
 
     # -- observing -----------------------------------------------------------------------------
 
-    def _saw(self, event: Event) -> None:
+    def _on_watch(self, event: Event) -> None:
         """Note what a watch saw; it says nothing but that there is something to read."""
-        if self.dead or self._requests.look_at(event.path):
+        if self.dead or self._requests.path_changed(event.path):
             return
         wanted, path = self._wanted, event.path
         if path == paths.BROKER_IDS:
@@ -318,41 +318,41 @@ class ZooKeeperStore:
             wanted.topics.add(paths.place(path).name)  # Its states are the controller's own.
         else:
             wanted.add_path(path)
-        self._look()
+        self._read_wanted()
 
     def _read_anew(self, partitions: Sequence[Partition]) -> None:
         self._wanted.whole_topics |= {topic for topic, _ in partitions}
-        self._look()
+        self._read_wanted()
 
-    def _look(self) -> None:
+    def _read_wanted(self) -> None:
         """Read what is wanted, one reading at a time."""
         if self.dead or not self._is_loaded or not self._wanted:
             return
-        if self._is_gathering or self._gathered is not None:
+        if self._is_reading or self._read is not None:
             return
         wanted, self._wanted = self._wanted, Wanted()
-        self._is_gathering = True
-        self._touched = set(self._appended_paths)
-        follow(self._gathering.gather(wanted), lambda outcome: self._looked(wanted, outcome))
+        self._is_reading = True
+        self._overwritten = set(self._appended_paths)
+        drive(self._gathering.gather(wanted), lambda outcome: self._on_read(wanted, outcome))
 
-    def _looked(self, wanted: Wanted, outcome: Snapshot | Exception) -> None:
-        self._is_gathering = False
+    def _on_read(self, wanted: Wanted, outcome: Snapshot | Exception) -> None:
+        self._is_reading = False
         if isinstance(outcome, Snapshot):
-            self._gathered = outcome
-            self._take_gathered()
-            self._look()
+            self._read = outcome
+            self._take_read()
+            self._read_wanted()
         elif isinstance(outcome, ZkError) and outcome.code is ZkCode.SESSION_EXPIRED:
             self.close()
         else:
             log.error("reading what others changed failed: %s", outcome, exc_info=outcome)
             self._wanted.merge(wanted)
-            self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._look)
+            self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._read_wanted)
 
-    def _take_gathered(self) -> None:
+    def _take_read(self) -> None:
         """Take what was read into the image, unless an append is under way."""
-        if self._gathered is None or self._is_appending or self.dead:
+        if self._read is None or self._is_appending or self.dead:
             return
-        snapshot, self._gathered = self._gathered, None
+        snapshot, self._read = self._read, None
         self._take(self._without_touched(snapshot))
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -363,27 +363,27 @@ class ZooKeeperStore:
                 log.error("passing over what a znode says: %s", problem)
         self._problems |= {str(problem) for problem in found.problems}
         self.known = found.known
-        records = (*found.records, *self._folders_anew(found.records))
+        records = (*found.records, *self._recovered_log_dirs(found.records))
         if records:
             self._publish(records)
         if found.to_rewrite and self._is_loaded and not self._is_rewriting and not self.dead:
             # Until it is written, the id goes with the controller that knows it (KAFKA-12835).
             self._is_rewriting = True
-            follow(self._rewrite_topics(), self._rewritten)
-        self._tell_of_markers(snapshot, before)
+            drive(self._rewrite_topics(), self._rewritten)
+        self._report_markers(snapshot, before)
 
-    def _tell_of_markers(self, snapshot: Snapshot, before: KnownZnodes) -> None:
+    def _report_markers(self, snapshot: Snapshot, before: KnownZnodes) -> None:
         """Tell of the markers where there are others than `before`, or new ones of old names."""
         marked = self.known.marked
         is_changed = marked != before.marked
         if self.known.unreadable != before.unreadable:
             # No record says so, and a marker may wait for such a topic.
-            garbled = {*self.known.unreadable} ^ {*before.unreadable}
-            is_changed = is_changed or not garbled.isdisjoint(marked)
+            changed_unreadable = {*self.known.unreadable} ^ {*before.unreadable}
+            is_changed = is_changed or not changed_unreadable.isdisjoint(marked)
         if snapshot.marked_for_deletion is not None:
             # Of those that are not listed the next one changes the list.
-            is_changed = is_changed or not self._unmarked.isdisjoint(marked)
-            self._unmarked = set()
+            is_changed = is_changed or not self._removed_markers.isdisjoint(marked)
+            self._removed_markers = set()
         if self._serves_requests and is_changed and not self.dead:
             self.hooks.on_deletion_requests(tuple(sorted(marked)))
 
@@ -393,9 +393,9 @@ class ZooKeeperStore:
             return  # Deposed: whatever is decided next finds out.
         if outcome is not None:
             log.error("topics were not rewritten: %s", outcome, exc_info=outcome)
-        self._look()
+        self._read_wanted()
 
-    def _folders_anew(self, records: Sequence[Record]) -> Sequence[Record]:
+    def _recovered_log_dirs(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return that the folders of brokers that have just started are no longer lost."""
         epochs = {each: broker.epoch for each, broker in self.image.brokers.items()}
         started = frozenset(
@@ -411,9 +411,9 @@ class ZooKeeperStore:
 
     def _without_touched(self, snapshot: Snapshot) -> Snapshot:
         """Return what was read but for what was written meanwhile, which is read again."""
-        if not self._touched:
+        if not self._overwritten:
             return snapshot
-        untouched, again = without_touched(snapshot, self._touched)
+        untouched, again = without_touched(snapshot, self._overwritten)
         self._wanted.merge(again)
         return untouched
 

@@ -106,7 +106,9 @@ def without_touched(snapshot: Snapshot, touched: Collection[str]) -> tuple[Snaps
         lost |= {key for key in read if is_gone(key)}
         return {key: got for key, got in read.items() if key not in lost}
 
-    dropped = {name for name, number in snapshot.states if paths.state(name, number) in touched}
+    dropped = {
+        name for name, partition in snapshot.states if paths.state(name, partition) in touched
+    }
     topics = keep(snapshot.topics, lambda name: paths.topic(name) in touched, dropped)
     again.whole_topics = dropped & {name for name, _ in snapshot.states}
     again.topics = dropped - again.whole_topics
@@ -216,13 +218,13 @@ class Gathering:
             listed = yield from self._names(paths.TOPICS)
             _, known = self._state()
             # One that is watched and not known was read by a reading that failed later.
-            there = {*known.topics, *known.unreadable}
+            known_names = {*known.topics, *known.unreadable}
             names |= {
                 each
                 for each in listed
-                if each not in there or not self._watched.watches_data(paths.topic(each))
+                if each not in known_names or not self._watched.watches_data(paths.topic(each))
             }
-            names |= there - set(listed)
+            names |= known_names - set(listed)
         found = yield from self._each(sorted(names), paths.topic, self._watched.get)
         return found
 
@@ -242,16 +244,16 @@ class Gathering:
                 new.append(name)
             is_whole = not is_known or name in wanted.whole_topics
             keys += [
-                (name, number)
-                for number in _numbers(name, got)
-                if is_whole or known.state(name, number) is None
+                (name, partition)
+                for partition in _partitions_of(name, got)
+                if is_whole or known.state(name, partition) is None
             ]
         states = yield from self._each(keys, lambda key: paths.state(*key), self._session.get)
         incomplete = sorted({name for (name, _), got in states.items() if got is None})
         children = yield from reading(
             read_each(incomplete, lambda name: self._session.children(paths.partitions(name)))
         )
-        nodes = {name: _numbers_among(children.get(name)) for name in incomplete}
+        nodes = {name: _partitions_among(children.get(name)) for name in incomplete}
         return states, nodes, new
 
     def _config_names(self, wanted: Wanted) -> Steps[set[Resource]]:
@@ -271,9 +273,9 @@ class Gathering:
         names = yield from self._names(paths.CONFIG_CHANGES)
         if all_are_read:
             self._last_change = max((self._last_change, *names))
-        news = [f"{paths.CONFIG_CHANGES}/{name}" for name in names if name > self._last_change]
+        new_paths = [f"{paths.CONFIG_CHANGES}/{name}" for name in names if name > self._last_change]
         self._last_change = max((self._last_change, *names))
-        found = yield from reading(read_each(news, self._session.get))
+        found = yield from reading(read_each(new_paths, self._session.get))
         changed = set()
         for path, got in found.items():
             try:
@@ -313,14 +315,14 @@ def read_once(session: Session, wanted: Wanted) -> Steps[Snapshot]:
     return gathering.gather(wanted)
 
 
-def _numbers(name: str, got: Got) -> list[int]:
+def _partitions_of(name: str, got: Got) -> list[int]:
     try:
         return list(decode_topic(name, got.data).partitions)
     except ZnodeError:
         return []  # Whoever turns it into records says so.
 
 
-def _numbers_among(names: tuple[str, ...] | None) -> frozenset[int] | None:
+def _partitions_among(names: tuple[str, ...] | None) -> frozenset[int] | None:
     if names is None:
         return None
     return frozenset(int(name) for name in names if paths.is_number(name))

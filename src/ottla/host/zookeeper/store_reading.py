@@ -54,9 +54,9 @@ class _Reads(Generic[K, V]):
             return
         self._is_sending = True
         while self._may_send():
-            number = self._sent
+            index = self._sent
             self._sent += 1
-            self._read(self._keys[number]).then(partial(self._take, number))
+            self._read(self._keys[index]).then(partial(self._take, index))
         self._is_sending = False
         if self._answered == len(self._keys):
             found = {key: self._found[n] for n, key in enumerate(self._keys) if n in self._found}
@@ -66,10 +66,10 @@ class _Reads(Generic[K, V]):
         is_more = self._sent < len(self._keys) and not self._outcome.done
         return is_more and self._sent - self._answered < self._limit
 
-    def _take(self, number: int, answer: V | ZkError) -> None:
+    def _take(self, index: int, answer: V | ZkError) -> None:
         self._answered += 1
         if not isinstance(answer, ZkError):
-            self._found[number] = answer
+            self._found[index] = answer
         elif answer.code is not ZkCode.NO_NODE:
             self._outcome.complete(answer)
         self._send()
@@ -112,7 +112,7 @@ class Watched:
             return self.session.get(path)
         self._data.add(path)
         answer = self.session.get(path, self._saw_data)
-        answer.then(partial(self._unless_read, self._data, path))
+        answer.then(partial(self._disarm_on_error, self._data, path))
         return answer
 
     def exists(self, path: str) -> Pending[Stat | ZkError | None]:
@@ -121,7 +121,7 @@ class Watched:
             return self.session.exists(path)
         self._data.add(path)
         answer = self.session.exists(path, self._saw_data)
-        answer.then(lambda stat: self._unless_read(self._data, path, stat))
+        answer.then(lambda stat: self._disarm_on_error(self._data, path, stat))
         return answer
 
     def children(self, path: str) -> Pending[tuple[str, ...] | ZkError]:
@@ -130,14 +130,14 @@ class Watched:
             return self.session.children(path)
         self._children.add(path)
         answer = self.session.children(path, self._saw_children)
-        answer.then(partial(self._unless_read, self._children, path))
+        answer.then(partial(self._disarm_on_error, self._children, path))
         return answer
 
     def watches_data(self, path: str) -> bool:
         """Tell whether a change of the node would be heard of."""
         return path in self._data
 
-    def _unless_read(self, armed: set[str], path: str, answer: object) -> None:
+    def _disarm_on_error(self, armed: set[str], path: str, answer: object) -> None:
         if isinstance(answer, ZkError):
             armed.discard(path)
 

@@ -23,9 +23,9 @@ from typing import Any
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import Delete, Got, Session, ZkCode, ZkError
-from ottla.host.steps import Steps, follow
+from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.store_reading import Watched, read_each, reading, reading_or_none
-from ottla.host.zookeeper.store_writing import RETRY_MS, Deposed, Writer
+from ottla.host.zookeeper.store_writing import RETRY_MS, ControllerMoved, Writer
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import Partition, decode_preferred_election, decode_reassignment
 from ottla.metadata.znodes.fields import ZnodeError
@@ -78,26 +78,26 @@ class StoreRequests:
         self._timers = timers
         self._read_anew = read_anew
         self._handed_on: dict[str, int] = {}
-        self._to_look_at: dict[str, None] = {}
-        self._is_looking = False
+        self._paths_to_read: dict[str, None] = {}
+        self._is_reading = False
         self._is_open = False
 
     def start(self) -> None:
         """Look at everything, and from now on at what changes."""
         self._is_open = True
         for path in (*REQUESTS, *NOTIFICATIONS):
-            self.look_at(path)
+            self.path_changed(path)
 
     def close(self) -> None:
         """Hand nothing on any more."""
         self._is_open = False
 
-    def look_at(self, path: str) -> bool:
+    def path_changed(self, path: str) -> bool:
         """Look at a node that changed; return whether it is one of those."""
         if path not in REQUESTS and path not in NOTIFICATIONS:
             return False
-        self._to_look_at[path] = None
-        self._go_on()
+        self._paths_to_read[path] = None
+        self._read_next()
         return True
 
     def purge_notifications(self) -> Steps[bool]:
@@ -108,24 +108,24 @@ class StoreRequests:
                 return False
         return True
 
-    def _go_on(self) -> None:
-        if self._is_looking or not self._is_open or not self._to_look_at:
+    def _read_next(self) -> None:
+        if self._is_reading or not self._is_open or not self._paths_to_read:
             return
-        path = next(iter(self._to_look_at))
-        del self._to_look_at[path]
-        self._is_looking = True
+        path = next(iter(self._paths_to_read))
+        del self._paths_to_read[path]
+        self._is_reading = True
         steps = self._request(path) if path in REQUESTS else self._notifications(path)
-        follow(steps, lambda outcome: self._looked(path, outcome))
+        drive(steps, lambda outcome: self._on_read(path, outcome))
 
-    def _looked(self, path: str, outcome: Exception | None) -> None:
-        self._is_looking = False
+    def _on_read(self, path: str, outcome: Exception | None) -> None:
+        self._is_reading = False
         if isinstance(outcome, ZkError) and outcome.code is ZkCode.SESSION_EXPIRED:
             self.close()
         elif isinstance(outcome, Exception):
             log.error("reading %s failed: %s", path, outcome, exc_info=outcome)
             again = self._clock.monotonic_ms() + RETRY_MS
-            self._timers.at(again, lambda: _unused(self.look_at(path)))
-        self._go_on()
+            self._timers.at(again, lambda: _unused(self.path_changed(path)))
+        self._read_next()
 
     def _request(self, path: str) -> Steps[None]:
         # The watch sees the node come, also when it is not there now, or goes and comes again.
@@ -152,18 +152,18 @@ class StoreRequests:
         if not self._is_open:
             return
         if parent == paths.ISR_CHANGES:
-            self._tell_of_isr(found)
+            self._report_isr_changes(found)
         else:
-            self._tell_of_folders(found)
+            self._report_log_dir_events(found)
         yield from self._delete(listed)
 
-    def _tell_of_isr(self, found: Mapping[str, Got]) -> None:
+    def _report_isr_changes(self, found: Mapping[str, Got]) -> None:
         partitions = _flat(_decoded(decode_isr_change, found))
         if partitions:
             self._read_anew(partitions)
             self._hooks.on_isr_notification(partitions)
 
-    def _tell_of_folders(self, found: Mapping[str, Got]) -> None:
+    def _report_log_dir_events(self, found: Mapping[str, Got]) -> None:
         for broker_id in dict.fromkeys(_decoded(decode_log_dir_event, found)):
             self._hooks.on_log_dir_event(broker_id)
 
@@ -171,7 +171,7 @@ class StoreRequests:
         for start in range(0, len(listed), DELETES_PER_MULTI):
             part = listed[start : start + DELETES_PER_MULTI]
             written = yield from self._writer.write([Delete(path) for path in part])
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 return False
         return True
 

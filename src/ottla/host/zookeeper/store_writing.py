@@ -60,7 +60,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Deposed:
+class ControllerMoved:
     """Another controller rules, or the session is over: nothing is written any more."""
 
 
@@ -72,13 +72,13 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class UnknownOutcome:
     """Whether it was written cannot be told: others have changed all of these nodes since."""
 
     paths: frozenset[str]
 
 
-Written = Done | Deposed | Changed | Untold
+Written = Done | ControllerMoved | Changed | UnknownOutcome
 
 
 class Writer:
@@ -94,18 +94,18 @@ class Writer:
 
     def write(self, operations: Sequence[Operation]) -> Steps[Written]:
         """Write all or nothing. Raises: ZkError where ZooKeeper refuses for other reasons."""
-        left = dict(enumerate((self.check, *operations)))
-        results: list[Result] = [None] * len(left)
+        pending = dict(enumerate((self.check, *operations)))
+        results: list[Result] = [None] * len(pending)
         was_lost = False
         while True:
-            numbers = list(left)
-            answer = yield from wait(self._session.multi([left[each] for each in numbers]))
+            indexes = list(pending)
+            answer = yield from wait(self._session.multi([pending[each] for each in indexes]))
             if not isinstance(answer, ZkError):
-                for number, result in zip(numbers, answer, strict=True):
-                    results[number] = result
+                for index, result in zip(indexes, answer, strict=True):
+                    results[index] = result
                 return Done(tuple(results[1:]))
             if answer.code is ZkCode.SESSION_EXPIRED:
-                return Deposed()
+                return ControllerMoved()
             if answer.code is ZkCode.CONNECTION_LOSS:
                 was_lost = True
                 yield from self._pause()
@@ -113,17 +113,17 @@ class Writer:
             if answer.index is None or answer.code not in REFUSALS:
                 raise answer
             if answer.index == 0:
-                return Deposed()
-            failed = left[numbers[answer.index]]
-            needless = yield from self._needless(failed, answer.code, left)
+                return ControllerMoved()
+            failed = pending[indexes[answer.index]]
+            needless = yield from self._needless(failed, answer.code, pending)
             if needless:
-                for number in needless:
-                    result = _needless_result(left.pop(number))
-                    results[number] = result
+                for index in needless:
+                    result = _needless_result(pending.pop(index))
+                    results[index] = result
                 continue
             if answer.code is ZkCode.NOT_EMPTY and failed.path.startswith(TOPICS):
                 cleared = yield from self._clear(failed.path)
-                if isinstance(cleared, Deposed):
+                if isinstance(cleared, ControllerMoved):
                     return cleared
                 continue
             if was_lost:
@@ -136,20 +136,20 @@ class Writer:
         yield from wait(over)
 
     def _needless(
-        self, failed: Operation, code: ZkCode, left: dict[int, Operation]
+        self, failed: Operation, code: ZkCode, pending: dict[int, Operation]
     ) -> Steps[list[int]]:
         """Return the operations that what is there already makes needless, if `failed` is one."""
         if isinstance(failed, Delete) and code is ZkCode.NO_NODE:
-            deletes = {n: op.path for n, op in left.items() if isinstance(op, Delete)}
-            there = yield from self._which_are_there(deletes.values())
-            return [number for number, path in deletes.items() if path not in there]
+            deletes = {n: op.path for n, op in pending.items() if isinstance(op, Delete)}
+            existing = yield from self._which_exist(deletes.values())
+            return [index for index, path in deletes.items() if path not in existing]
         if _is_parent(failed) and code is ZkCode.NODE_EXISTS:
-            parents = {n: op.path for n, op in left.items() if _is_parent(op)}
-            there = yield from self._which_are_there(parents.values())
-            return [number for number, path in parents.items() if path in there]
+            parents = {n: op.path for n, op in pending.items() if _is_parent(op)}
+            existing = yield from self._which_exist(parents.values())
+            return [index for index, path in parents.items() if path in existing]
         return []
 
-    def _which_are_there(self, paths: Iterable[str]) -> Steps[frozenset[str]]:
+    def _which_exist(self, paths: Iterable[str]) -> Steps[frozenset[str]]:
         found = yield from reading(read_each(paths, self._session.exists))
         return frozenset(path for path, stat in found.items() if stat is not None)
 
@@ -160,7 +160,7 @@ class Writer:
         for start in range(0, len(below), DELETES_PER_MULTI):
             part = below[start : start + DELETES_PER_MULTI]
             written = yield from self.write([Delete(each) for each in part])
-            if isinstance(written, Deposed):
+            if isinstance(written, ControllerMoved):
                 return written
         return None
 
@@ -177,13 +177,13 @@ class Writer:
         """Tell from what is stored whether a multi was done whose answer was lost."""
         evident = [op for op in operations if _is_evident(op)]
         nodes = yield from reading(read_each((op.path for op in evident), self._session.get))
-        signs = [_sign(op, nodes.get(op.path)) for op in evident]
+        evidence = [_evidence(op, nodes.get(op.path)) for op in evident]
         paths = frozenset(_written_paths(operations))
-        if False in signs:
+        if False in evidence:
             return Changed(paths)
-        if True in signs:
+        if True in evidence:
             return Done(tuple(_result(op, nodes.get(op.path)) for op in operations))
-        return Untold(paths)
+        return UnknownOutcome(paths)
 
 
 def _complete(pending: Pending[None]) -> None:
@@ -211,7 +211,7 @@ def _is_evident(operation: Operation) -> bool:
     return isinstance(operation, SetData) and operation.version != ANY_VERSION
 
 
-def _sign(operation: Operation, node: Got | None) -> bool | None:
+def _evidence(operation: Operation, node: Got | None) -> bool | None:
     """Tell whether a node shows that its operation was done, or was not; None = neither."""
     assert isinstance(operation, Create | SetData)
     before = operation.version if isinstance(operation, SetData) else -1

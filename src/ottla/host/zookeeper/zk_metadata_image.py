@@ -24,13 +24,13 @@ from ottla.metadata.records import Record
 class ZkMetadataImage(Publisher):
     """See `ottla.broker.zk_metadata.ZkMetadataPort`.
 
-    Fields: `spoken`: kept once a controller has named this broker among the live ones.
+    Fields: `listed_as_live`: kept once a controller has named this broker among the live ones.
     """
 
     def __init__(self, node_id: int, *, on_image: OnImage, clock: Clock, timers: Timers) -> None:
         super().__init__(on_image, clock=clock, timers=timers)
         self.facts = ZkMetadata(node_id)
-        self.spoken: Pending[None] = self.until(self._names_this_broker)
+        self.listed_as_live: Pending[None] = self.until(self._names_this_broker)
         self.learn: Callable[[Iterable[str]], Pending[None]] = lambda topics: completed(None)
         """Reads the configurations of topics that are new here."""
         self.doubt: Callable[[], None] = lambda: None

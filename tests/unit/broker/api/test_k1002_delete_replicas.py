@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_moved_is_that_replica_s_affair_alone() -> None:
     """A mount point in the only log folder ended the broker when its topic was deleted."""
     made = world()
     alarms: list[None] = []
-    made.broker.replicas.on_folder_lost = made.broker.replicas.on_no_storage = lambda: (
+    made.broker.replicas.on_log_dir_failure = made.broker.replicas.on_no_storage = lambda: (
         alarms.append(None)
     )
     made.disk.fail("rename", errno.EBUSY, path="/logs/t-0", times=None)

@@ -21,9 +21,9 @@ from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.memory_store import Fault, MemoryMetadata
 from tests.metadata_port_checks import broker_records
 
-from ..quorum_world import Controller as QuorumController
-from ..world import World as MachineRoom
-from .world import ZooKeeperWorld
+from ..harness import Harness as MachineRoom
+from ..quorum_harness import Controller as QuorumController
+from .harness import ZooKeeperHarness
 
 T = TypeVar("T")
 
@@ -171,7 +171,7 @@ class ZooKeeperBench:
     has_other_writers = True
 
     def __init__(self, number: int = 0) -> None:
-        self.sim = ZooKeeperWorld(number)
+        self.sim = ZooKeeperHarness(number)
         self.sim.make_cluster()
         self.client = self.sim.client("controller")
         self.controller = self.sim.elect(self.client).load()

@@ -18,7 +18,7 @@ from ottla.host.zookeeper.store_writing import Done
 from ottla.metadata.znodes import paths
 from ottla.testing.memory_store import MemoryMetadata
 
-from .controller_world import a_config
+from .controller_harness import a_config
 
 
 class FakeClock:
@@ -47,8 +47,10 @@ class Requests:
                 config=config, cluster_id="c", dice=nothing, liveness=BrokerLiveness(1)
             ),
             change=self._change,
-            tell_again=nothing,
-            on_halts=lambda electing, reassigning: self.halts.append((electing, reassigning)),
+            resend=nothing,
+            on_pending_requests=lambda electing, reassigning: self.halts.append(
+                (electing, reassigning)
+            ),
         )
         self.runtime.subscribe(self.requests.changed)
 
@@ -58,20 +60,20 @@ class Requests:
 
 
 @pytest.fixture
-def world() -> Requests:
+def harness() -> Requests:
     return Requests()
 
 
-def test_a_reassignment_that_lists_nothing_is_removed(world: Requests) -> None:
-    world.requests.reassign({})
-    assert world.written == [Delete(paths.REASSIGN_PARTITIONS)]
+def test_a_reassignment_that_lists_nothing_is_removed(harness: Requests) -> None:
+    harness.requests.reassign({})
+    assert harness.written == [Delete(paths.REASSIGN_PARTITIONS)]
 
 
-def test_deletions_hear_of_what_is_not_decided_yet(world: Requests) -> None:
-    world.requests.reassign({("t", 0): (1,)})
+def test_deletions_hear_of_what_is_not_decided_yet(harness: Requests) -> None:
+    harness.requests.reassign({("t", 0): (1,)})
     nobody: frozenset[str] = frozenset()
-    assert world.halts == [(nobody, frozenset({"t"})), (nobody, nobody)]
-    world.requests.elect((("t", 0),))
-    assert world.halts[2:] == [(frozenset({"t"}), nobody), (nobody, nobody)]
-    assert not any(isinstance(each, SetData) for each in world.written)
-    assert Delete(paths.PREFERRED_ELECTION) in world.written
+    assert harness.halts == [(nobody, frozenset({"t"})), (nobody, nobody)]
+    harness.requests.elect((("t", 0),))
+    assert harness.halts[2:] == [(frozenset({"t"}), nobody), (nobody, nobody)]
+    assert not any(isinstance(each, SetData) for each in harness.written)
+    assert Delete(paths.PREFERRED_ELECTION) in harness.written

@@ -19,27 +19,27 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 
-from .controller_world import ControllerWorld, Node
+from .controller_harness import ControllerHarness, Node
 from .test_controller_requests import set_isr
 
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def sim() -> ControllerWorld:
-    made = ControllerWorld()
+def sim() -> ControllerHarness:
+    made = ControllerHarness()
     made.start(1, 2, 3)
     return made
 
 
-def kill_all(sim: ControllerWorld) -> None:
+def kill_all(sim: ControllerHarness) -> None:
     """Have nobody rule."""
     for broker_id in (1, 2, 3):
         sim.nodes[broker_id].kill()
     sim.until(lambda: not sim.names(paths.BROKER_IDS))
 
 
-def revive_all(sim: ControllerWorld) -> None:
+def revive_all(sim: ControllerHarness) -> None:
     """Have all brokers up again, and one of them rule."""
     for broker_id in (1, 2, 3):
         sim.revive(broker_id)
@@ -47,7 +47,7 @@ def revive_all(sim: ControllerWorld) -> None:
     sim.run(5_000)
 
 
-def fail_over(sim: ControllerWorld) -> None:
+def fail_over(sim: ControllerHarness) -> None:
     """Have another controller rule."""
     sim.wait(sim.controller.controller.stop())
     sim.until(lambda: bool(sim.ruling()))
@@ -63,7 +63,7 @@ def asking(node: Node) -> Callable[[ClusterImage], Decision[Any]]:
     return lambda image: delete_topics(image, wanted, context=context, wall_ms=5, queue=True)
 
 
-def lives(sim: ControllerWorld, name: str = "t") -> bool:
+def lives(sim: ControllerHarness, name: str = "t") -> bool:
     """Tell whether a topic is there, is not to go, and no broker was told to delete it."""
     is_there = sim.data(paths.topic(name)) is not None and sim.data(paths.marker(name)) is None
     told = [sim.nodes[each].stopped(name) for each in (1, 2, 3)]
@@ -74,7 +74,7 @@ def lives(sim: ControllerWorld, name: str = "t") -> bool:
 # -- called off --------------------------------------------------------------------------------
 
 
-def halt(sim: ControllerWorld) -> None:
+def halt(sim: ControllerHarness) -> None:
     """Have a deletion wait for a reassignment."""
     sim.create("t", (2, 3))
     sim.put(paths.REASSIGN_PARTITIONS, encode_reassignment({("t", 0): (2, 1)}))
@@ -85,7 +85,7 @@ def halt(sim: ControllerWorld) -> None:
 
 
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_a_halted_deletion_is_called_off_at_once(sim: ControllerWorld, fails_over: bool) -> None:
+def test_a_halted_deletion_is_called_off_at_once(sim: ControllerHarness, fails_over: bool) -> None:
     halt(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
@@ -99,7 +99,7 @@ def test_a_halted_deletion_is_called_off_at_once(sim: ControllerWorld, fails_ove
     assert not sim.image.is_queued_for_deletion("t")
 
 
-def test_a_halted_deletion_keeps_others_markers(sim: ControllerWorld) -> None:
+def test_a_halted_deletion_keeps_others_markers(sim: ControllerHarness) -> None:
     halt(sim)
     sim.create("other", (1, 2))
     sim.write_marker("other")
@@ -108,23 +108,23 @@ def test_a_halted_deletion_keeps_others_markers(sim: ControllerWorld) -> None:
 
 
 def test_a_marker_taken_away_just_before_the_deletion_begins_calls_it_off(
-    sim: ControllerWorld,
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
     sim.write_marker("t")
     while not sim.names(paths.DELETIONS):
-        sim.world.run_until(sim.world.now_us + 100)
+        sim.scheduler.run_until(sim.scheduler.now_us + 100)
     # It is queued, which the controller hears before it hears of the marker.
     process = sim.controller.client.process
     process.paused = True
     sim.delete(paths.marker("t"))
-    sim.world.resume(process)
+    sim.scheduler.resume(process)
     sim.settle()
     assert lives(sim)
     assert len(sim.image.deletions) == 0
 
 
-def test_what_was_called_off_can_be_asked_for_again(sim: ControllerWorld) -> None:
+def test_what_was_called_off_can_be_asked_for_again(sim: ControllerHarness) -> None:
     halt(sim)
     sim.delete(paths.marker("t"))
     sim.settle()
@@ -135,7 +135,7 @@ def test_what_was_called_off_can_be_asked_for_again(sim: ControllerWorld) -> Non
     sim.until(lambda: sim.data(paths.topic("t")) is None)
 
 
-def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerWorld) -> None:
+def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerHarness) -> None:
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
     sim.until(lambda: sim.partition("t").isr == (2,))
@@ -148,14 +148,14 @@ def test_a_deletion_that_has_begun_goes_on_without_its_marker(sim: ControllerWor
 
 
 def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
-    sim: ControllerWorld,
+    sim: ControllerHarness,
 ) -> None:
     sim.create("t", (2, 3))
 
     sim.controller.controller.run(asking(sim.controller))
     # The controller dies between its first write and its second.
     while sim.data(paths.marker("t")) is None:
-        sim.world.run_until(sim.world.now_us + 100)
+        sim.scheduler.run_until(sim.scheduler.now_us + 100)
     kill_all(sim)
     sim.delete(paths.marker("t"))
     revive_all(sim)
@@ -164,7 +164,7 @@ def test_a_marker_taken_away_while_nobody_rules_calls_the_deletion_off(
 
 
 def test_a_deletion_that_is_struck_from_the_ledger_leaves_no_partition_without_a_leader(
-    sim: ControllerWorld,
+    sim: ControllerHarness,
 ) -> None:
     """Nobody leads what a tool adds to a topic that goes; no broker has to come or go for it."""
     sim.create("t", (2, 3))
@@ -190,7 +190,7 @@ def test_a_deletion_that_is_struck_from_the_ledger_leaves_no_partition_without_a
 # -- other topics of the name ------------------------------------------------------------------
 
 
-def make_anew(sim: ControllerWorld, name: str) -> None:
+def make_anew(sim: ControllerHarness, name: str) -> None:
     """Remove a topic's znodes by hand and make another one of its name in the same moment."""
     below = (paths.state(name, 0), paths.partition(name, 0), paths.partitions(name))
     sim.write(
@@ -200,7 +200,7 @@ def make_anew(sim: ControllerWorld, name: str) -> None:
     sim.settle()
 
 
-def half_deleted(sim: ControllerWorld) -> None:
+def half_deleted(sim: ControllerHarness) -> None:
     """Have a deletion wait for a broker that is down."""
     sim.create("t", (2, 3))
     sim.nodes[3].kill()
@@ -211,7 +211,7 @@ def half_deleted(sim: ControllerWorld) -> None:
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_a_marker_does_not_hit_a_topic_that_is_made_later(
-    sim: ControllerWorld, fails_over: bool
+    sim: ControllerHarness, fails_over: bool
 ) -> None:
     sim.create("other", (1, 2))
     half_deleted(sim)
@@ -233,7 +233,7 @@ def test_a_marker_does_not_hit_a_topic_that_is_made_later(
     assert not sim.image.is_queued_for_deletion("t")
 
 
-def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerWorld) -> None:
+def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerHarness) -> None:
     half_deleted(sim)
     make_anew(sim, "t")
     sim.write_marker("t")
@@ -244,7 +244,7 @@ def test_the_topic_that_was_made_later_can_be_deleted(sim: ControllerWorld) -> N
 
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_a_topic_that_the_controller_has_not_heard_of_yet_is_safe(
-    sim: ControllerWorld, has_begun: bool
+    sim: ControllerHarness, has_begun: bool
 ) -> None:
     sim.create("t", (1, 2))
     node = sim.controller
@@ -259,7 +259,7 @@ def test_a_topic_that_the_controller_has_not_heard_of_yet_is_safe(
         sim.net.cut.clear()
     else:
         node.controller.run(asking(node))
-    sim.world.resume(node.client.process)
+    sim.scheduler.resume(node.client.process)
     sim.run(30_000)
     assert sim.data(paths.topic("t")) is not None
     assert sim.data(paths.marker("t")) is None

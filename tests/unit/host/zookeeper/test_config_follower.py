@@ -17,7 +17,7 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.notifications import encode_config_change
 
-from .world import Client, ZooKeeperWorld
+from .harness import Client, ZooKeeperHarness
 
 T: Resource = (2, "t")
 DEFAULT: Resource = (4, "")
@@ -42,12 +42,12 @@ class Following:
     """A broker that follows configurations."""
 
     def __init__(self) -> None:
-        self.sim = ZooKeeperWorld()
+        self.sim = ZooKeeperHarness()
         self.sim.make_cluster()
         self.client = Client(self.sim, "broker")
         self.target = Target()
         self.follower = ConfigFollower(self.target, self.client.clock)
-        self.client.keeper.on_new(self.follower.began)
+        self.client.keeper.on_new(self.follower.session_started)
 
     def start(self) -> "Following":
         self.client.start()
@@ -218,7 +218,7 @@ def slow(made: Following, path: str, *, is_sent: bool = False) -> Slow:
     session = made.client.keeper.session
     assert session is not None
     given = Slow(session, path, is_sent=is_sent)
-    made.follower.began(cast(Session, given))
+    made.follower.session_started(cast(Session, given))
     return given
 
 

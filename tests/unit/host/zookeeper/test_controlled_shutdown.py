@@ -10,8 +10,12 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
-from ottla.host.steps import follow
-from ottla.host.zookeeper.controlled_shutdown import SHUTDOWN_MS_MAX, SILENCE_MS_MAX, depart
+from ottla.host.steps import drive
+from ottla.host.zookeeper.controlled_shutdown import (
+    SHUTDOWN_MS_MAX,
+    UNANSWERED_MS_MAX,
+    request_controlled_shutdown,
+)
 from ottla.metadata.node_config import NodeConfig
 from ottla.wire.messages import controlled_shutdown as wire
 
@@ -43,7 +47,10 @@ class Leaving:
                 **{name.replace("_", "."): value for name, value in properties.items()},
             }
         )
-        follow(depart(config, self, 40, clock=self, timers=self.timers), self.ended.append)
+        drive(
+            request_controlled_shutdown(config, self, 40, clock=self, timers=self.timers),
+            self.ended.append,
+        )
 
     def now_ms(self) -> int:
         return self.now
@@ -97,7 +104,7 @@ def test_it_goes_anyway_after_a_few_times() -> None:
 @pytest.mark.parametrize("retries", ["1", "3", "50"])
 def test_without_a_controller_it_goes_within_its_own_limit(retries: str) -> None:
     leaving = Leaving(controlled_shutdown_max_retries=retries)
-    leaving.wait(SILENCE_MS_MAX - 1)
+    leaving.wait(UNANSWERED_MS_MAX - 1)
     assert leaving.ended == []
     leaving.wait(1)
     assert leaving.ended == [False]
@@ -108,7 +115,7 @@ def test_silences_between_answers_count_together() -> None:
     leaving = Leaving(BUSY, controlled_shutdown_max_retries="50")
     leaving.wait(700)
     assert len(leaving.asked) == 2
-    leaving.wait(SILENCE_MS_MAX)
+    leaving.wait(UNANSWERED_MS_MAX)
     assert leaving.ended == [False]
 
 

@@ -24,7 +24,7 @@ from ottla.metadata.znodes.admin import encode_reassignment
 from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.sim.zookeeper import Written
 
-from .controller_world import ControllerWorld, Node
+from .controller_harness import ControllerHarness, Node
 
 BROKERS = (1, 2, 3, 4)
 STEPS = 25
@@ -35,7 +35,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.sim = ControllerWorld(seed)
+        self.sim = ControllerHarness(seed)
         self.made = 0
         self.marked: set[str] = set()
         self.zombies: list[Written] = []
@@ -145,7 +145,7 @@ class History:
     def resume(self) -> None:
         for node in self.sim.nodes.values():
             if node.client.process.paused:
-                self.sim.world.resume(node.client.process)
+                self.sim.scheduler.resume(node.client.process)
 
     def catch_up(self) -> None:
         """Let all followers that live catch up, and their leaders report it."""

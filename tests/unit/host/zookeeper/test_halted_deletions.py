@@ -23,12 +23,12 @@ from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassi
 from ottla.metadata.znodes.partition_state import decode_state
 from ottla.testing.sim.zookeeper import Written
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 WRITES_BEFORE = 20
 
 
-class Watched(ControllerWorld):
+class Watched(ControllerHarness):
     """Topics that are not led by their preferred replicas. `history`: what was written, in order:
     who leads which of them, and the ledger's entries."""
 

@@ -4,10 +4,10 @@ Method: events and looks, and who is told of them.
 """
 
 from ottla.base.zookeeper import Event, EventKind
-from ottla.host.zookeeper.kazoo_watches import Looks, Watches
+from ottla.host.zookeeper.kazoo_watches import NodeVersion, Watches
 
-OLD: Looks = (1, 1)
-NEW: Looks = (1, 5)
+OLD: NodeVersion = (1, 1)
+NEW: NodeVersion = (1, 5)
 
 
 class ZkChange:
@@ -17,11 +17,11 @@ class ZkChange:
         self.watches = Watches()
         self.names: list[tuple[str, Event]] = []
 
-    def data(self, name: str, looks: Looks = OLD) -> None:
-        self.watches.add_data("/a", lambda event: self.names.append((name, event)), looks)
+    def data(self, name: str, version: NodeVersion = OLD) -> None:
+        self.watches.add_data("/a", lambda event: self.names.append((name, event)), version)
 
-    def children(self, name: str, looks: Looks = OLD) -> None:
-        self.watches.add_children("/a", lambda event: self.names.append((name, event)), looks)
+    def children(self, name: str, version: NodeVersion = OLD) -> None:
+        self.watches.add_children("/a", lambda event: self.names.append((name, event)), version)
 
     def fire(self, kind: EventKind) -> list[str]:
         event = Event(kind, "/a")
@@ -30,11 +30,11 @@ class ZkChange:
             watcher(event)
         return [name for name, _ in self.names]
 
-    def again(self, looks: Looks) -> list[tuple[str, EventKind]]:
+    def again(self, version: NodeVersion) -> list[tuple[str, EventKind]]:
         self.names.clear()
         for watcher, event in (
-            *self.watches.data_again("/a", looks),
-            *self.watches.children_again("/a", looks),
+            *self.watches.data_reread("/a", version),
+            *self.watches.children_reread("/a", version),
         ):
             watcher(event)
         return [(name, event.kind) for name, event in self.names]

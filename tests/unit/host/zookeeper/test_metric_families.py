@@ -18,7 +18,7 @@ from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_reassignment
 from tests.exposition import Scrape, documented
 
-from .controller_world import ControllerWorld, Node
+from .controller_harness import ControllerHarness, Node
 
 CONTROLLER = "kafka_controller_kafka_controller"
 ELECTIONS = "kafka_controller_controller_stats_leader_elections_total"
@@ -56,7 +56,7 @@ class Watched:
     """A simulated cluster and what its nodes' metrics say."""
 
     def __init__(self, *broker_ids: int, **properties: str) -> None:
-        self.sim = ControllerWorld(**properties)
+        self.sim = ControllerHarness(**properties)
         self.families: dict[Node, ZooKeeperFamilies] = {}
         if broker_ids:
             self.sim.start(*broker_ids)

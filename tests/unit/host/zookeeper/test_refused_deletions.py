@@ -10,10 +10,10 @@ from ottla.base.zookeeper import Create, Delete, ZkCode, ZkError
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX
 from ottla.metadata.znodes import paths
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
-class Refusing(ControllerWorld):
+class Refusing(ControllerHarness):
     """`refused`: the path of what can be neither made nor removed now; `refusals`: how often."""
 
     refused = ""

@@ -6,11 +6,11 @@ Method: controllers over a simulated ZooKeeper; what brokers were told, and what
 from ottla.metadata.deletions import BROKER_DOWN, SUCCESSFUL
 from ottla.metadata.znodes import paths
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 
 def test_its_brokers_are_told_and_its_name_waits_for_the_one_that_is_down() -> None:
-    sim = ControllerWorld()
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
     topic_id = sim.image.topics.id_of("t")

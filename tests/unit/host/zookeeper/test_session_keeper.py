@@ -29,7 +29,7 @@ class FakeSession:
         return completed(None)
 
 
-class World:
+class Harness:
     """A keeper, the sessions that it opened, and what its listeners heard."""
 
     def __init__(self, connection_timeout_ms: int | None = None) -> None:
@@ -70,104 +70,104 @@ class World:
 
 
 def test_listeners_hear_of_a_session_once_it_is_connected_for_the_first_time() -> None:
-    world = World()
-    started = world.keeper.start()
-    (session,) = world.sessions
-    assert (world.keeper.session, world.keeper.state) == (None, SessionState.CONNECTING)
+    harness = Harness()
+    started = harness.keeper.start()
+    (session,) = harness.sessions
+    assert (harness.keeper.session, harness.keeper.state) == (None, SessionState.CONNECTING)
     session.become(SessionState.CONNECTED)
     assert started.value
-    assert world.keeper.session is session  # type: ignore[comparison-overlap]
-    assert world.said() == [("first", session), ("second", session), SessionState.CONNECTED]
+    assert harness.keeper.session is session  # type: ignore[comparison-overlap]
+    assert harness.said() == [("first", session), ("second", session), SessionState.CONNECTED]
     session.become(SessionState.SUSPENDED)
     session.become(SessionState.CONNECTED)
-    assert world.said() == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert harness.said() == [SessionState.SUSPENDED, SessionState.CONNECTED]
 
 
 def test_no_session_is_opened_before_the_lost_ones_heirs_are_done() -> None:
-    world = World()
-    world.keeper.start()
-    world.sessions[0].become(SessionState.CONNECTED)
-    world.said()
-    world.sessions[0].become(SessionState.EXPIRED)
-    assert world.said() == [("lost", None), "lost too", SessionState.EXPIRED]
-    assert len(world.sessions) == 1
-    world.wound_up.complete(None)
-    assert len(world.sessions) == 2
-    assert world.keeper.session is None
-    world.sessions[1].become(SessionState.CONNECTED)
-    assert world.said()[:2] == [("first", world.sessions[1]), ("second", world.sessions[1])]
+    harness = Harness()
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
+    harness.said()
+    harness.sessions[0].become(SessionState.EXPIRED)
+    assert harness.said() == [("lost", None), "lost too", SessionState.EXPIRED]
+    assert len(harness.sessions) == 1
+    harness.wound_up.complete(None)
+    assert len(harness.sessions) == 2
+    assert harness.keeper.session is None
+    harness.sessions[1].become(SessionState.CONNECTED)
+    assert harness.said()[:2] == [("first", harness.sessions[1]), ("second", harness.sessions[1])]
 
 
 def test_a_session_that_nobody_heard_of_is_not_mourned() -> None:
-    world = World()
-    world.keeper.start()
-    world.sessions[0].become(SessionState.EXPIRED)
-    assert world.said() == [SessionState.EXPIRED]
-    assert len(world.sessions) == 2
+    harness = Harness()
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.EXPIRED)
+    assert harness.said() == [SessionState.EXPIRED]
+    assert len(harness.sessions) == 2
 
 
 def test_states_of_a_session_of_before_change_nothing() -> None:
-    world = World()
-    world.wound_up.complete(None)
-    world.keeper.start()
-    world.sessions[0].become(SessionState.CONNECTED)
-    world.sessions[0].become(SessionState.EXPIRED)
-    world.said()
-    world.sessions[0].become(SessionState.CLOSED)
-    assert (world.said(), len(world.sessions)) == ([], 2)
+    harness = Harness()
+    harness.wound_up.complete(None)
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
+    harness.sessions[0].become(SessionState.EXPIRED)
+    harness.said()
+    harness.sessions[0].become(SessionState.CLOSED)
+    assert (harness.said(), len(harness.sessions)) == ([], 2)
 
 
 def test_a_closed_keeper_opens_no_more() -> None:
-    world = World()
-    world.keeper.start()
-    world.sessions[0].become(SessionState.CONNECTED)
-    world.said()
-    assert world.keeper.close().done
-    assert (world.keeper.session, world.keeper.state) == (None, SessionState.CLOSED)
-    assert world.said() == [SessionState.CLOSED]
-    assert len(world.sessions) == 1
+    harness = Harness()
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
+    harness.said()
+    assert harness.keeper.close().done
+    assert (harness.keeper.session, harness.keeper.state) == (None, SessionState.CLOSED)
+    assert harness.said() == [SessionState.CLOSED]
+    assert len(harness.sessions) == 1
 
 
 def test_closing_while_the_heirs_are_at_it() -> None:
-    world = World()
-    world.keeper.start()
-    world.sessions[0].become(SessionState.CONNECTED)
-    world.sessions[0].become(SessionState.EXPIRED)
-    world.keeper.close()
-    world.wound_up.complete(None)
-    assert len(world.sessions) == 1
+    harness = Harness()
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
+    harness.sessions[0].become(SessionState.EXPIRED)
+    harness.keeper.close()
+    harness.wound_up.complete(None)
+    assert len(harness.sessions) == 1
 
 
 def test_a_start_without_a_server_says_so_in_time_and_goes_on_trying() -> None:
-    world = World(connection_timeout_ms=6_000)
-    started = world.keeper.start()
-    world.timers.run_due(5_999)
+    harness = Harness(connection_timeout_ms=6_000)
+    started = harness.keeper.start()
+    harness.timers.run_due(5_999)
     assert not started.done
-    world.timers.run_due(6_000)
+    harness.timers.run_due(6_000)
     assert started.value is False
-    world.sessions[0].become(SessionState.CONNECTED)
-    assert world.keeper.session is not None
+    harness.sessions[0].become(SessionState.CONNECTED)
+    assert harness.keeper.session is not None
 
 
 def test_a_start_that_is_connected_forgets_its_time() -> None:
-    world = World(connection_timeout_ms=6_000)
-    started = world.keeper.start()
-    world.sessions[0].become(SessionState.CONNECTED)
+    harness = Harness(connection_timeout_ms=6_000)
+    started = harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
     assert started.value is True
-    assert len(world.timers) == 0
+    assert len(harness.timers) == 0
 
 
 def test_states_are_counted_over_all_sessions() -> None:
-    world = World()
-    world.wound_up.complete(None)
-    world.keeper.start()
-    (first,) = world.sessions
+    harness = Harness()
+    harness.wound_up.complete(None)
+    harness.keeper.start()
+    (first,) = harness.sessions
     for state in (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED):
         first.become(state)
     first.become(SessionState.EXPIRED)
     first.become(SessionState.CONNECTED)  # Nobody is told what a buried session says.
-    world.sessions[1].become(SessionState.CONNECTED)
-    assert world.keeper.states_heard == {
+    harness.sessions[1].become(SessionState.CONNECTED)
+    assert harness.keeper.state_counts == {
         SessionState.CONNECTED: 3,
         SessionState.SUSPENDED: 1,
         SessionState.EXPIRED: 1,

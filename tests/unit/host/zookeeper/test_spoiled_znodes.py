@@ -12,7 +12,7 @@ from ottla.metadata.deletions_json import encode_deletion
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 
-from .controller_world import ControllerWorld
+from .controller_harness import ControllerHarness
 
 ID = Uuid(b"spoiledspoiled12")
 NESTED = b"[" * 100_000
@@ -31,7 +31,7 @@ SPOILED = [
 
 @pytest.mark.parametrize(("path", "data"), SPOILED)
 def test_a_controller_begins_beside_it(path: str, data: bytes) -> None:
-    sim = ControllerWorld()
+    sim = ControllerHarness()
     sim.put(path, data)
     sim.start(1, 2)
     assert sorted(sim.image.brokers) == [1, 2]
@@ -41,7 +41,7 @@ def test_a_controller_begins_beside_it(path: str, data: bytes) -> None:
 def test_a_controller_that_rules_goes_on_beside_it_and_so_does_the_next(
     path: str, data: bytes
 ) -> None:
-    sim = ControllerWorld()
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.create("t", (2, 3))
     sim.put(path, data)
@@ -52,7 +52,7 @@ def test_a_controller_that_rules_goes_on_beside_it_and_so_does_the_next(
     sim.until(lambda: sorted(sim.image.brokers) == [3])
 
 
-def waiting(sim: ControllerWorld, caplog: pytest.LogCaptureFixture) -> list[str]:
+def waiting(sim: ControllerHarness, caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what was said of the marker of `t`, after an hour."""
     sim.run(3_600_000)
     said = [each.getMessage() for each in caplog.records]
@@ -64,7 +64,7 @@ def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
     comes_first: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody is deleted on a guess; whoever wrote the marker finds out why nothing happens."""
-    sim = ControllerWorld()
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     process = sim.controller.client.process
     process.paused = comes_first == "neither"
@@ -76,7 +76,7 @@ def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
         if comes_first == "topic":
             sim.settle()
         sim.write_marker("t")
-    sim.world.resume(process)
+    sim.scheduler.resume(process)
     assert len(waiting(sim, caplog)) == 1
     sim.create("other", (1, 2))
     sim.write_marker("other")
@@ -87,7 +87,7 @@ def test_a_marker_of_a_topic_that_cannot_be_read_waits_and_says_so_once(
 
 @pytest.mark.parametrize("is_mended", [False, True])
 def test_a_marker_that_waited_ends_when_its_topic_is_mended_or_removed(is_mended: bool) -> None:
-    sim = ControllerWorld()
+    sim = ControllerHarness()
     sim.start(1, 2, 3)
     sim.put(paths.topic("t"), NESTED)
     sim.write_marker("t")

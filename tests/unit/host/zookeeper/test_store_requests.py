@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from ottla.base.zookeeper import Create, Delete, SetData
-from ottla.host.zookeeper.store_writing import Deposed, Done
+from ottla.host.zookeeper.store_writing import ControllerMoved, Done
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.admin import encode_preferred_election, encode_reassignment
 from ottla.metadata.znodes.notifications import encode_isr_change, encode_log_dir_event
 from ottla.metadata.znodes.partition_state import StateZnode
 
-from .world import Controller, ZooKeeperWorld
+from .harness import Controller, ZooKeeperHarness
 
 WANTED = {("t", 0): (1, 2), ("t", 1): (2, 3)}
 REASSIGN = encode_reassignment(WANTED)
@@ -23,7 +23,7 @@ REASSIGN = encode_reassignment(WANTED)
 class Heard:
     """A controller whose hooks note what they hear."""
 
-    def __init__(self, sim: ZooKeeperWorld) -> None:
+    def __init__(self, sim: ZooKeeperHarness) -> None:
         self.sim = sim
         self.calls: list[tuple[str, Any]] = []
         self.controller: Controller = sim.elect(sim.client("controller")).load()
@@ -44,13 +44,13 @@ class Heard:
 
 
 @pytest.fixture
-def sim() -> ZooKeeperWorld:
-    sim = ZooKeeperWorld()
+def sim() -> ZooKeeperHarness:
+    sim = ZooKeeperHarness()
     sim.make_cluster()
     return sim
 
 
-def test_nothing_is_handed_on_before_the_controller_is_ready(sim: ZooKeeperWorld) -> None:
+def test_nothing_is_handed_on_before_the_controller_is_ready(sim: ZooKeeperHarness) -> None:
     heard = Heard(sim)
     sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
     sim.put(paths.marker("t"), b"")
@@ -61,7 +61,9 @@ def test_nothing_is_handed_on_before_the_controller_is_ready(sim: ZooKeeperWorld
     assert ("delete", ("t",)) in heard.calls
 
 
-def test_a_reassignment_is_heard_once_and_again_when_it_is_made_again(sim: ZooKeeperWorld) -> None:
+def test_a_reassignment_is_heard_once_and_again_when_it_is_made_again(
+    sim: ZooKeeperHarness,
+) -> None:
     heard = Heard(sim).start()
     sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
     sim.settle()
@@ -77,20 +79,20 @@ def test_a_reassignment_is_heard_once_and_again_when_it_is_made_again(sim: ZooKe
     assert len(heard.calls) == 2
 
 
-def test_a_quick_recreation_is_not_missed(sim: ZooKeeperWorld) -> None:
+def test_a_quick_recreation_is_not_missed(sim: ZooKeeperHarness) -> None:
     heard = Heard(sim).start()
     sim.put(paths.PREFERRED_ELECTION, encode_preferred_election([("t", 0)]))
     sim.settle()
     heard.controller.client.process.paused = True
     sim.delete(paths.PREFERRED_ELECTION)
     sim.put(paths.PREFERRED_ELECTION, encode_preferred_election([("t", 1)]))
-    sim.world.resume(heard.controller.client.process)
+    sim.scheduler.resume(heard.controller.client.process)
     sim.settle()
     assert heard.calls == [("elect", (("t", 0),)), ("elect", (("t", 1),))]
 
 
 def test_what_nobody_can_read_is_said_and_deleted(
-    sim: ZooKeeperWorld, caplog: pytest.LogCaptureFixture
+    sim: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard = Heard(sim).start()
     sim.put(paths.REASSIGN_PARTITIONS, b"{")
@@ -102,7 +104,7 @@ def test_what_nobody_can_read_is_said_and_deleted(
     assert "/admin/reassign_partitions" in caplog.text
 
 
-def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperWorld) -> None:
+def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperHarness) -> None:
     heard = Heard(sim).start()
     sim.put(paths.marker("a"), b"")
     sim.settle()
@@ -113,7 +115,7 @@ def test_markers_are_told_whenever_their_set_changes(sim: ZooKeeperWorld) -> Non
     assert heard.calls == [("delete", ("a",)), ("delete", ("a", "b")), ("delete", ("b",))]
 
 
-def test_a_marker_in_the_place_of_one_that_went_is_told_of(sim: ZooKeeperWorld) -> None:
+def test_a_marker_in_the_place_of_one_that_went_is_told_of(sim: ZooKeeperHarness) -> None:
     """Else it stays for ever: the set of names is the one that was told before."""
     sim.put(paths.marker("a"), b"")
     heard = Heard(sim).start()
@@ -122,20 +124,20 @@ def test_a_marker_in_the_place_of_one_that_went_is_told_of(sim: ZooKeeperWorld) 
     process.paused = True
     sim.delete(paths.marker("a"))
     sim.put(paths.marker("a"), b"")
-    sim.world.resume(process)
+    sim.scheduler.resume(process)
     sim.settle()
     # The list was read, and is the same. Only now it shows that the first one had gone.
     assert heard.calls == [("delete", ("a",))]
-    heard.controller.store.marks_gone(["a"])
+    heard.controller.store.markers_gone(["a"])
     sim.settle()
     assert heard.calls == [("delete", ("a",)), ("delete", ("a",))]
 
 
-def test_a_marker_that_went_and_stays_away_is_told_of_as_ever(sim: ZooKeeperWorld) -> None:
+def test_a_marker_that_went_and_stays_away_is_told_of_as_ever(sim: ZooKeeperHarness) -> None:
     sim.put(paths.marker("a"), b"")
     heard = Heard(sim).start()
     sim.delete(paths.marker("a"))
-    heard.controller.store.marks_gone(["a"])
+    heard.controller.store.markers_gone(["a"])
     sim.settle()
     assert heard.calls == [("delete", ("a",)), ("delete", ())]
     sim.put(paths.marker("a"), b"")
@@ -146,7 +148,7 @@ def test_a_marker_that_went_and_stays_away_is_told_of_as_ever(sim: ZooKeeperWorl
     assert heard.calls[3:] == [("delete", ("a", "b"))]
 
 
-def test_notifications_are_handed_on_and_deleted(sim: ZooKeeperWorld) -> None:
+def test_notifications_are_handed_on_and_deleted(sim: ZooKeeperHarness) -> None:
     heard = Heard(sim).start()
     event = Create(paths.LOG_DIR_EVENT, encode_log_dir_event(3), sequential=True)
     garbage = Create(paths.LOG_DIR_EVENT, b"?", sequential=True)
@@ -161,7 +163,7 @@ def test_notifications_are_handed_on_and_deleted(sim: ZooKeeperWorld) -> None:
     assert len(heard.calls) == 3
 
 
-def test_a_state_that_its_leader_wrote_is_read_when_it_says_so(sim: ZooKeeperWorld) -> None:
+def test_a_state_that_its_leader_wrote_is_read_when_it_says_so(sim: ZooKeeperHarness) -> None:
     sim.put_topic("t", [(1, 2)])
     state = StateZnode(leader=1, leader_epoch=0, controller_epoch=1, isr=(1, 2))
     sim.put_state("t", 0, state)
@@ -178,7 +180,7 @@ def test_a_state_that_its_leader_wrote_is_read_when_it_says_so(sim: ZooKeeperWor
     assert (topic.partitions[0].isr, topic.partitions[0].partition_epoch) == ((1,), 1)
 
 
-def test_a_deposed_controller_consumes_nothing(sim: ZooKeeperWorld) -> None:
+def test_a_deposed_controller_consumes_nothing(sim: ZooKeeperHarness) -> None:
     heard = Heard(sim).start()
     sim.elect(sim.client("newer"))
     sim.put(paths.REASSIGN_PARTITIONS, b"{")
@@ -186,14 +188,14 @@ def test_a_deposed_controller_consumes_nothing(sim: ZooKeeperWorld) -> None:
     sim.settle()
     assert sim.data(paths.REASSIGN_PARTITIONS) is not None
     assert len(sim.names(paths.LOG_DIR_EVENTS)) == 1
-    assert heard.change(Delete(paths.REASSIGN_PARTITIONS)) == Deposed()
+    assert heard.change(Delete(paths.REASSIGN_PARTITIONS)) == ControllerMoved()
 
 
-def test_a_closed_store_hears_of_nothing(sim: ZooKeeperWorld) -> None:
+def test_a_closed_store_hears_of_nothing(sim: ZooKeeperHarness) -> None:
     heard = Heard(sim).start()
     heard.controller.store.close()
     sim.put(paths.REASSIGN_PARTITIONS, REASSIGN)
     sim.put(paths.marker("t"), b"")
     sim.settle()
     assert heard.calls == []
-    assert heard.change(Delete(paths.REASSIGN_PARTITIONS)) == Deposed()
+    assert heard.change(Delete(paths.REASSIGN_PARTITIONS)) == ControllerMoved()

@@ -51,7 +51,7 @@ class Request:
     answer: Any = None
 
 
-class RequestLine:
+class RequestQueue:
     """See the module. `send` is called with a request that is to be sent now."""
 
     def __init__(self, send: Callable[[Request], None]) -> None:
@@ -63,7 +63,7 @@ class RequestLine:
         self._first_to_send: deque[Request] = deque()
         self._sent = 0
 
-    def ask(self, request: Request) -> None:
+    def add(self, request: Request) -> None:
         """Add a request; one that is answered already only waits for its turn."""
         self._requests.append(request)
         if request.stage is Stage.WAITING:
@@ -105,10 +105,10 @@ class RequestLine:
     def end(self) -> list[Request]:
         """Forget all requests and return those that have no answer, in order."""
         self._is_open = False
-        left = list(self._requests)
+        unanswered = list(self._requests)
         for queue in (self._requests, self._to_send, self._first, self._first_to_send):
             queue.clear()
-        return left
+        return unanswered
 
     def deliver(self) -> None:
         """Give the answers whose turn it is."""

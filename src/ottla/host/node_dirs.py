@@ -48,7 +48,7 @@ class StartError(Exception):
     """The node cannot start; the message is one line for people."""
 
 
-class Folders:
+class NodeDirs:
     """What the node holds on disk. `close` gives the locks back."""
 
     def __init__(
@@ -130,7 +130,7 @@ def verdict_on(image: ClusterImage, node_id: int, topic_id: Uuid, partition: int
     return Verdict.KEEP if node_id in state.replicas else Verdict.DELETE
 
 
-def log_dirs_of(
+def make_log_dirs(
     disk: Disk,
     config: NodeConfig,
     paths: list[str],
@@ -154,7 +154,7 @@ def log_dirs_of(
     )
 
 
-def open_folders(
+def open_node_dirs(
     disk: Disk,
     config: NodeConfig,
     *,
@@ -163,7 +163,7 @@ def open_folders(
     timers: Timers,
     workers: Workers,
     boot_id: str = "",
-) -> Folders:
+) -> NodeDirs:
     """Lock and check the folders, open the metadata log. Blocks. Raises: StartError."""
     paths = [os.path.abspath(path) for path in config.log_dirs]
     metadata_path = os.path.abspath(config.metadata_log_dir)
@@ -171,7 +171,7 @@ def open_folders(
     clean = [_clean_epoch(disk, path) for path in paths]
     running = [_running_epoch(disk, path, boot_id) for path in paths]
     # A metadata folder of its own is locked and checked like a log folder; it hosts no logs.
-    log_dirs = log_dirs_of(
+    log_dirs = make_log_dirs(
         disk,
         config,
         paths if config.is_broker else [metadata_path],
@@ -204,7 +204,7 @@ def open_folders(
     if boot_id and min(running, default=-1) < left:
         for path in paths:
             _note_what_is_left(disk, path, left, boot_id)
-    return Folders(
+    return NodeDirs(
         cluster_id=cluster_id,
         quorum=quorum,
         log_dirs=log_dirs,

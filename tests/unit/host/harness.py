@@ -71,7 +71,7 @@ class Workers:
 
 
 @dataclass(slots=True)
-class World:
+class Harness:
     """One machine room: time, threads and a disk that outlive the processes."""
 
     clock: FakeClock = field(default_factory=FakeClock)

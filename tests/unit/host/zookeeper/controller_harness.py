@@ -25,8 +25,8 @@ from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import stop_replica as stop
 from ottla.wire.messages import update_metadata as update
 
+from .harness import Client, ZooKeeperHarness
 from .leader_epochs import LeaderEpochs
-from .world import Client, ZooKeeperWorld
 
 LATENCY_US = 1_000
 PORT = 9_000
@@ -35,7 +35,7 @@ PORT = 9_000
 class Net:
     """Links between nodes, by port. `cut`: who reaches nobody and is reached by nobody."""
 
-    def __init__(self, sim: "ControllerWorld") -> None:
+    def __init__(self, sim: "ControllerHarness") -> None:
         self.sim = sim
         self.cut: set[int] = set()
 
@@ -55,7 +55,7 @@ class FakeLink:
 
     def send(self, request: Any, version: int, *, timeout_ms: int) -> Pending[Any]:
         answer: Pending[Any] = Pending()
-        world, source = self._net.sim.world, self._source
+        world, source = self._net.sim.scheduler, self._source
         address = self._choose()
         node = None if address is None else self._net.sim.nodes.get(address[1] - PORT)
 
@@ -94,7 +94,9 @@ class Node:
             it answers an error for. `controller_epoch`: the largest that it was told.
     """
 
-    def __init__(self, sim: "ControllerWorld", broker_id: int, properties: dict[str, str]) -> None:
+    def __init__(
+        self, sim: "ControllerHarness", broker_id: int, properties: dict[str, str]
+    ) -> None:
         self.sim = sim
         self.id = broker_id
         self.alive = True
@@ -258,7 +260,7 @@ def a_config(broker_id: int, properties: dict[str, str]) -> NodeConfig:
     )
 
 
-class ControllerWorld(ZooKeeperWorld):
+class ControllerHarness(ZooKeeperHarness):
     """The cluster. `nodes`: the newest life of each broker."""
 
     def __init__(self, seed: int = 0, **properties: str) -> None:

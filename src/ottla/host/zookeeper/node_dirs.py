@@ -17,7 +17,7 @@ from typing import Final
 
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
-from ottla.host.folders import Folders, StartError, log_dirs_of
+from ottla.host.node_dirs import NodeDirs, StartError, make_log_dirs
 from ottla.host.node_ports import NodePorts
 from ottla.host.storage import StorageError, read_meta_properties
 from ottla.log.log_dirs import DirectoryRefused, LogDirs
@@ -31,17 +31,17 @@ VERSION: Final = 0
 SESSION: Final = ".ottla_zookeeper_session"
 
 
-class ZooKeeperFolders(Folders):
-    """See the module, and `Folders`."""
+class ZooKeeperNodeDirs(NodeDirs):
+    """See the module, and `NodeDirs`."""
 
     def __init__(self, ports: NodePorts, config: NodeConfig, log_dirs: LogDirs) -> None:
         super().__init__(cluster_id="", quorum=None, log_dirs=log_dirs)
         self._ports = ports
         self._config = config
-        self.former_sessions: tuple[int, ...] = tuple(
-            noted
+        self.previous_sessions: tuple[int, ...] = tuple(
+            stored
             for directory in log_dirs.online_dirs
-            if (noted := _noted_session(ports.disk, directory.path))
+            if (stored := _stored_session(ports.disk, directory.path))
         )
         """The sessions that this broker began in former lives, as far as they were noted."""
 
@@ -73,9 +73,9 @@ class ZooKeeperFolders(Folders):
         except (StorageError, OSError) as error:
             raise StartError(f"{path}: {error}") from None
 
-    def note_session(self, session_id: int) -> Pending[None]:
+    def store_session(self, session_id: int) -> Pending[None]:
         """Write a session's id into each folder that works, in a worker."""
-        noted: Pending[None] = Pending()
+        stored: Pending[None] = Pending()
         paths = [each.path for each in self.log_dirs.online_dirs]
 
         def write() -> None:
@@ -87,15 +87,15 @@ class ZooKeeperFolders(Folders):
             if result is not None:
                 # Then a restart after a kill waits for the session's end.
                 log.warning("the ZooKeeper session is not noted: %s", result)
-            noted.complete(None)
+            stored.complete(None)
 
         self._ports.workers.submit(write, written)
-        return noted
+        return stored
 
 
-def open_zookeeper_folders(config: NodeConfig, ports: NodePorts) -> ZooKeeperFolders:
+def open_zookeeper_node_dirs(config: NodeConfig, ports: NodePorts) -> ZooKeeperNodeDirs:
     """Lock the folders, and check that they are this broker's. Blocks. Raises: StartError."""
-    log_dirs = log_dirs_of(
+    log_dirs = make_log_dirs(
         ports.disk,
         config,
         [os.path.abspath(path) for path in config.log_dirs],
@@ -111,10 +111,10 @@ def open_zookeeper_folders(config: NodeConfig, ports: NodePorts) -> ZooKeeperFol
     except OSError as error:
         where = error.filename or config.log_dirs[0]
         raise StartError(f"{where}: {error.strerror or error}") from None
-    return ZooKeeperFolders(ports, config, log_dirs)
+    return ZooKeeperNodeDirs(ports, config, log_dirs)
 
 
-def _noted_session(disk: Disk, path: str) -> int:
+def _stored_session(disk: Disk, path: str) -> int:
     """Return the session that was noted; 0 = none."""
     try:
         return int(disk.read_bytes(posixpath.join(path, SESSION)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.host.world import LoopTimers, SystemClock, SystemDice, ThreadWorkers
+from ottla.host.system_ports import LoopTimers, SystemClock, SystemDice, ThreadWorkers
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

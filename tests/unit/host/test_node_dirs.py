@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.host.folders import Folders, StartError, open_folders
-from ottla.host.steps import walk
+from ottla.host.node_dirs import NodeDirs, StartError, open_node_dirs
+from ottla.host.steps import drive_async
 from ottla.host.storage import format_storage
 from ottla.log import names
 from ottla.log.checkpoints import encode_clean_shutdown
@@ -30,7 +30,7 @@ from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.records import PartitionRecord, TopicRecord
 
-from .world import CLUSTER_ID, Dice, World
+from .harness import CLUSTER_ID, Dice, Harness
 
 PROPERTIES = {
     "process.roles": "broker",
@@ -43,60 +43,60 @@ PROPERTIES = {
 KEPT, MOVED, UNKNOWN = (Uuid(bytes([value]) * 16) for value in (1, 2, 3))
 
 
-def formatted(world: World, **properties: str) -> NodeConfig:
+def formatted(harness: Harness, **properties: str) -> NodeConfig:
     given = {name.replace("_", "."): value for name, value in properties.items()}
     config = NodeConfig.parse(PROPERTIES | given)
     format_storage(
-        world.disk,
+        harness.disk,
         log_dirs=config.log_dirs,
         metadata_log_dir=config.metadata_log_dir,
         node_id=config.node_id,
         cluster_id=CLUSTER_ID,
         dice=Dice(1),
-        clock=world.clock,
+        clock=harness.clock,
         ignore_formatted=True,
     )
     return config
 
 
-def opened(world: World, config: NodeConfig) -> Folders:
-    return open_folders(
-        world.disk,
+def opened(harness: Harness, config: NodeConfig) -> NodeDirs:
+    return open_node_dirs(
+        harness.disk,
         config,
-        clock=world.clock,
+        clock=harness.clock,
         dice=Dice(2),
-        timers=world.timers,
-        workers=world.workers,
+        timers=harness.timers,
+        workers=harness.workers,
     )
 
 
 def test_folders_are_opened_once_and_again_after_close() -> None:
-    world = World()
-    config = formatted(world)
-    folders = opened(world, config)
-    assert folders.cluster_id == CLUSTER_ID
-    assert len(folders.directory_ids) == 2
-    assert folders.previous_broker_epoch == -1
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    assert node_dirs.cluster_id == CLUSTER_ID
+    assert len(node_dirs.directory_ids) == 2
+    assert node_dirs.previous_broker_epoch == -1
     with pytest.raises(StartError, match=r"Failed to acquire lock on file \.lock in /a"):
-        opened(world, config)
-    folders.close()
-    opened(world, config).close()
+        opened(harness, config)
+    node_dirs.close()
+    opened(harness, config).close()
 
 
 def test_an_unformatted_folder_says_what_to_do() -> None:
-    world = World()
+    harness = Harness()
     config = NodeConfig.parse(PROPERTIES)
     with pytest.raises(StartError, match="ottla storage format"):
-        opened(world, config)
+        opened(harness, config)
 
 
 def test_another_nodes_folder_is_refused_and_not_kept_locked() -> None:
-    world = World()
-    formatted(world)
+    harness = Harness()
+    formatted(harness)
     other = NodeConfig.parse(PROPERTIES | {"node.id": "4"})
     with pytest.raises(StartError, match="4"):
-        opened(world, other)
-    opened(world, NodeConfig.parse(PROPERTIES)).close()
+        opened(harness, other)
+    opened(harness, NodeConfig.parse(PROPERTIES)).close()
 
 
 @pytest.mark.parametrize(
@@ -105,39 +105,39 @@ def test_another_nodes_folder_is_refused_and_not_kept_locked() -> None:
 def test_the_last_clean_stop_counts_if_every_folder_tells_of_it(
     epochs: tuple[int | None, ...], previous: int
 ) -> None:
-    world = World()
-    config = formatted(world)
+    harness = Harness()
+    config = formatted(harness)
     for path, epoch in zip(config.log_dirs, epochs, strict=True):
         if epoch is not None:
             content = encode_clean_shutdown(epoch)
-            world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", content)
-    folders = opened(world, config)
-    assert folders.previous_broker_epoch == previous
-    folders.close()
+            harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", content)
+    node_dirs = opened(harness, config)
+    assert node_dirs.previous_broker_epoch == previous
+    node_dirs.close()
 
 
 def test_a_metadata_log_that_cannot_be_opened_leaves_nothing_locked() -> None:
-    world = World()
-    config = formatted(world)
-    world.disk.write_atomic("/a/__cluster_metadata-0", b"a file where the folder should be")
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.write_atomic("/a/__cluster_metadata-0", b"a file where the folder should be")
     with pytest.raises(StartError, match="/a/__cluster_metadata-0"):
-        opened(world, config)
-    world.disk.remove("/a/__cluster_metadata-0")
-    opened(world, config).close()
+        opened(harness, config)
+    harness.disk.remove("/a/__cluster_metadata-0")
+    opened(harness, config).close()
 
 
 def test_a_controller_locks_its_metadata_folder_only() -> None:
-    world = World()
+    harness = Harness()
     config = formatted(
-        world,
+        harness,
         process_roles="controller",
         node_id="1",
         listeners="CONTROLLER://localhost:9093",
         metadata_log_dir="/meta",
     )
-    folders = opened(world, config)
-    assert [each.path for each in folders.log_dirs.dirs] == ["/meta"]
-    folders.close()
+    node_dirs = opened(harness, config)
+    assert [each.path for each in node_dirs.log_dirs.dirs] == ["/meta"]
+    node_dirs.close()
 
 
 def image_of(*topics: tuple[str, Uuid, tuple[int, ...]]) -> ClusterImage:
@@ -156,37 +156,37 @@ def image_of(*topics: tuple[str, Uuid, tuple[int, ...]]) -> ClusterImage:
     return replay(EMPTY, records, offset=10, epoch=1).image
 
 
-def load(world: World, folders: Folders, image: ClusterImage, config: NodeConfig) -> None:
+def load(harness: Harness, node_dirs: NodeDirs, image: ClusterImage, config: NodeConfig) -> None:
     """Load logs while the workers run whenever the loop is idle."""
 
     async def loading() -> None:
-        task = asyncio.ensure_future(walk(folders.load_logs(image, config)))
+        task = asyncio.ensure_future(drive_async(node_dirs.load_logs(image, config)))
         while not task.done():
             await asyncio.sleep(0)
-            world.workers.run()
+            harness.workers.run()
         task.result()
 
     asyncio.run(loading())
 
 
-def put_partition(world: World, path: str, topic_id: Uuid) -> None:
-    world.disk.mkdir(path)
-    world.disk.write_atomic(
+def put_partition(harness: Harness, path: str, topic_id: Uuid) -> None:
+    harness.disk.mkdir(path)
+    harness.disk.write_atomic(
         f"{path}/{names.PARTITION_METADATA}", encode_partition_metadata(topic_id)
     )
 
 
 def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
-    world = World()
-    config = formatted(world)
-    put_partition(world, "/a/kept-0", KEPT)
-    put_partition(world, "/a/moved-0", MOVED)
-    put_partition(world, "/b/unknown-0", UNKNOWN)
-    put_partition(world, "/b/kept-1", KEPT)
-    folders = opened(world, config)
-    load(world, folders, image_of(("kept", KEPT, (3,)), ("moved", MOVED, (4,))), config)
-    assert [log.name for log in folders.log_dirs.logs()] == ["kept-0"]
-    found = {name for path in "ab" for name in world.disk.listdir(f"/{path}") if "-" in name}
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/kept-0", KEPT)
+    put_partition(harness, "/a/moved-0", MOVED)
+    put_partition(harness, "/b/unknown-0", UNKNOWN)
+    put_partition(harness, "/b/kept-1", KEPT)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, image_of(("kept", KEPT, (3,)), ("moved", MOVED, (4,))), config)
+    assert [log.name for log in node_dirs.log_dirs.logs()] == ["kept-0"]
+    found = {name for path in "ab" for name in harness.disk.listdir(f"/{path}") if "-" in name}
     kinds: list[tuple[str, Callable[[str], bool]]] = [
         ("kept-0", lambda name: name == "kept-0"),
         ("unknown-0", lambda name: name.startswith("unknown-0.") and name.endswith("-stray")),
@@ -196,7 +196,7 @@ def test_folders_are_kept_deleted_or_set_aside_on_what_the_image_says() -> None:
         assert any(matches(name) for name in found), (topic, found)
     assert "moved-0" not in found
     assert "kept-1" not in found, "the topic has no such partition, by metadata that may be old"
-    folders.close()
+    node_dirs.close()
 
 
 def deleted_image(*, finished: bool, state: DeletionState) -> ClusterImage:
@@ -226,31 +226,31 @@ def test_what_the_ledger_knows_is_deleted_wherever_and_whatever_it_lies_as(
 
     A partition that the ledger does not list (it may have grown meanwhile) goes with its topic.
     """
-    world = World()
-    config = formatted(world)
+    harness = Harness()
+    config = formatted(harness)
     token = MOVED.hex()
-    put_partition(world, "/a/gone-0", MOVED)
-    put_partition(world, "/b/gone-7", MOVED)
-    put_partition(world, f"/b/gone-1.{token}-stray", MOVED)
-    put_partition(world, f"/b/gone-2.{token}-future", MOVED)
-    put_partition(world, "/b/kept-0", KEPT)
-    folders = opened(world, config)
-    load(world, folders, deleted_image(finished=finished, state=state), config)
-    found = {name for path in "ab" for name in world.disk.listdir(f"/{path}") if "-" in name}
+    put_partition(harness, "/a/gone-0", MOVED)
+    put_partition(harness, "/b/gone-7", MOVED)
+    put_partition(harness, f"/b/gone-1.{token}-stray", MOVED)
+    put_partition(harness, f"/b/gone-2.{token}-future", MOVED)
+    put_partition(harness, "/b/kept-0", KEPT)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, deleted_image(finished=finished, state=state), config)
+    found = {name for path in "ab" for name in harness.disk.listdir(f"/{path}") if "-" in name}
     assert {name for name in found if name.startswith("gone")} == {
         f"gone-{number}.{token}-delete" for number in (0, 1, 2, 7)
     }
-    assert [log.name for log in folders.log_dirs.logs()] == ["kept-0"]
-    folders.close()
+    assert [log.name for log in node_dirs.log_dirs.logs()] == ["kept-0"]
+    node_dirs.close()
 
 
 def test_what_came_back_after_its_receipt_has_passed_is_kept_and_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A broker that was unregistered and returns later than receipts are kept."""
-    world = World()
-    config = formatted(world)
-    put_partition(world, "/a/gone-0", MOVED)
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/gone-0", MOVED)
     gone = replay(
         deleted_image(finished=True, state=DeletionState.ABANDONED),
         [ForgetDeletionRecord(topic_id=MOVED)],
@@ -259,121 +259,121 @@ def test_what_came_back_after_its_receipt_has_passed_is_kept_and_told(
     ).image
     stray = f"gone-0.{MOVED.hex()}-stray"
     for _ in range(2):
-        folders = opened(world, config)
-        load(world, folders, gone, config)
-        assert stray in world.disk.listdir("/a")
+        node_dirs = opened(harness, config)
+        load(harness, node_dirs, gone, config)
+        assert stray in harness.disk.listdir("/a")
         assert stray in caplog.text
         caplog.clear()
-        folders.close()
+        node_dirs.close()
 
 
 def test_what_may_be_a_replica_on_a_disk_that_is_not_mounted_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World()
-    config = formatted(world)
-    world.disk.mkdir("/mnt")
-    world.disk.link("/a/kept-0", "/mnt")
-    folders = opened(world, config)
-    load(world, folders, EMPTY, config)
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.mkdir("/mnt")
+    harness.disk.link("/a/kept-0", "/mnt")
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, EMPTY, config)
     assert "/a/kept-0 cannot be read or moved (The link leads to no log): left alone" in caplog.text
-    assert world.disk.is_link("/a/kept-0")
+    assert harness.disk.is_link("/a/kept-0")
 
 
 def test_a_stray_of_a_living_topic_is_kept_where_its_replica_may_be() -> None:
-    world = World()
-    config = formatted(world)
+    harness = Harness()
+    config = formatted(harness)
     stray = f"kept-0.{KEPT.hex()}-stray"
-    put_partition(world, f"/a/{stray}", KEPT)
-    folders = opened(world, config)
-    load(world, folders, image_of(("kept", KEPT, (3,))), config)
-    assert stray in world.disk.listdir("/a")
-    folders.close()
+    put_partition(harness, f"/a/{stray}", KEPT)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, image_of(("kept", KEPT, (3,))), config)
+    assert stray in harness.disk.listdir("/a")
+    node_dirs.close()
 
 
 def test_a_topic_of_the_same_name_does_not_get_the_old_ones_records() -> None:
-    world = World()
-    config = formatted(world)
-    put_partition(world, "/a/again-0", UNKNOWN)
-    folders = opened(world, config)
-    load(world, folders, image_of(("again", KEPT, (3,))), config)
-    assert list(folders.log_dirs.logs()) == []
-    assert "again-0" not in world.disk.listdir("/a")
-    folders.close()
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/again-0", UNKNOWN)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, image_of(("again", KEPT, (3,))), config)
+    assert list(node_dirs.log_dirs.logs()) == []
+    assert "again-0" not in harness.disk.listdir("/a")
+    node_dirs.close()
 
 
-def run_and_die(world: World, config: NodeConfig, epoch: int, boot_id: str) -> Folders:
+def run_and_die(harness: Harness, config: NodeConfig, epoch: int, boot_id: str) -> NodeDirs:
     """Have a broker registered with `epoch` in some boot of the machine; then it dies."""
-    folders = opened(world, config)
-    folders.log_dirs.note_running(epoch, boot_id)
-    world.workers.run()
-    world.disk.kill()
-    return folders
+    node_dirs = opened(harness, config)
+    node_dirs.log_dirs.note_running(epoch, boot_id)
+    harness.workers.run()
+    harness.disk.kill()
+    return node_dirs
 
 
-def previous_epoch(world: World, config: NodeConfig, boot_id: str) -> int:
-    return left_by_the_last_life(world, config, boot_id).previous_broker_epoch
+def previous_epoch(harness: Harness, config: NodeConfig, boot_id: str) -> int:
+    return left_by_the_last_life(harness, config, boot_id).previous_broker_epoch
 
 
-def left_by_the_last_life(world: World, config: NodeConfig, boot_id: str) -> Folders:
-    folders = open_folders(
-        world.disk,
+def left_by_the_last_life(harness: Harness, config: NodeConfig, boot_id: str) -> NodeDirs:
+    node_dirs = open_node_dirs(
+        harness.disk,
         config,
-        clock=world.clock,
+        clock=harness.clock,
         dice=Dice(2),
-        timers=world.timers,
-        workers=world.workers,
+        timers=harness.timers,
+        workers=harness.workers,
         boot_id=boot_id,
     )
-    folders.close()
-    return folders
+    node_dirs.close()
+    return node_dirs
 
 
 def test_a_process_that_died_has_lost_nothing_while_the_machine_is_up() -> None:
-    world = World()
-    config = formatted(world)
-    run_and_die(world, config, 41, "monday")
-    assert previous_epoch(world, config, "monday") == 41
-    assert previous_epoch(world, config, "tuesday") == -1
-    assert previous_epoch(world, config, "") == -1
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "monday")
+    assert previous_epoch(harness, config, "monday") == 41
+    assert previous_epoch(harness, config, "tuesday") == -1
+    assert previous_epoch(harness, config, "") == -1
 
 
 def test_a_machine_that_cannot_tell_its_boots_apart_trusts_none() -> None:
-    world = World()
-    config = formatted(world)
-    run_and_die(world, config, 41, "")
-    assert previous_epoch(world, config, "") == -1
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "")
+    assert previous_epoch(harness, config, "") == -1
 
 
 def test_a_folder_whose_disk_failed_may_have_lost_something() -> None:
     """After a failed sync the system may have dropped pages that were never written."""
-    world = World()
-    config = formatted(world)
-    folders = opened(world, config)
-    folders.log_dirs.note_running(41, "monday")
-    world.workers.run()
-    log_dir = folders.log_dirs.dirs[1]
-    world.disk.fail("write_atomic", path="/b/recovery-point")
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    node_dirs.log_dirs.note_running(41, "monday")
+    harness.workers.run()
+    log_dir = node_dirs.log_dirs.dirs[1]
+    harness.disk.fail("write_atomic", path="/b/recovery-point")
     log_dir.checkpoint(names.RECOVERY_POINTS)
-    world.workers.run()
+    harness.workers.run()
     assert log_dir.error is not None
-    world.disk.kill()
-    assert previous_epoch(world, config, "monday") == -1
+    harness.disk.kill()
+    assert previous_epoch(harness, config, "monday") == -1
 
 
 def test_a_clean_stop_counts_in_every_boot() -> None:
-    world = World()
-    config = formatted(world)
-    run_and_die(world, config, 41, "monday")
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "monday")
     for path in ("/a", "/b"):
-        world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
-    assert previous_epoch(world, config, "tuesday") == 42
+        harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
+    assert previous_epoch(harness, config, "tuesday") == 42
 
 
 def test_a_spoilt_note_of_the_last_life_is_no_note() -> None:
-    world = World()
-    config = formatted(world)
-    run_and_die(world, config, 41, "monday")
+    harness = Harness()
+    config = formatted(harness)
+    run_and_die(harness, config, 41, "monday")
     for spoilt in (
         b"",
         b"[]",
@@ -381,42 +381,42 @@ def test_a_spoilt_note_of_the_last_life_is_no_note() -> None:
         b'{"bootId":"monday"}',
         b'{"bootId":"monday","brokerEpoch":"x"}',
     ):
-        world.disk.write_atomic(f"/a/{names.RUNNING}", spoilt)
-        assert previous_epoch(world, config, "monday") == -1
+        harness.disk.write_atomic(f"/a/{names.RUNNING}", spoilt)
+        assert previous_epoch(harness, config, "monday") == -1
 
 
 def test_nothing_is_lost_since_the_epoch_of_this_boot_whatever_was_registered_later() -> None:
-    world = World()
-    config = formatted(world)
-    assert left_by_the_last_life(world, config, "monday").previous_broker_epoch == -1
-    run_and_die(world, config, 41, "monday")
-    assert left_by_the_last_life(world, config, "monday").previous_broker_epoch == 41
-    assert left_by_the_last_life(world, config, "tuesday").previous_broker_epoch == -1
+    harness = Harness()
+    config = formatted(harness)
+    assert left_by_the_last_life(harness, config, "monday").previous_broker_epoch == -1
+    run_and_die(harness, config, 41, "monday")
+    assert left_by_the_last_life(harness, config, "monday").previous_broker_epoch == 41
+    assert left_by_the_last_life(harness, config, "tuesday").previous_broker_epoch == -1
 
 
 def test_what_a_clean_stop_left_is_unspoilt_from_the_next_start_on() -> None:
     """That start may be registered and die before it notes anything itself."""
-    world = World()
-    config = formatted(world)
+    harness = Harness()
+    config = formatted(harness)
     for path in ("/a", "/b"):
-        world.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
-    first = left_by_the_last_life(world, config, "monday")
+        harness.disk.write_atomic(f"{path}/{names.CLEAN_SHUTDOWN}", encode_clean_shutdown(42))
+    first = left_by_the_last_life(harness, config, "monday")
     assert first.previous_broker_epoch == 42
-    world.disk.kill()
+    harness.disk.kill()
     for path in ("/a", "/b"):
-        world.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
-    second = left_by_the_last_life(world, config, "monday")
+        harness.disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
+    second = left_by_the_last_life(harness, config, "monday")
     assert second.previous_broker_epoch == 42
-    assert left_by_the_last_life(world, config, "tuesday").previous_broker_epoch == -1
+    assert left_by_the_last_life(harness, config, "tuesday").previous_broker_epoch == -1
 
 
 def test_a_replica_whose_metadata_file_is_damaged_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    config = formatted(world)
-    world.disk.mkdir("/a/kept-0")
-    world.disk.write_atomic(f"/a/kept-0/{names.PARTITION_METADATA}", b"garbage")
-    folders = opened(world, config)
-    load(world, folders, EMPTY, config)
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.mkdir("/a/kept-0")
+    harness.disk.write_atomic(f"/a/kept-0/{names.PARTITION_METADATA}", b"garbage")
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, EMPTY, config)
     [line] = [each for each in caplog.records if each.levelname == "ERROR"]
     assert "/a/kept-0/partition.metadata is damaged (expected the lines" in line.message
     assert "the partition is offline on this broker" in line.message

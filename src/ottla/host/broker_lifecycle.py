@@ -246,7 +246,7 @@ class BrokerLifecycle:
 
     def _become(self, state: BrokerState) -> None:
         assert state in NEXT[self.state], f"{self.state.name} to {state.name}"
-        log.info("broker %d: %s -> %s", self.config.broker_id, self.state.name, state.name)
+        log.info("broker %d: state %s -> %s", self.config.broker_id, self.state.name, state.name)
         self.state = state
 
     # -- communication -------------------------------------------------------------------------
@@ -284,7 +284,11 @@ class BrokerLifecycle:
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         if isinstance(response, ApiError):
-            log.info("broker %d: no word from the controller: %s", self.config.broker_id, response)
+            log.info(
+                "broker %d: request to the controller failed: %s; retrying",
+                self.config.broker_id,
+                response,
+            )
             self._failed()
             return
         handler(response)
@@ -345,13 +349,15 @@ class BrokerLifecycle:
             return
         if response.error_code:
             error = _error_of(response.error_code)
-            log.warning("broker %d cannot register: %s", self.config.broker_id, error.name)
+            log.warning(
+                "broker %d: registration failed: %s; retrying", self.config.broker_id, error.name
+            )
             self._failed()
             return
         self._failures = 0
         self._registered = True
         self.epoch = self._lossless_since = response.broker_epoch
-        log.info("broker %d is registered with epoch %d", self.config.broker_id, self.epoch)
+        log.info("broker %d registered with broker epoch %d", self.config.broker_id, self.epoch)
         self._on_epoch(self.epoch)
         if self.milestones.registered.complete(self.epoch):
             self._follower.caught_up_to(self.epoch).then(self._caught_up)
@@ -416,19 +422,23 @@ class BrokerLifecycle:
     def _on_heartbeat_error(self, error: Error) -> None:
         if error in (Error.STALE_BROKER_EPOCH, Error.BROKER_ID_NOT_REGISTERED):
             log.warning(
-                "broker %d: the controller does not know epoch %d (%s); registering again",
+                "broker %d: heartbeat with broker epoch %d failed: %s; registering again",
                 self.config.broker_id,
                 self.epoch,
                 error.name,
             )
             self._registered = False
         else:
-            log.warning("broker %d: heartbeat refused: %s", self.config.broker_id, error.name)
+            log.warning(
+                "broker %d: heartbeat failed: %s; retrying", self.config.broker_id, error.name
+            )
         self._failed()
 
     def _continue_shutdown(self, response: BrokerHeartbeatResponse) -> None:
         if response.should_shut_down:
-            log.info("broker %d: the controller lets it go", self.config.broker_id)
+            log.info(
+                "broker %d: controlled shutdown granted by the controller", self.config.broker_id
+            )
             self.close()
             return
         wait_ms = SHUTDOWN_POLL_MS << min(self._shutdown_polls, 16)
@@ -446,7 +456,10 @@ class BrokerLifecycle:
 
     def _shutdown_timed_out(self) -> None:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            log.warning("broker %d leaves without the controller's leave", self.config.broker_id)
+            log.warning(
+                "broker %d: controlled shutdown timed out; shutting down anyway",
+                self.config.broker_id,
+            )
             self.close()
 
 

@@ -193,14 +193,14 @@ class BrokerNode:
         broker = self._make_broker()
         broker.replicas.on_log_dir_failure = self._on_log_dir_failure
         broker.epoch = self._lifecycle.epoch
-        broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
+        broker.replicas.on_no_storage = lambda: self._on_failure("all log directories have failed")
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:
             # What changed while the logs were loading.
             broker.apply(delta_between(image, self.image))
         self.broker = broker
         if not self._node_dirs.log_dirs.online_dirs:
-            raise StartError("every log folder has failed")
+            raise StartError("all log directories have failed")
         self._on_log_dir_failure()
 
     def _await_metadata(self) -> Steps[None]:
@@ -251,7 +251,8 @@ class BrokerNode:
             self._epoch_changed(self._lifecycle.epoch)
             return
         log.warning(
-            "registering as unclean: %d logs end below their checkpointed high watermark, %s first",
+            "%d logs end below their checkpointed high watermark, the first is %s; registering "
+            "as after an unclean shutdown",
             len(lacking),
             lacking[0],
         )

@@ -195,7 +195,7 @@ class Channel:
         self._connecting = self._dialing = None
         if failure is not None:
             if self._failures == 0:
-                log.info("cannot reach %s:%d yet: %s", *address, failure)
+                log.info("connection to %s:%d failed: %s; retrying", *address, failure)
             self._failed()
         elif not protocol.connected:
             self._failed()  # Lost before anybody could write to it.
@@ -226,12 +226,12 @@ class Channel:
 
     def _received(self, body: Buffer) -> None:
         if not self._in_flight:
-            self._abort_connection("an answer that nobody asked for")
+            self._abort_connection("a response without a request")
             return
         call = self._in_flight.popleft()
         if int.from_bytes(body[:4], "big", signed=True) != call.correlation_id:
             self._in_flight.appendleft(call)
-            self._abort_connection("an answer out of order")
+            self._abort_connection("a response with an unexpected correlation id")
             return
         try:
             value = call.decode(body)
@@ -250,7 +250,7 @@ class Channel:
             self._connect()
 
     def _abort_connection(self, reason: str) -> None:
-        log.warning("breaking the connection of %s: %s", self.client_id, reason)
+        log.warning("connection of client %s closed: %s", self.client_id, reason)
         assert self._protocol is not None
         self._protocol.abort()
 

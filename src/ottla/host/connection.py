@@ -42,7 +42,7 @@ GROWTH_FACTOR = 4
 """A buffer that is full grows to so many times what has arrived, up to KEPT_BYTES_MIN; from there
 on twice."""
 
-NO_ROOM = "the server holds too many unfinished requests"
+NO_ROOM = "too many bytes of unfinished requests"
 
 RATE_SECONDS = 5.0
 """How far back the rate of an unfinished frame is measured, at least."""
@@ -250,7 +250,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         fair = self._filled / limits.FRAME_BYTES_PER_SECOND_MIN
         if self.age(now) <= seconds_max + fair:
             return False
-        self.close("a request was not finished in time", Refusal.SLOW_REQUEST)
+        self.close("a request was not received in time", Refusal.SLOW_REQUEST)
         return True
 
     def _take(self, count: int) -> bool:
@@ -394,7 +394,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         except Exception:
             log.exception("a request of %s failed", self.info.id)
-            self.close("a request failed in the server")
+            self.close("the request failed")
             return
         finally:
             self._is_heavy = self._turns.spend(ticks_ns() - began_ns)
@@ -417,7 +417,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _answer(self, chunks: "Chunks | None") -> None:
         if chunks is None:
-            self.close(self.info.refusal or "the request has no answer", Refusal.REQUEST)
+            self.close(self.info.refusal or "the request has no response", Refusal.REQUEST)
         else:
             self._send(chunks)
 

@@ -232,7 +232,7 @@ class ControllerChannels:
         try:
             self._on_event(event)
         except Exception:  # Whoever listens badly must not stop what all brokers wait for.
-            log.exception("an answer of broker %d was not taken", event.sent.broker_id)
+            log.exception("processing a response of broker %d failed", event.sent.broker_id)
 
 
 class _Channel:
@@ -293,7 +293,9 @@ class _Channel:
                 request.request, request.version, timeout_ms=self._request_timeout_ms
             )
         except EncodeError:  # Our bug, for which later requests need not wait.
-            log.exception("a request to broker %d cannot be sent", request.broker_id)
+            log.exception(
+                "encoding a request to broker %d failed; the request is dropped", request.broker_id
+            )
             self.queue.finish(attempt)
             self._emit(Dropped(sent=request, error=Error.UNKNOWN_SERVER_ERROR))
             return
@@ -317,7 +319,7 @@ class _Channel:
             return
         log.log(
             logging.INFO if self.queue.failures == 1 else logging.DEBUG,
-            "broker %d did not answer %s (%s), which is sent again until it does",
+            "broker %d: no response to %s (%s); retrying until there is one",
             request.broker_id,
             type(request.request).__name__,
             error.error.name,

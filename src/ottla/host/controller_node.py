@@ -179,7 +179,7 @@ class ControllerNode:
         self.ready.complete(None)
 
     def _deactivated(self) -> None:
-        log.info("node %d is the active controller no more", self.context.config.node_id)
+        log.info("node %d is no longer the active controller", self.context.config.node_id)
         self._is_active = False
         self._stop_timers()
         self.deletions.end()
@@ -215,7 +215,10 @@ class ControllerNode:
         """Look at sessions, but not at what brokers failed to say while this node was away."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - planned_ms >= PAUSE_MS_MIN:
-            log.warning("the controller was held up for %d ms", now_ms - planned_ms)
+            log.warning(
+                "controller was paused for %d ms; broker sessions are extended by that time",
+                now_ms - planned_ms,
+            )
             self.context.liveness.excuse(now_ms - planned_ms, now_ms)
         self._check_sessions()
 
@@ -223,7 +226,7 @@ class ControllerNode:
         decision = fence_stalest(image, self.context, now_ms)
         if decision.reply is not None:
             self.timed_out_heartbeats += 1
-            log.warning("broker %d is fenced: its session is over", decision.reply)
+            log.warning("fencing broker %d: session timed out", decision.reply)
         return decision.step
 
 

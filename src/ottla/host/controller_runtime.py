@@ -246,7 +246,7 @@ class ControllerRuntime:
             answer.complete(error)
             return
         except Exception:
-            log.exception("a decision failed; nothing of it was written")
+            log.exception("controller operation failed; nothing was written")
             answer.complete(ApiError(Error.UNKNOWN_SERVER_ERROR))
             return
 
@@ -362,21 +362,21 @@ class ControllerRuntime:
 
     def truncated(self, offset: int) -> None:
         """Forget what no leader has; none of it was committed."""
-        log.info("the metadata log is truncated to offset %d", offset)
+        log.info("metadata log truncated to offset %d", offset)
         self._drop_appended(lambda appended: appended.next_offset > offset)
         if self._tail.position[0] + 1 < offset:
             self._load()  # What was loaded at the start was one change, and part of it is gone.
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
         """Compare with the snapshot: what it lacks is gone."""
-        log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
+        log.info("loading metadata snapshot at offset %d, epoch %d", *snapshot)
         self._drop_appended(lambda appended: True)
         delta = delta_between(self._tail, image_of(snapshot, content, self._storage))
         self._enqueue(snapshot.offset, delta, 0)
 
     def failed(self, reason: str) -> None:
         """Stop for good; nothing uncommitted is acknowledged."""
-        log.critical("controller %d stops: %s", self.node_id, reason)
+        log.critical("controller %d failed: %s; stopping", self.node_id, reason)
         self._shut_down()
         self._on_failure(reason)
 
@@ -438,4 +438,4 @@ def _guarded(call: Callable[[Any], object], value: Any) -> None:
     try:
         call(value)
     except Exception:
-        log.exception("a listener of the controller failed")
+        log.exception("a controller listener failed")

@@ -48,7 +48,10 @@ def others_shut_down(
             timers.at(now_ms + POLL_MS, check)
             return
         if shutting_down:
-            log.warning("the controller stops before the brokers %s have left", shutting_down)
+            log.warning(
+                "controller stops before the controlled shutdown of brokers %s has ended",
+                shutting_down,
+            )
         done.complete(None)
 
     check()

@@ -175,8 +175,8 @@ class DeletionChannel:
             name = self._config.inter_broker_listener_name
             if endpoint_between_brokers(broker, name) is None:
                 log.error(
-                    "broker %d has no listener %s, which this node's inter.broker.listener.name"
-                    " says: it cannot be asked to prove deletions",
+                    "broker %d has no listener %s, the inter.broker.listener.name of this node; "
+                    "its replica deletions cannot be confirmed",
                     broker_id,
                     name,
                 )
@@ -208,7 +208,7 @@ def event_of(event: ChannelEvent) -> DeletionsAnswered | OrdersDropped:
         return _dropped(sent)
     whole = error_of(event.response.error_code)
     if whole in STALE:
-        log.info("broker %d refuses to delete: %s", sent.broker_id, whole.name)
+        log.info("broker %d rejected DeleteReplicas: %s", sent.broker_id, whole.name)
         return _dropped(sent)
     results = delete_replicas_results(sent, event.response)
     return DeletionsAnswered(sent.broker_id, sent.broker_epoch, results)
@@ -227,4 +227,4 @@ def _guarded(call: Callable[[], None]) -> None:
     try:
         call()
     except Exception:
-        log.exception("deletions of topics are not driven")
+        log.exception("processing topic deletions failed")

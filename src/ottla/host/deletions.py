@@ -161,7 +161,9 @@ class DeletionDriver:
             return
         self._manager.decided()
         for move in reply:
-            log.error("a replica was not moved from %s to %s: %s", move.source, move.target, move)
+            log.error(
+                "illegal replica state change from %s to %s: %s", move.source, move.target, move
+            )
         if wrote_records:
             self._decide_next()
         else:  # It waited for nobody: let others have their turn before the next decision.
@@ -174,11 +176,15 @@ class DeletionDriver:
         if self._is_over:
             return
         if len(wish.topics) > 1:
-            log.info("%d deletions could not be decided together: %s", len(wish.topics), error)
+            log.info(
+                "writing %d topic deletions together failed: %s; retrying in halves",
+                len(wish.topics),
+                error,
+            )
         else:
             found = (self._image.deletions.of(each) for each in wish.topics)
             what = next((f"the deletion of {each.name}" for each in found if each), "receipts")
-            log.error("%s could not be decided, which is tried again: %s", what, error)
+            log.error("writing %s failed: %s; retrying", what, error)
         self._manager.refused(now_ms=self._clock.monotonic_ms())
         self._arm()
 
@@ -197,6 +203,6 @@ class DeletionDriver:
             self._order(self._manager.tick(now_ms=clock.monotonic_ms(), wall_ms=clock.now_ms()))
             self._decide_next()
         except Exception:  # Whoever runs timers has others to run, and this one must come again.
-            log.exception("deletions of topics: what is due was not done")
+            log.exception("the timer of topic deletions failed; retrying")
             retry_ms = clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
             self._timer = self._timers.at(retry_ms, self._tick)

@@ -35,4 +35,8 @@ class LogCreation:
 def _log_failure(result: Exception | None) -> None:
     if result is not None:
         # Applying the change meets the same, and is tried again.
-        log.error("the logs of new partitions could not be created", exc_info=result)
+        log.error(
+            "creating the logs of new partitions failed; retrying when the metadata change "
+            "is applied",
+            exc_info=result,
+        )

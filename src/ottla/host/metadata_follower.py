@@ -152,7 +152,7 @@ class Publisher:
                     pending.complete(None)
                 except Exception:
                     # It is no fault of the metadata, for which the node would have to end.
-                    log.exception("who waited for the metadata up to %d failed", self.offset)
+                    log.exception("a callback waiting for metadata offset %d failed", self.offset)
 
 
 class MetadataFollower(Publisher):
@@ -246,7 +246,7 @@ class MetadataFollower(Publisher):
 
     def truncated(self, offset: int) -> None:
         """Forget batches; what was published stays, for it was committed."""
-        log.info("the metadata log is truncated to offset %d", offset)
+        log.info("metadata log truncated to offset %d", offset)
         if self._loaded is not None and self._loaded[0] > offset:
             self._fetched.clear()
             self._load()
@@ -256,7 +256,7 @@ class MetadataFollower(Publisher):
 
     def snapshot_adopted(self, snapshot: OffsetAndEpoch, content: SnapshotContent) -> None:
         """Compare with the snapshot: what it lacks is gone."""
-        log.info("loading the metadata snapshot of offset %d, epoch %d", *snapshot)
+        log.info("loading metadata snapshot at offset %d, epoch %d", *snapshot)
         self._fetched.clear()
         self._loaded = (snapshot.offset, image_of(snapshot, content, self._storage))
 
@@ -279,7 +279,7 @@ class MetadataFollower(Publisher):
 
     def failed(self, reason: str) -> None:
         """Tell the node."""
-        log.critical("the copy of the metadata log cannot go on: %s", reason)
+        log.critical("following the metadata log failed: %s; the node stops", reason)
         self._snapshotter.stop()
         self._on_failure(reason)
 

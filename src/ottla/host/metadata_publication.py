@@ -78,7 +78,7 @@ class Publication:
         except Exception:
             self.errors += 1
             log.exception(
-                "metadata change up to offset %d could not be applied; retrying in %d ms",
+                "applying metadata up to offset %d failed; retrying in %d ms",
                 delta.image.position[0],
                 self._delay_ms,
             )
@@ -102,6 +102,6 @@ class Publication:
         if not self._apply(delta_between(self._applied, self._newest)):
             self._schedule_retry()
             return
-        log.info("metadata is applied up to offset %d", self._newest.position[0])
+        log.info("metadata applied up to offset %d", self._newest.position[0])
         self._applied = None
         self._failures = 0

@@ -169,7 +169,7 @@ class MetricsConnection(asyncio.Protocol):
         try:
             text = await self._server.text()
         except Exception:
-            log.exception("the metrics could not be collected")
+            log.exception("collecting metrics failed")
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
             return
         self._send(HTTPStatus.OK, CONTENT_TYPE, text)

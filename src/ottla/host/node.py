@@ -99,7 +99,7 @@ class Node(NodeCore):
         if fault is not None:
             raise StartError(fault)
         log.info(
-            "of %d descriptors, %d are for files of logs and %d for connections",
+            "file descriptor limit %d: %d for log files, %d for connections",
             limit,
             self._descriptors.log_files,
             self._descriptors.sockets,
@@ -108,7 +108,7 @@ class Node(NodeCore):
         await self.metrics.start()
         await drive_async(self.start_roles(self._listeners))
         mode = "" if self.config.zookeeper_connect is None else ", ZooKeeper mode"
-        log.info("node %d is started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
+        log.info("node %d started (%s%s)", self.node_id, ", ".join(self.config.roles), mode)
 
     def _connection_limits(self) -> ConnectionLimits:
         """Return what counts now: the limits can be changed while the node runs."""
@@ -130,7 +130,7 @@ class Node(NodeCore):
         self._workers.close()
         self._loop_timers.close()
         self.close()
-        log.info("node %d is stopped", self.node_id)
+        log.info("node %d stopped", self.node_id)
 
     def _fail(self, reason: str) -> None:
         if not self.stopping.done():
@@ -161,7 +161,7 @@ class _SocketListeners:
                 reason = describe_listen_error(error, each.host, each.port)
                 raise StartError(f"listeners={each.name}: {reason}") from None
             bound[each.name] = port
-            log.info("%s has %s:%d", each.name, each.host or "every address", port)
+            log.info("listener %s bound to %s:%d", each.name, each.host or "every address", port)
         return await self._loop.run_in_executor(None, reachable, advertised, bound, socket.getfqdn)
 
     async def accept(self) -> None:
@@ -224,7 +224,7 @@ async def _run(config: NodeConfig) -> int:
     try:
         await node.stop()
     except Exception as error:
-        log.exception("the stop failed")
+        log.exception("shutdown failed")
         reason = reason or f"the stop failed: {type(error).__name__}: {error}"
     if reason is None:
         return 0
@@ -253,7 +253,7 @@ class AcceptFailures:
         if loop.time() - self._logged_at >= LOG_SECONDS:
             self._logged_at = loop.time()
             reason = error.strerror or error
-            log.warning("cannot accept connections (%d times so far): %s", self.count, reason)
+            log.warning("accepting connections failed (%d times so far): %s", self.count, reason)
 
 
 async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None:
@@ -277,7 +277,7 @@ async def _until_stopped(node: Node, starting: asyncio.Task[None]) -> str | None
     except (StartError, MetadataDamaged) as error:
         return str(error)
     except Exception as error:
-        log.exception("the start failed")
+        log.exception("startup failed")
         return f"the start failed: {type(error).__name__}: {error}"
 
 

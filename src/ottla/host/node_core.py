@@ -135,12 +135,12 @@ class NodeCore:
             _header, body_at = read_header(frame)
             outcome = self._dispatcher.dispatch(ctx, frame, body_at, embedded=True)
         except CloseConnection as reason:
-            log.info("a forwarded request has no answer: %s", reason)
+            log.info("forwarded request closed without a response: %s", reason)
             answer.complete(None)
             return answer
         except Exception:
             # Its broker's connection carries other clients' requests too, and must not end.
-            log.exception("a forwarded request failed")
+            log.exception("forwarded request failed")
             answer.complete(None)
             return answer
         if isinstance(outcome, Pending):
@@ -265,7 +265,7 @@ class NodeCore:
                 connection.refusal = str(reason)
             except Exception:
                 # It ends its connection; the node's start goes on.
-                log.exception("%s: a request that waited failed", connection.id)
+                log.exception("%s: a delayed request failed", connection.id)
             if isinstance(outcome, Pending):
                 outcome.then(lambda chunks: _complete(answer, chunks))
             else:

@@ -91,24 +91,28 @@ class NodeDirs:
         if found.problem is not None:
             raise StartError(found.problem)
         for stray in found.strays:
-            log.warning("%s belongs to no partition that is known: kept, not used", stray)
+            log.warning(
+                "stray partition directory %s: its partition is not in the metadata; "
+                "kept and not used",
+                stray,
+            )
         for error in found.unread:
             if isinstance(error, DamagedMetadata):
                 log.error(
-                    "%s is damaged (%s): whose records lie beside it is not known; the partition "
-                    "is offline on this broker. Restore the file, or move its directory away, and "
-                    "restart the broker",
+                    "%s is damaged (%s): the topic id of the log in this directory is unknown; "
+                    "the partition is offline on this broker. Restore the file, or move its "
+                    "directory away, and restart the broker",
                     error.filename,
                     error.strerror,
                 )
                 continue
             log.warning(
-                "%s cannot be read or moved (%s): left alone, and until a start that can do it no "
-                "log of that name is used",
+                "cannot read or move %s (%s): it is left as it is, and no log of that name is "
+                "used until a start can read it",
                 error.filename,
                 error.strerror,
             )
-        log.info("%d logs are loaded", len(found.logs))
+        log.info("loaded %d logs", len(found.logs))
 
     def close(self) -> None:
         """Close the metadata log and give the locks back."""

@@ -99,7 +99,7 @@ class NodeMetrics:
             reason = describe_listen_error(error, host, port)
             raise StartError(f"{PORT}={port}: {reason}") from None
         self._lag.start()
-        log.info("metrics are at http://%s:%d/metrics", host or "every address", self.port)
+        log.info("serving metrics at http://%s:%d/metrics", host or "every address", self.port)
 
     def stop(self) -> None:
         """Serve and measure no more."""

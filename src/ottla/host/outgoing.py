@@ -152,7 +152,7 @@ class Outgoing:
                     raise
                 if len(data) < piece.length:
                     release(pieces[index:])
-                    self._broken("a log was cut while it was being sent")
+                    self._broken("a log was truncated while it was being sent")
                     return
                 piece.release()
                 piece = data
@@ -198,7 +198,7 @@ class Outgoing:
                 self._broken(f"sendfile: {errno.errorcode.get(error.errno or 0, error)}")
                 return False
             if count == 0:  # Past the end of the file; trying again would spin for ever.
-                self._broken("a log was cut while it was being sent")
+                self._broken("a log was truncated while it was being sent")
                 return False
             self._sent += count
         self._slice_done()
@@ -212,7 +212,7 @@ class Outgoing:
             count = min(READ_CHUNK_BYTES, piece.length - self._sent)
             data = piece.file.read_at(piece.position + self._sent, count)
             if not data:
-                self._broken("a log was cut while it was being sent")
+                self._broken("a log was truncated while it was being sent")
                 return False
             self._sent += len(data)
             self._transport.write(data)

@@ -202,7 +202,7 @@ class QuorumDriver:
         try:
             self.storage.seal()
         except OSError as error:
-            log.error("the metadata log could not be made durable at the stop: %s", error)
+            log.error("flushing the metadata log at shutdown failed: %s", error)
 
     def _end(self) -> None:
         self.alive = False
@@ -223,7 +223,7 @@ class QuorumDriver:
         try:
             self._run_inbox()
         except Exception as error:
-            log.exception("the metadata quorum member fails")
+            log.exception("the metadata quorum member failed")
             self._fail(_text(error))
         finally:
             self._stepping = False
@@ -257,7 +257,7 @@ class QuorumDriver:
 
     def _cannot_load(self, error: Exception) -> None:
         """End: what follows what the listener could not take must not be told, nor voted for."""
-        log.exception("the metadata log cannot be loaded; the quorum member stops")
+        log.exception("loading the metadata log failed; the quorum member stops")
         self.load_errors += 1
         if self.alive:
             self._notifications.clear()
@@ -331,7 +331,7 @@ class QuorumDriver:
     def _disk_failed(self, error: OSError) -> None:
         # After a failed sync nobody knows what is on disk: it cannot be tried again.
         if self.alive:
-            log.error("the metadata log cannot be made durable", exc_info=error)
+            log.error("flushing the metadata log failed", exc_info=error)
             self._fail(_text(error))
             self._notify()
 

@@ -200,7 +200,7 @@ def _recovered(
     size_bytes = _log_bytes(disk, directory)
     try:
         partition_log = opened(durable)
-        why = "they were not known to be durable"
+        why = "they were not known to be flushed"
     except LogDamaged as damage:
         snapshot = _newest_snapshot(disk, directory, whole=True)
         if damage.offset < snapshot:
@@ -208,7 +208,7 @@ def _recovered(
             with contextlib.suppress(LogDamaged):
                 partition_log = opened(durable, snapshot)
                 log.warning(
-                    "%s; removed the segments below offset %d: a snapshot has their records",
+                    "%s; removed the segments below offset %d, whose records are in a snapshot",
                     damage,
                     snapshot,
                 )
@@ -220,7 +220,7 @@ def _recovered(
             ) from None
         # A crash may come between a snapshot's adoption and the end of the log before it.
         partition_log = opened(0)
-        why = "a snapshot has what was durable of them"
+        why = "a snapshot has those that were flushed"
     if partition_log.size_bytes < size_bytes:
         log.warning(
             "metadata log %s: cut %d bytes from offset %d on; %s",

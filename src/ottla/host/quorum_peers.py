@@ -232,7 +232,7 @@ class ChannelPeers:
             self._last_error = None
         elif error is not self._last_error:
             self._last_error = error
-            log.error("the controller refuses our fetch of the metadata log: %s", error.name)
+            log.error("fetch of the metadata log failed: %s", error.name)
 
 
 def _with_serial(event: Outcome, effect: AskFetch | AskSnapshot) -> Outcome:

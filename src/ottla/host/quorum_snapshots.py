@@ -138,7 +138,7 @@ class Snapshotter:
         self._busy = False
         if isinstance(outcome, BaseException):
             # The log is whole without it; the next limit passed tries again.
-            log.error("no snapshot of the metadata could be written", exc_info=outcome)
+            log.error("writing a metadata snapshot failed", exc_info=outcome)
             return
         if not self._running or not self._driver.alive:
             return
@@ -146,13 +146,13 @@ class Snapshotter:
             # A newer one was adopted meanwhile and the log begins at its end. Taken for the oldest
             # of this log, this one would have every follower at that end fetch a snapshot again.
             log.info(
-                "dropping the metadata snapshot of offset %d: the log begins at offset %d by now",
+                "deleting metadata snapshot at offset %d: the log starts at offset %d by now",
                 outcome.id.offset,
                 self._driver.node.log.start_offset,
             )
             self._driver.storage.snapshot_outdated(outcome)
             return
-        log.info("took a metadata snapshot up to offset %d, epoch %d", *outcome.id)
+        log.info("wrote metadata snapshot at offset %d, epoch %d", *outcome.id)
         self._driver.storage.snapshot_created(outcome)
         self._driver.step(SnapshotStored(snapshot=outcome.id))
         self._clean_up()
@@ -167,5 +167,5 @@ class Snapshotter:
             now_ms=self._clock.now_ms(),
         )
         if keep_from is not None:
-            log.info("dropping the metadata log before offset %d, epoch %d", *keep_from)
+            log.info("deleting the metadata log before offset %d, epoch %d", *keep_from)
             self._driver.step(CleanUp(snapshot=keep_from))

@@ -165,7 +165,7 @@ class QuorumStorage:
             last_contained_ms = inspect_snapshot(data)
         except CorruptSnapshot as error:
             # Without it the log must be whole; the start says so if it is not.
-            log.error("setting aside %s: %s", self._path(snapshot), error)
+            log.error("renaming damaged snapshot %s: %s", self._path(snapshot), error)
             aside = self._path(snapshot) + CORRUPT_SUFFIX
             self._disk.rename(self._path(snapshot), aside)
             self.corrupt_snapshots.append(aside)
@@ -316,7 +316,7 @@ class QuorumStorage:
         try:
             self._disk.remove(self._path(stored.id))
         except OSError as error:
-            log.warning("cannot remove %s (%s); the next start does", error.filename, error)
+            log.warning("deleting %s failed (%s); the next start retries", error.filename, error)
 
     def write_snapshot_piece(
         self, snapshot: OffsetAndEpoch, position: int, data: bytes | memoryview

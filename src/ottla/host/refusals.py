@@ -48,7 +48,7 @@ class Refusals:
         if not self._unlogged:
             return
         log.warning(
-            "%s: refused or ended %d connections in %d s; the last one: %s",
+            "listener %s: refused or closed %d connections in %d s; the last one: %s",
             self.listener,
             self._unlogged,
             LOG_SECONDS,

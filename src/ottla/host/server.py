@@ -183,7 +183,7 @@ class Server:
             if sweeper is not None:
                 sweeper.cancel()
         for connection in list(self.connections):
-            connection.close("the server stops")
+            connection.close("the server is shutting down")
         for refusals in self.refusals.values():
             refusals.close()
         await asyncio.sleep(0)
@@ -289,7 +289,7 @@ class Server:
         for each in sorted(unread, key=lambda each: each.unread_since)[:-1]:
             if total <= self._unread_bytes_max:
                 return
-            each.cut_off("its answers are not read, and there are too many such")
+            each.cut_off("its responses are not read, and too many bytes of responses are unread")
             total -= unread[each]
 
     def _sweep_frames(self) -> None:

@@ -73,13 +73,13 @@ class ThreadWorkers:
         error = ended.exception()
         if done is None:
             if error is not None:
-                log.error("work in a thread failed", exc_info=error)
+                log.error("a task of a worker thread failed", exc_info=error)
             return
         outcome = error if error is not None else ended.result()
         try:
             self._loop.call_soon_threadsafe(done, outcome)
         except RuntimeError:  # The loop has closed: nobody waits any more.
-            log.debug("work ended after the loop")
+            log.debug("a worker thread's task ended after the event loop")
 
     def close(self) -> None:
         """Wait for what runs; drop what has not begun."""
@@ -108,7 +108,7 @@ class LoopTimers:
         try:
             self.timers.run_due(self._clock.monotonic_ms())
         except Exception:
-            log.exception("a timer failed")
+            log.exception("a timer callback failed")
         next_ms = self.timers.next_ms()
         if next_ms is not None and self._handle is None:
             self._arm(next_ms)

@@ -156,7 +156,7 @@ def test_a_decision_that_fails_is_tried_again_later(caplog: pytest.LogCaptureFix
     controller.context = replace(controller.context, liveness=liveness)
     add_broker(harness, controller, 11)
     harness.advance(SESSION_MS + RECHECK_MS)
-    assert "a decision failed" in caplog.text
+    assert "controller operation failed" in caplog.text
     assert 0 < liveness.asked < 100, "not again and again at once"
     liveness.sane = True
     harness.advance(RECHECK_MS)

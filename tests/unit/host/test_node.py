@@ -181,7 +181,7 @@ def test_a_failed_folder_is_reported_and_the_last_one_ends_the_node(
         await eventually(lambda: node.image.brokers[1].log_dirs == (first.directory_id,))
         assert not node.stopping.done()
         log_dirs._dir_failed(first, OSError(errno.EIO, "a test"))
-        assert await node.stopping == "every log folder has failed"
+        assert await node.stopping == "all log directories have failed"
         channel.close()
         await node.stop()
 

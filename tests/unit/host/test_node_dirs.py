@@ -276,7 +276,10 @@ def test_what_may_be_a_replica_on_a_disk_that_is_not_mounted_is_told(
     harness.disk.link("/a/kept-0", "/mnt")
     node_dirs = opened(harness, config)
     load(harness, node_dirs, EMPTY, config)
-    assert "/a/kept-0 cannot be read or moved (The link leads to no log): left alone" in caplog.text
+    assert (
+        "cannot read or move /a/kept-0 (The link leads to no log): it is left as it is"
+        in caplog.text
+    )
     assert harness.disk.is_link("/a/kept-0")
 
 

@@ -181,7 +181,7 @@ def test_a_cut_file_breaks_the_connection_and_unpins_the_rest(tmp_path: Path, mi
             os.truncate(tmp_path / "log", 1_000 - missing)
             sender.outgoing.add([b"head", *pieces, b"tail"])
             sender.outgoing.flush()
-            assert sender.broken == ["a log was cut while it was being sent"]
+            assert sender.broken == ["a log was truncated while it was being sent"]
             assert [piece.released for piece in pieces] == [1, 1]
 
     run(test)

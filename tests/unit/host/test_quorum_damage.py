@@ -385,7 +385,7 @@ def test_a_snapshot_that_covers_what_was_durable_makes_up_for_a_damaged_log(
     flip_record(harness, f"{METADATA_DIR}/{FIRST}", 4)
     again = opened(harness)
     assert (again.log.start_offset, again.log.end_offset) == (9, 9)
-    assert "a snapshot has what was durable of them" in caplog.text
+    assert "a snapshot has those that were flushed" in caplog.text
     again.close()
     assert opened(harness).log.end_offset == 9
 

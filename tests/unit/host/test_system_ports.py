@@ -63,7 +63,7 @@ def test_a_failure_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixtur
 
     with caplog.at_level(logging.ERROR):
         run(test)
-    assert "work in a thread failed" in caplog.text
+    assert "a task of a worker thread failed" in caplog.text
 
 
 def test_work_that_ends_after_the_loop_hurts_nobody() -> None:

@@ -105,7 +105,7 @@ class AdminRequests:
 
     def reassign(self, requested: Mapping[Partition, tuple[int, ...]]) -> None:
         """Begin what the znode asks for."""
-        log.info("%s asks for %d partitions", paths.REASSIGN_PARTITIONS, len(requested))
+        log.info("%s requests %d partitions", paths.REASSIGN_PARTITIONS, len(requested))
         self._listed = dict(requested)
         self._undecided_reassignments = frozenset(requested)
         self._to_check = set()
@@ -137,12 +137,12 @@ class AdminRequests:
             if isinstance(reply, ApiError):
                 if reply.error is Error.NOT_CONTROLLER:
                     return  # The next controller finds the znode.
-                log.error("reassignments could not be decided: %s", reply)
+                log.error("partition reassignment failed: %s", reply)
                 continue
             for each in reply:
                 if each.error is not Error.NONE:
                     log.warning(
-                        "%s-%d is not reassigned: %s",
+                        "reassignment of %s-%d failed: %s",
                         each.topic,
                         each.number,
                         each.message or each.error.name,
@@ -174,14 +174,14 @@ class AdminRequests:
     def _on_ended_removed(self, outcome: Written | ZkError) -> None:
         self._is_writing = False
         if isinstance(outcome, ZkError):
-            log.error("%s was not brought up to date: %s", paths.REASSIGN_PARTITIONS, outcome)
+            log.error("updating %s failed: %s", paths.REASSIGN_PARTITIONS, outcome)
         self._remove_ended()
 
     # -- elections -----------------------------------------------------------------------------
 
     def elect(self, requested: tuple[Partition, ...]) -> None:
         """Hold preferred elections, then delete the znode."""
-        log.info("%s asks for %d partitions", paths.PREFERRED_ELECTION, len(requested))
+        log.info("%s requests %d partitions", paths.PREFERRED_ELECTION, len(requested))
         self._pending_elections = frozenset(topic for topic, _ in requested)
         self._report_pending()
         self._runtime.run(
@@ -194,12 +194,12 @@ class AdminRequests:
         if isinstance(reply, ApiError):
             if reply.error is Error.NOT_CONTROLLER:
                 return
-            log.error("preferred elections could not be held: %s", reply)
+            log.error("preferred leader election failed: %s", reply)
             reply = ()
         for each in reply:
             if each.error not in (Error.NONE, Error.ELECTION_NOT_NEEDED):
                 log.warning(
-                    "%s-%d did not get its preferred leader: %s",
+                    "preferred leader election for %s-%d failed: %s",
                     each.topic,
                     each.number,
                     each.message or each.error.name,
@@ -219,7 +219,7 @@ class AdminRequests:
 
 def _note_failure(outcome: Written | ZkError) -> None:
     if isinstance(outcome, ZkError):
-        log.error("a request that was taken is still there: %s", outcome)
+        log.error("deleting a processed request znode failed: %s", outcome)
 
 
 def _moves_to(image: ClusterImage, key: Partition, target: tuple[int, ...]) -> bool:

@@ -155,11 +155,11 @@ class ZooKeeperBrokerNode:
         broker = self._make_broker()
         broker.zk_metadata = self._zk_metadata
         broker.replicas.on_log_dir_failure = self._on_log_dir_failure
-        broker.replicas.on_no_storage = lambda: self._on_failure("every log folder has failed")
+        broker.replicas.on_no_storage = lambda: self._on_failure("all log directories have failed")
         broker.apply(delta_between(EMPTY, self.image))
         self.broker = broker
         if not self._node_dirs.log_dirs.online_dirs:
-            raise StartError("every log folder has failed")
+            raise StartError("all log directories have failed")
 
     def _make_broker(self) -> Broker:
         ports = self._ports
@@ -244,12 +244,19 @@ class ZooKeeperBrokerNode:
     ) -> None:
         if isinstance(found, Exception):
             # After a new session the controller tells all again, and this is asked again.
-            log.warning("which topics were deleted meanwhile is not known: %s", found)
+            log.warning(
+                "reading the deletion ledger failed: %s; retrying after the next full "
+                "metadata update",
+                found,
+            )
             return
         self._zk_metadata.facts.ghosts -= checked
         deleted = [each for each in sorted(found) if self.image.topics.by_id(each) is not None]
         if deleted and self.broker is not None:
-            log.info("%d topics were deleted while this broker was away", len(deleted))
+            log.info(
+                "%d topics were deleted while this broker was down; deleting their replicas",
+                len(deleted),
+            )
             drop_topics(self.broker, self._zk_metadata, deleted)
             if self._zk_metadata.facts.refused:
                 # New topics of these names, of which only a change would tell it again.
@@ -269,7 +276,7 @@ class ZooKeeperBrokerNode:
                 assert session is not None
                 session.multi((event,)).then(written)
             elif isinstance(outcome, ZkError):
-                log.warning("the controller is not asked to tell all again: %s", outcome)
+                log.warning("could not write the log_dir_event notification: %s", outcome)
 
         if session is not None:
             session.multi((event,)).then(written)

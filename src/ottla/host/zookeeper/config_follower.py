@@ -158,7 +158,7 @@ class ConfigFollower:
             try:
                 entity = decode_config_change(f"{paths.CONFIG_CHANGES}/{name}", got.data)
             except ZnodeError as error:
-                log.error("a changed configuration is not told well: %s", error)
+                log.error("ignoring an invalid config change notification: %s", error)
                 continue
             resource = changed_resource(entity)
             if resource is not None:
@@ -197,7 +197,7 @@ class ConfigFollower:
             try:
                 values = {} if got is None else dict(decode_config(resource, got.data).values)
             except ZnodeError as error:
-                log.error("a configuration is not used: %s", error)
+                log.error("ignoring an invalid config: %s", error)
                 continue
             records += config_records(resource, image.configs.of(*resource), values)
         self._target.apply(records)
@@ -212,6 +212,6 @@ class ConfigFollower:
 def _log_failure(result: object) -> None:
     if isinstance(result, ZkError):
         if result.code is not ZkCode.SESSION_EXPIRED:
-            log.warning("configurations could not be read: %s", result)
+            log.warning("reading configs failed: %s", result)
     elif isinstance(result, Exception):
-        log.error("configurations could not be followed", exc_info=result)
+        log.error("following config changes failed", exc_info=result)

@@ -67,9 +67,9 @@ def request_controlled_shutdown(
         attempts_left -= 1
         due_ms = now_ms + config["controlled.shutdown.retry.backoff.ms"]
         if attempts_left == 0 or unanswered_ms >= UNANSWERED_MS_MAX or due_ms >= deadline_ms:
-            log.warning("this broker leaves without the controller's word: %s", reason)
+            log.warning("controlled shutdown failed (%s); shutting down anyway", reason)
             return False
-        log.info("this broker may not leave yet: %s", reason)
+        log.info("controlled shutdown failed (%s); retrying", reason)
         pause: Pending[None] = Pending()
         timers.at(due_ms, lambda pause=pause: pause.complete(None))  # type: ignore[misc]
         yield pause

@@ -60,7 +60,7 @@ def event_of(image: ClusterImage, channel_event: ChannelEvent) -> BrokerEvent | 
     if error is not Error.NONE:
         # It is another process by now, which its registration tells as well.
         log.info(
-            "broker %d refuses %s: %s", sent.broker_id, type(sent.request).__name__, error.name
+            "broker %d rejected %s: %s", sent.broker_id, type(sent.request).__name__, error.name
         )
     if isinstance(response, LeaderAndIsrResponse):
         _log_refused_topics(image, sent.broker_id, response)
@@ -84,9 +84,10 @@ def _log_refused_topics(
             continue
         if any(each.error_code == Error.UNKNOWN_TOPIC_ID for each in topic_error.partition_errors):
             log.error(
-                "broker %d refuses the topic %s with the id %s, of which it was told that it is"
-                " deleted. If it was put back since: delete the znode %s, so that another"
-                " controller is elected, which the brokers believe",
+                "broker %d rejected LeaderAndIsr for topic %s with id %s: this controller told "
+                "it before that the topic is deleted. If the topic was restored since: delete "
+                "the znode %s, so that another controller is elected, whose requests brokers "
+                "accept",
                 broker_id,
                 topic.name,
                 uuid_text(topic.id),

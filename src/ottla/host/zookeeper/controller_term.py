@@ -161,7 +161,7 @@ class ControllerTerm:
         elif failure.code is ZkCode.NO_AUTH:
             self._environment.on_failure(f"the metadata may not be read: {failure}")
         elif failure.code is not ZkCode.SESSION_EXPIRED:
-            log.error("the metadata could not be read, which is tried again: %s", failure)
+            log.error("reading the metadata failed: %s; retrying", failure)
             self._schedule(RELOAD_MS, self.begin)
 
     def _take_over(self, store: ZooKeeperStore) -> None:
@@ -175,7 +175,7 @@ class ControllerTerm:
             metrics=environment.metrics,
         )
         log.info(
-            "controller of epoch %d: %d brokers, %d topics are loaded",
+            "controller epoch %d: loaded %d brokers, %d topics",
             self.term.epoch,
             len(runtime.image.brokers),
             len(runtime.image.topics),
@@ -305,7 +305,7 @@ class ControllerTerm:
             return
         event = event_of(self.runtime.image, channel_event)
         if isinstance(event, ControllerMoved):
-            log.info("broker %d has heard of a later controller", event.broker_id)
+            log.info("broker %d has a newer controller epoch; resigning", event.broker_id)
             self._environment.on_controller_moved()
         elif isinstance(event, LogDirFailure):
             self._take_replicas_offline(event)

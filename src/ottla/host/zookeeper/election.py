@@ -206,7 +206,7 @@ class ControllerElection:
         if self.term is None:
             return None
         log.info(
-            "broker %d is the controller of epoch %d no more", self._broker_id, self.term.epoch
+            "broker %d is no longer the controller of epoch %d", self._broker_id, self.term.epoch
         )
         self.term = self._attempt = None
         return self._on_resigned()
@@ -261,12 +261,12 @@ class ControllerElection:
             self._act_on(session, found, stored)
         except ZnodeError as error:
             if str(error) != self._unreadable:
-                log.error("no controller can be elected: %s", error)
+                log.error("controller election failed: %s; retrying", error)
             self._unreadable = str(error)
             self._read_later()
         except ZkError as error:
             if error.code is not ZkCode.SESSION_EXPIRED:
-                log.warning("looking for the controller failed: %s", error)
+                log.warning("reading /controller failed: %s; retrying", error)
                 self._read_later()
         else:
             self._unreadable = ""
@@ -298,7 +298,7 @@ class ControllerElection:
         self._end_term()
         if is_ours or owner in self._previous_sessions:
             # Nobody rules by it: its maker has resigned, or lost the session that it goes with.
-            log.info("removing /controller, which this broker left there")
+            log.info("deleting /controller of this broker's previous session")
             self._write(
                 session, (Check(CONTROLLER_EPOCH, current.epoch_version), Delete(CONTROLLER))
             )
@@ -360,7 +360,7 @@ class ControllerElection:
             elif outcome.code in EXPECTED:
                 self._read_controller()
             elif outcome.code is not ZkCode.SESSION_EXPIRED:
-                log.warning("an election failed: %s", outcome)
+                log.warning("writing /controller failed: %s; retrying", outcome)
                 self._read_later()
 
         session.multi(operations).then(answered)

@@ -347,7 +347,7 @@ class KazooSession:
         if self._state in OVER:
             self._stop_client()
             return
-        log.warning("the ZooKeeper session 0x%x has expired", self._id % 2**64)
+        log.warning("ZooKeeper session 0x%x expired", self._id % 2**64)
         self._end(SessionState.EXPIRED)
         self._stop_client()
 
@@ -396,7 +396,7 @@ class KazooSession:
                 self._client.stop()
                 self._client.close()
             except Exception as error:
-                log.info("a ZooKeeper session ended without its server's answer: %s", error)
+                log.info("closing a ZooKeeper session failed: %s", error)
             self._hand_over(stopped)
 
         threading.Thread(target=stop, name="ottla-zookeeper-close", daemon=True).start()
@@ -429,7 +429,7 @@ class KazooSession:
                 isinstance(error, ZkError) and error.code is ZkCode.NODE_EXISTS
             )
             if not exists:
-                log.warning("cannot make %s, the root in ZooKeeper: %s", path, error)
+                log.warning("creating the ZooKeeper chroot %s failed: %s", path, error)
             elif is_last and self._on_root_made is not None:
                 self._on_root_made()
                 self._on_root_made = None

@@ -146,17 +146,17 @@ class MarkerRequests:
     def _failed(self, names: Sequence[str], error: Exception) -> None:
         bug = None if isinstance(error, ApiError | ZkError) else error
         if len(names) > 1:
-            text = "%d deletions' markers could not be dealt with together: %s"
+            text = "processing %d topic deletion markers together failed: %s; retrying in halves"
             log.info(text, len(names), error, exc_info=bug)
         else:
-            text = "the marker of %s could not be dealt with, which is tried again: %s"
+            text = "processing the deletion marker of topic %s failed: %s; retrying"
             log.error(text, names[0], error, exc_info=bug)
         self._queue.failed(names, self._clock.monotonic_ms())
 
     def _on_processed(self, outcome: Exception | None) -> None:
         self._is_processing = False
         if outcome is not None:
-            log.error("deletions' markers are not looked at", exc_info=outcome)
+            log.error("processing /admin/delete_topics failed", exc_info=outcome)
         self._arm()
 
     def _arm(self) -> None:
@@ -183,14 +183,14 @@ class MarkerRequests:
             if topic is None:
                 refused[name] = Error.UNKNOWN_TOPIC_OR_PARTITION.name
             elif marker.czxid < topic.czxid:
-                refused[name] = "its marker is of a topic of that name before it"
+                refused[name] = "its marker is older than the topic"
             elif topic_id is not None:
                 wanted[name] = topic_id
             elif name in self._runtime.image.topics:
                 self._queue.add((name,))  # It was heard of meanwhile; else it will be.
             elif name not in self._waiting and name in self._unreadable():
                 self._waiting.add(name)
-                text = "the marker %s waits until its topic's znode is mended or removed: %s: %s"
+                text = "deletion marker %s waits until %s is repaired or removed: %s"
                 reason = self._unreadable()[name]
                 log.warning(text, paths.marker(name), paths.topic(name), reason)
         return wanted, refused
@@ -214,7 +214,7 @@ class MarkerRequests:
 
     def _delete_markers(self, refused: Mapping[str, str]) -> Steps[None]:
         for name, reason in refused.items():
-            log.warning("the topic %s is not deleted: %s", name, reason)
+            log.warning("deletion of topic %s rejected: %s", name, reason)
         names = list(refused)
         for start in range(0, len(names), DELETES_PER_MULTI):
             part = names[start : start + DELETES_PER_MULTI]

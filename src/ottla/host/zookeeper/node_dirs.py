@@ -86,7 +86,11 @@ class ZooKeeperNodeDirs(NodeDirs):
         def written(result: BaseException | None) -> None:
             if result is not None:
                 # Then a restart after a kill waits for the session's end.
-                log.warning("the ZooKeeper session is not noted: %s", result)
+                log.warning(
+                    "writing the ZooKeeper session id failed: %s; a restart after a kill "
+                    "waits for the session to expire",
+                    result,
+                )
             stored.complete(None)
 
         self._ports.workers.submit(write, written)

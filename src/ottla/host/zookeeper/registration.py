@@ -144,11 +144,13 @@ class Registration:
         stat = found.stat
         if stat.ephemeral_owner == session.id:
             self._blocking_session = 0
-            log.info("broker %d is registered with the epoch %d", self._broker_id, stat.czxid)
+            log.info("broker %d registered with broker epoch %d", self._broker_id, stat.czxid)
             self._on_epoch(stat.czxid)
             self.registered.complete(None)
         elif stat.ephemeral_owner in self._own_sessions:
-            log.info("%s is a former session's: made anew", self._path)
+            log.info(
+                "%s is owned by a previous session of this broker; creating it again", self._path
+            )
             self._register(session, Delete(self._path, stat.version))
         else:
             self._wait_for(session, stat.ephemeral_owner)
@@ -158,7 +160,7 @@ class Registration:
         if self._blocking_session != owner:
             self._blocking_session = owner
             log.warning(
-                "%s is held by the session 0x%x: waiting until that is over", self._path, owner
+                "%s is owned by session 0x%x; waiting until that session ends", self._path, owner
             )
         session.exists(self._path, partial(self._on_change, session)).then(
             partial(self._on_exists, session)
@@ -176,7 +178,7 @@ class Registration:
     def _failed(self, session: Session, error: ZkError) -> None:
         if error.code is ZkCode.SESSION_EXPIRED:
             return  # The next session registers.
-        log.warning("broker %d is not registered yet: %s", self._broker_id, error)
+        log.warning("broker %d: registration failed: %s; retrying", self._broker_id, error)
         self._cancel()
         due_ms = self._clock.monotonic_ms() + RETRY_MS
         self._timer = self._timers.at(due_ms, lambda: self._register(session))

@@ -136,4 +136,4 @@ def safely(function: Callable[..., None], *arguments: Any) -> None:
     try:
         function(*arguments)
     except Exception:
-        log.exception("a listener of the ZooKeeper session failed")
+        log.exception("a ZooKeeper session listener failed")

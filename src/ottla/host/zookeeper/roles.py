@@ -92,7 +92,7 @@ class ZooKeeperRoles:
         except (ZkError, ZnodeError) as error:
             raise StartError(f"zookeeper.connect={config.zookeeper_connect}: {error}") from None
         self._node_dirs.adopt(cluster_id)
-        log.info("the cluster %s is at %s", cluster_id, config.zookeeper_connect)
+        log.info("joined cluster %s at %s", cluster_id, config.zookeeper_connect)
         return cluster_id
 
     def start(self, cluster_id: str, listeners: "NodeListeners") -> Steps[None]:

@@ -187,7 +187,7 @@ class DecisionRuntime:
         except ApiError as error:
             self._answer(queued, error)
         except Exception:
-            log.exception("a decision failed; nothing of it was written")
+            log.exception("controller operation failed; nothing was written")
             self._answer(queued, ApiError(Error.UNKNOWN_SERVER_ERROR))
         else:
             appended.then(lambda outcome: self._appended(queued, decision, outcome, started_ms))
@@ -208,13 +208,17 @@ class DecisionRuntime:
         elif isinstance(outcome, ApiError):
             self._answer(queued, outcome)
         elif isinstance(outcome, Fenced):
-            log.warning("the controller of epoch %d is fenced: another one rules", self.epoch)
+            log.warning(
+                "controller epoch %d is fenced: another broker is the controller", self.epoch
+            )
             self.resign()
             _guarded(lambda _none: self._on_fenced(), None)
         else:
             if queued.attempts % ATTEMPTS_PER_LINE == 0:
                 what = sorted(outcome.keys) if isinstance(outcome, Conflict) else "unknown outcome"
-                log.info("a decision is made for the %dth time: %s", queued.attempts + 1, what)
+                log.info(
+                    "controller operation is retried, attempt %d: %s", queued.attempts + 1, what
+                )
             self._current = None
             queued.is_queued = True
             self._queue.appendleft(queued)
@@ -253,7 +257,7 @@ class DecisionRuntime:
 
 def _note_failure(outcome: ApiError | None) -> None:
     if outcome is not None and outcome.error is not Error.NOT_CONTROLLER:
-        log.error("what nobody asked for could not be decided: %s", outcome)
+        log.error("background controller operation failed: %s", outcome)
 
 
 def _guarded(call: Callable[[Any], object], value: Any) -> None:
@@ -261,4 +265,4 @@ def _guarded(call: Callable[[Any], object], value: Any) -> None:
     try:
         call(value)
     except Exception:
-        log.exception("a listener of the controller failed")
+        log.exception("a controller listener failed")

@@ -133,7 +133,7 @@ class SessionKeeper:
             promise = listener()
             if promise is not None:
                 promises.append(promise)
-        log.info("opening another ZooKeeper session once the expired one is wound up")
+        log.info("opening another ZooKeeper session once the expired one is cleaned up")
         gather(promises).then(lambda _: self._open_next(session))
 
     def _open_next(self, expired: Session) -> None:

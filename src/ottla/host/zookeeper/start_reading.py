@@ -126,7 +126,7 @@ def _has_begun(got: Got) -> bool:
     try:
         entry = decode_deletion(got.data)
     except ValueError as error:
-        log.error("an entry of the deletion ledger cannot be read: %s", error)
+        log.error("ignoring an invalid entry of the deletion ledger: %s", error)
         return False
     return entry.has_begun or entry.is_finished
 

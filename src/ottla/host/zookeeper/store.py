@@ -130,7 +130,7 @@ class ZooKeeperStore:
 
         def ended(outcome: Exception | None) -> None:
             if outcome is not None and not isinstance(outcome, ZkError):
-                log.error("loading failed", exc_info=outcome)
+                log.error("loading the metadata failed", exc_info=outcome)
                 outcome = ZkError(ZkCode.SYSTEM_ERROR)
             self._is_loaded = outcome is None
             self.dead = self.dead or outcome is not None
@@ -260,7 +260,7 @@ class ZooKeeperStore:
                 log.error("%s", text)
                 outcome = ApiError(Error.UNKNOWN_SERVER_ERROR, text)
         elif isinstance(outcome, Exception) and not isinstance(outcome, ApiError):
-            log.error("an append failed", exc_info=outcome)
+            log.error("appending records failed", exc_info=outcome)
             outcome = ApiError(Error.UNKNOWN_SERVER_ERROR)
         if isinstance(outcome, Fenced):
             self.close()
@@ -282,7 +282,7 @@ class ZooKeeperStore:
 
         def ended(outcome: Written | Exception) -> None:
             if isinstance(outcome, Exception) and not isinstance(outcome, ZkError):
-                log.error("a write failed", exc_info=outcome)
+                log.error("writing znodes failed", exc_info=outcome)
                 outcome = ZkError(ZkCode.SYSTEM_ERROR)
             answer.complete(outcome)
 
@@ -344,7 +344,7 @@ class ZooKeeperStore:
         elif isinstance(outcome, ZkError) and outcome.code is ZkCode.SESSION_EXPIRED:
             self.close()
         else:
-            log.error("reading what others changed failed: %s", outcome, exc_info=outcome)
+            log.error("reading changed znodes failed: %s; retrying", outcome, exc_info=outcome)
             self._wanted.merge(wanted)
             self._timers.at(self._clock.monotonic_ms() + RETRY_MS, self._read_wanted)
 
@@ -360,7 +360,7 @@ class ZooKeeperStore:
         found = observed(self.image, self.known, snapshot)
         for problem in found.problems:
             if str(problem) not in self._problems:
-                log.error("passing over what a znode says: %s", problem)
+                log.error("ignoring an invalid znode: %s", problem)
         self._problems |= {str(problem) for problem in found.problems}
         self.known = found.known
         records = (*found.records, *self._recovered_log_dirs(found.records))
@@ -392,7 +392,7 @@ class ZooKeeperStore:
         if isinstance(outcome, ZkError) and outcome.code is ZkCode.BAD_VERSION:
             return  # Deposed: whatever is decided next finds out.
         if outcome is not None:
-            log.error("topics were not rewritten: %s", outcome, exc_info=outcome)
+            log.error("rewriting topic znodes failed: %s", outcome, exc_info=outcome)
         self._read_wanted()
 
     def _recovered_log_dirs(self, records: Sequence[Record]) -> Sequence[Record]:

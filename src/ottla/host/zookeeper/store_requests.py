@@ -122,7 +122,7 @@ class StoreRequests:
         if isinstance(outcome, ZkError) and outcome.code is ZkCode.SESSION_EXPIRED:
             self.close()
         elif isinstance(outcome, Exception):
-            log.error("reading %s failed: %s", path, outcome, exc_info=outcome)
+            log.error("reading %s failed: %s; retrying", path, outcome, exc_info=outcome)
             again = self._clock.monotonic_ms() + RETRY_MS
             self._timers.at(again, lambda: _unused(self.path_changed(path)))
         self._read_next()
@@ -142,7 +142,7 @@ class StoreRequests:
             else:
                 self._hooks.on_preferred_election(decode_preferred_election(got.data))
         except ZnodeError as error:
-            log.error("deleting a request that nobody can read: %s", error)
+            log.error("deleting an invalid request znode: %s", error)
             yield from self._delete([path])
 
     def _notifications(self, parent: str) -> Steps[None]:
@@ -182,7 +182,7 @@ def _decoded(decode: Callable[[str, bytes], Any], found: Mapping[str, Got]) -> l
         try:
             decoded.append(decode(path, got.data))
         except ZnodeError as error:
-            log.error("passing over a notification that nobody can read: %s", error)
+            log.error("ignoring an invalid notification: %s", error)
     return decoded
 
 

@@ -156,7 +156,7 @@ class Writer:
     def _clear(self, path: str) -> Steps[Written | None]:
         """Delete all below `path`, the deepest first."""
         below = yield from self._descendants(path)
-        log.info("deleting %d znodes below %s that are not in the image", len(below), path)
+        log.info("deleting %d unknown znodes below %s", len(below), path)
         for start in range(0, len(below), DELETES_PER_MULTI):
             part = below[start : start + DELETES_PER_MULTI]
             written = yield from self.write([Delete(each) for each in part])

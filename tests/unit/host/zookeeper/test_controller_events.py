@@ -93,5 +93,5 @@ def test_a_topic_that_lives_and_is_refused_as_deleted_is_named(
     assert caplog.records == [], "what was said before its deletion is refused for good"
     event_of(living(OLD), answer)
     [record] = caplog.records
-    assert f"the topic t with the id {uuid_text(OLD)}" in record.getMessage()
+    assert f"topic t with id {uuid_text(OLD)}" in record.getMessage()
     assert paths.CONTROLLER in record.getMessage()

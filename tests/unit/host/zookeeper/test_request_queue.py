@@ -166,7 +166,7 @@ def test_a_listener_that_fails_does_not_keep_others_from_their_answers(caplog: A
     harness.arrive(1)
     harness.arrive(2)
     assert harness.answers == [("b", 2)]
-    assert "a listener of the ZooKeeper session failed" in caplog.text
+    assert "a ZooKeeper session listener failed" in caplog.text
 
 
 @given(st.lists(st.sampled_from("rwabkcc"), max_size=60), st.randoms(use_true_random=False))
